@@ -1,0 +1,34 @@
+# Two commands are enough: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint bench conformance reference clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+run: $(VENV)/.ready  ## the adapter in front of a demo upstream, until stopped
+	$(BIN)/mcp-adapter demo
+
+test: $(VENV)/.ready  ## every test that this machine can run
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.ready  ## ruff and mypy --strict, over code and tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models
+	$(BIN)/mcp-adapter config reference > docs/settings.md
+
+conformance: $(VENV)/.ready  ## the public conformance suite, direct and through the adapter, both eras
+	$(BIN)/python -m tests.e2e.conformance
+
+bench: $(VENV)/.ready  ## CPU, latency and memory beside nginx and FastMCP's proxy, in one run
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) .venvs .cache build dist

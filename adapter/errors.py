@@ -1,0 +1,149 @@
+"""The catalogue of failures: each is one class with a code, a hint, an HTTP status and a JSON-RPC code.
+
+Codes -32010 … -32019 are ours: the specification leaves -32000 … -32019 to implementations (SDKs use
+-32000 … -32002). Messages name a limit and the setting that sets it; they never hold a path, a token or a
+session id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class AdapterError(Exception):
+    """A failure the adapter can explain. ``str(error)`` is the sentence a client may read.
+
+    ``http`` is the status of the answer; ``legacy_http`` the status a *legacy JSON-RPC request* gets instead,
+    because a 429, 502 or 503 on a POST ends the connection of several clients. ``data`` goes into the JSON-RPC
+    error's ``data``; ``retry_after`` (seconds) also into the ``Retry-After`` header.
+    """
+
+    code: ClassVar[str] = "internal"
+    rpc: ClassVar[int] = -32603
+    http: ClassVar[int] = 500
+    legacy_http: ClassVar[int | None] = None
+    hint: ClassVar[str] = "The adapter failed in a way it did not expect; its log has the details."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        data: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message or self.hint)
+        self.data = dict(data) if data else None
+        self.retry_after = retry_after
+
+
+# --- what the client sent -------------------------------------------------------------------------------------
+
+
+class BadJson(AdapterError):
+    code, rpc, http = "bad_json", -32700, 400
+    hint = "The body is not valid JSON in UTF-8."
+
+
+class BadRequest(AdapterError):
+    code, rpc, http = "bad_request", -32600, 400
+    hint = "The body is not a JSON-RPC 2.0 message this endpoint accepts."
+
+
+class HeaderMismatch(AdapterError):
+    """MCP 2026-07-28, streamable HTTP, "Server Validation"."""
+
+    code, rpc, http = "header_mismatch", -32020, 400
+    hint = "The request's headers do not match its body."
+
+
+class MessageTooLong(AdapterError):
+    code, rpc, http = "body_too_large", -32600, 413
+    hint = "The message is larger than core.max_request_bytes allows."
+
+
+class UnsupportedMediaType(AdapterError):
+    code, rpc, http = "unsupported_media_type", -32600, 415
+    hint = "Send the body as application/json; Content-Encoding may be gzip or deflate."
+
+
+class Unauthorized(AdapterError):
+    code, rpc, http = "unauthorized", -32600, 401
+    hint = "A valid token is required: send it as a Bearer token or in the adapter's token header."
+
+
+class HostRefused(AdapterError):
+    code, rpc, http = "host_refused", -32600, 421
+    hint = "This Host is not served here; core.allowed_hosts lists the ones that are."
+
+
+class OriginRefused(AdapterError):
+    code, rpc, http = "origin_refused", -32600, 403
+    hint = "This Origin may not call the adapter; core.allowed_origins lists the ones that may."
+
+
+class NotFound(AdapterError):
+    code, rpc, http = "not_found", -32600, 404
+    hint = "Nothing is served here."
+
+
+class MethodNotAllowed(AdapterError):
+    code, rpc, http = "method_not_allowed", -32600, 405
+    hint = "This HTTP method is not served here."
+
+
+class SessionMissing(AdapterError):
+    code, rpc, http = "session_missing", -32600, 400
+    hint = "Mcp-Session-Id is missing: send initialize first, then its session id with every request."
+
+
+class SessionUnknown(AdapterError):
+    """404 is the status that makes a client through MCP 2025-11-25 initialize again."""
+
+    code, rpc, http = "session_unknown", -32600, 404
+    hint = "This session is not known here or has ended: send initialize again."
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+
+class LimitReached(AdapterError):
+    code, rpc, http, legacy_http = "limit_reached", -32015, 429, 200
+    hint = "A limit of the adapter was reached; try again shortly."
+
+
+# --- the upstream ---------------------------------------------------------------------------------------------
+
+
+class UpstreamUnreachable(AdapterError):
+    code, rpc, http, legacy_http = "upstream_unreachable", -32011, 502, 200
+    hint = "The upstream server cannot be reached; try again when it is back."
+
+
+class UpstreamBroken(AdapterError):
+    """The upstream's answer had begun and broke off, or was not HTTP."""
+
+    code, rpc, http, legacy_http = "upstream_broken", -32011, 502, 200
+    hint = "The upstream server broke off its answer; the call may or may not have run."
+
+
+class UpstreamUnhealthy(AdapterError):
+    code, rpc, http, legacy_http = "upstream_unhealthy", -32012, 503, 200
+    hint = "Upstream is unhealthy (circuit breaker open)."
+
+
+class UpstreamSilent(AdapterError):
+    code, rpc, http, legacy_http = "upstream_silent", -32013, 504, 200
+    hint = "The upstream server was silent for too long."
+
+
+# --- the adapter's own parts ----------------------------------------------------------------------------------
+
+
+class StoreUnavailable(AdapterError):
+    code, rpc, http, legacy_http = "store_unavailable", -32014, 503, 200
+    hint = "The adapter's state store is unavailable; work that needs a session has to wait."
+
+
+class InternalError(AdapterError):
+    pass

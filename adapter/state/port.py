@@ -1,0 +1,57 @@
+"""The state store's port: rows in named tables, with versions, so that two writers cannot both win."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+ABSENT = 0
+"""The version of a row that does not exist: ``put(…, expected=ABSENT)`` creates or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``version`` counts up from 1 with every write; ``due`` is Unix time in seconds, or None: never due."""
+
+    key: str
+    value: bytes
+    version: int
+    due: float | None
+
+
+class Conflict(Exception):
+    """The row was not at the expected version: somebody else wrote first. Read it again and decide anew."""
+
+
+class Store(Protocol):
+    """Every method raises StoreUnavailable when the store itself fails, and nothing else but what it says."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None:
+        """Finish every write under way, then let go of the store."""
+
+    async def get(self, table: str, key: str) -> Row | None: ...
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """Write a row and return it; durable against a killed process when this returns.
+
+        ``expected`` is the version the row must have (ABSENT: must not exist), None writes in any case.
+        Raises Conflict.
+        """
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        """True if the row was there. Raises Conflict if it was there at another version than ``expected``."""
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        """Set ``due`` of many rows at once, without changing value or version; absent rows are passed over."""
+
+    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
+        """Rows with a key above ``after``, in order of key (bytes of UTF-8)."""
+
+    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
+        """Rows with ``due <= now``, the longest overdue first."""
+
+    async def count(self, table: str) -> int: ...

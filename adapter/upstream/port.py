@@ -1,0 +1,63 @@
+"""What the relay sees of an upstream: a request goes out, a reply comes back piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Headers = Sequence[tuple[str, str]]
+"""Header fields in the order they came, names as they were spelled."""
+
+
+def header(headers: Headers, name: str) -> str | None:
+    """The first field called ``name`` (given in lower case), whatever its spelling, or None."""
+    for field, value in headers:
+        if field.lower() == name:
+            return value
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field."""
+
+    method: str
+    headers: Headers
+    body: bytes = b""
+
+
+class UpstreamReply(Protocol):
+    """One HTTP answer. Whoever got it reads it to its end or aborts it; both are idempotent after the end."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    @property
+    def whole(self) -> bytes | None:
+        """The body, if it had arrived completely by the time the head was handed out; else None."""
+
+    async def read(self, silence: float | None) -> bytes:
+        """The next bytes as they came, ``b""`` once at the clean end and from then on.
+
+        Raises UpstreamSilent after ``silence`` seconds without a byte, UpstreamBroken when the body breaks off.
+        """
+
+    def abort(self) -> None:
+        """Drop the connection unless the body was read to its end. Never raises, never waits."""
+
+
+class Upstream(Protocol):
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        """Deliver one request and wait for the head of its answer.
+
+        Raises UpstreamUnreachable (no connection, or it closed before a byte of answer), UpstreamBroken (what
+        came is no HTTP), UpstreamSilent (``silence`` seconds passed without a byte). If the caller is cancelled the
+        connection is dropped.
+        """
+
+    async def close(self) -> None:
+        """Drop every connection, idle or busy."""
