@@ -1,0 +1,114 @@
+"""The circuit breaker of one upstream: a table of states, and the counts that choose the event.
+
+Closed, calls go through. After too many consecutive failures it is open: calls are refused until a cool-down
+has passed, then a few probes may try. The first probe that succeeds closes it, the first that fails opens it
+again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class BreakerState(Enum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class BreakerEvent(Enum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    FAILED_TOO_OFTEN = "failed_too_often"
+    COOLED_DOWN = "cooled_down"
+
+
+TRANSITIONS: dict[tuple[BreakerState, BreakerEvent], BreakerState] = {
+    (BreakerState.CLOSED, BreakerEvent.SUCCEEDED): BreakerState.CLOSED,
+    (BreakerState.CLOSED, BreakerEvent.FAILED): BreakerState.CLOSED,
+    (BreakerState.CLOSED, BreakerEvent.FAILED_TOO_OFTEN): BreakerState.OPEN,
+    # Whatever ends while it is open began before it opened: old news, good or bad.
+    (BreakerState.OPEN, BreakerEvent.SUCCEEDED): BreakerState.OPEN,
+    (BreakerState.OPEN, BreakerEvent.FAILED): BreakerState.OPEN,
+    (BreakerState.OPEN, BreakerEvent.COOLED_DOWN): BreakerState.HALF_OPEN,
+    (BreakerState.HALF_OPEN, BreakerEvent.SUCCEEDED): BreakerState.CLOSED,
+    (BreakerState.HALF_OPEN, BreakerEvent.FAILED): BreakerState.OPEN,
+}
+
+
+def advance(state: BreakerState, event: BreakerEvent) -> BreakerState:
+    """The only way a breaker changes state. A pair not listed raises KeyError."""
+    return TRANSITIONS[state, event]
+
+
+class Breaker:
+    """Counts the failures of one upstream. ``now`` is any clock that never goes back, in seconds."""
+
+    def __init__(self, *, failure_threshold: int, open_cooldown: float, half_open_probes: int) -> None:
+        if failure_threshold < 1 or half_open_probes < 1 or open_cooldown < 0:
+            raise ValueError(
+                "a breaker needs a threshold and probes of at least 1, and no negative cool-down"
+            )
+        self._threshold = failure_threshold
+        self._cooldown = open_cooldown
+        self._probes_allowed = half_open_probes
+        self._probes_under_way = 0
+        self._opened = 0.0
+        self._state = BreakerState.CLOSED
+        self._failures = 0
+
+    def __repr__(self) -> str:
+        return f"<Breaker {self._state.value}: {self._failures} failures, {self._probes_under_way} probes>"
+
+    @property
+    def state(self) -> BreakerState:
+        return self._state
+
+    @property
+    def failures(self) -> int:
+        """Failures since the last success that counted."""
+        return self._failures
+
+    def allows_calls(self, now: float) -> bool:  # noqa: ARG002 - every question has its time
+        """Whether a client's call may go to the upstream; only probes find out that it is back."""
+        return self._state is BreakerState.CLOSED
+
+    def retry_after(self, now: float) -> float:
+        """Seconds until it is worth asking again, at least 1."""
+        if self._state is BreakerState.OPEN:
+            return max(1.0, self._opened + self._cooldown - now)
+        return 1.0
+
+    def may_probe(self, now: float) -> bool:
+        """Whether a probe may start; asking an open breaker after its cool-down makes it half-open."""
+        if self._state is BreakerState.OPEN and now - self._opened >= self._cooldown:
+            self._enter(BreakerEvent.COOLED_DOWN, now)
+        if self._state is BreakerState.HALF_OPEN:
+            return self._probes_under_way < self._probes_allowed
+        return self._state is BreakerState.CLOSED
+
+    def probe_started(self) -> None:
+        """Call before each probe; it ends with ``succeeded``, ``failed`` or ``probe_abandoned``."""
+        if self._state is BreakerState.HALF_OPEN:
+            self._probes_under_way += 1
+
+    def probe_abandoned(self) -> None:
+        """A probe ended without saying anything about the upstream: it was cancelled."""
+        self._probes_under_way = max(0, self._probes_under_way - 1)
+
+    def succeeded(self, now: float) -> None:
+        self._enter(BreakerEvent.SUCCEEDED, now)
+        if self._state is BreakerState.CLOSED:
+            self._failures = 0
+
+    def failed(self, now: float) -> None:
+        self._failures += 1
+        too_often = self._state is BreakerState.CLOSED and self._failures >= self._threshold
+        self._enter(BreakerEvent.FAILED_TOO_OFTEN if too_often else BreakerEvent.FAILED, now)
+
+    def _enter(self, event: BreakerEvent, now: float) -> None:
+        before, self._state = self._state, advance(self._state, event)
+        if self._state is not before:
+            self._probes_under_way = 0
+            if self._state is BreakerState.OPEN:
+                self._opened = now

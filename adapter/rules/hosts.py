@@ -1,0 +1,121 @@
+"""Which Host and which Origin are served (RELAY §1, core.allowed_hosts and core.allowed_origins).
+
+A web page can make a browser send requests to a loopback port, also under a name of its own (DNS rebinding).
+The Host then names the page's domain and the Origin names the page, and both are refused here. Nothing in
+this module raises, whatever a header holds.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_LONGEST = 300  # a DNS name has 253 characters; what is longer names no host and is not worth remembering
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s\[\]:/?#@\\\x00-\x20\x7f]+))(?::([0-9]{1,5}))?")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_WEB_PORTS = {"http": "80", "https": "443"}
+
+
+class _Place(NamedTuple):
+    """A name in lower case or a canonical address, and the port where one was written."""
+
+    host: str
+    port: str | None
+    scheme: str | None = None
+
+
+def host_allowed(host_header: str | None, *, bound_to_loopback: bool, allowed: Sequence[str] | None) -> bool:
+    """Whether a request with this Host is served. A Host that is no ``name[:port]`` never is."""
+    if host_header is None:
+        return not bound_to_loopback if allowed is None else "*" in allowed
+    place = _authority(host_header)
+    if place is None:
+        return False
+    if allowed is None:
+        return not bound_to_loopback or _is_loopback(place.host)
+    return any(entry == "*" or _host_matches(place, entry) for entry in allowed)
+
+
+def origin_allowed(origin: str | None, host_header: str | None, *, allowed: Sequence[str] | None) -> bool:
+    """Whether a page at ``origin`` may call: same-host, loopback or listed. Without an Origin: yes."""
+    if origin is None:
+        return True
+    listed = allowed or ()
+    if "*" in listed:
+        return True
+    # "null" is what sandboxed frames and local files send, and any page can make itself one of those.
+    if origin.strip().lower() == "null":
+        return any(entry.strip().lower() == "null" for entry in listed)
+    page = _origin(origin)
+    if page is None:
+        return False
+    if page.scheme in _WEB_PORTS:
+        served = None if host_header is None else _authority(host_header)
+        if _is_loopback(page.host) or (served is not None and served.host == page.host):
+            return True
+    return any(_origin_matches(page, entry) for entry in listed)
+
+
+def _host_matches(place: _Place, entry: str) -> bool:
+    wanted = _entry(entry)
+    if wanted is None or wanted.host != place.host:
+        return False
+    # A client leaves out the port that its scheme implies, and the Host does not say the scheme.
+    ports = ("80", "443") if place.port is None else (place.port,)
+    return wanted.port is None or wanted.port in ports
+
+
+def _origin_matches(page: _Place, entry: str) -> bool:
+    wanted = _entry(entry)
+    if wanted is None or wanted.host != page.host or wanted.scheme not in (None, page.scheme):
+        return False
+    return wanted.port is None or wanted.port == (page.port or _WEB_PORTS.get(page.scheme or ""))
+
+
+def _origin(text: str) -> _Place | None:
+    """``scheme://host[:port]``, which is all an Origin may be."""
+    place = _entry(text)
+    return None if place is None or place.scheme is None else place
+
+
+def _entry(text: str) -> _Place | None:
+    """An entry of a list: an Origin, or a host with or without its port; ``::1`` also without brackets."""
+    scheme, separator, rest = text.strip().rpartition("://")
+    if not separator:
+        return _authority(f"[{rest}]" if rest.count(":") > 1 and "[" not in rest else rest)
+    if _SCHEME.fullmatch(scheme.lower()) is None:
+        return None
+    place = _authority(rest.removesuffix("/"))
+    return None if place is None else place._replace(scheme=scheme.lower())
+
+
+def _authority(text: str) -> _Place | None:
+    return _parsed_authority(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=256)
+def _parsed_authority(text: str) -> _Place | None:
+    found = _AUTHORITY.fullmatch(text.strip(" \t").lower())
+    if found is None:
+        return None
+    address, name, port = found.groups()
+    if address is None:
+        name = name.removesuffix(".")
+        return _Place(name, port and str(int(port))) if name else None
+    try:
+        return _Place(f"[{ipaddress.IPv6Address(address)}]", port and str(int(port)))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(host: str) -> bool:
+    if host in ("localhost", "[::1]"):
+        return True
+    try:
+        return ipaddress.IPv4Address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,262 @@
+"""A client session: its states, its record in the store, and the verdict on a request that names it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from adapter.errors import AdapterError, SessionUnknown
+
+
+class SessionState(Enum):
+    """IDLE is a tombstone: its upstream session is closed, its client may still come back."""
+
+    OPEN = "open"
+    IDLE = "idle"
+    ENDED = "ended"
+    REVOKED = "revoked"
+
+
+class Event(Enum):
+    USED = "used"
+    REINITIALIZED = "reinitialized"
+    EXPIRED_IDLE = "expired_idle"
+    REVIVED = "revived"
+    DELETED = "deleted"
+    REVOKED_BY_DRIFT = "revoked_by_drift"
+    TOMBSTONE_EXPIRED = "tombstone_expired"
+
+
+TRANSITIONS: dict[tuple[SessionState, Event], SessionState] = {
+    (SessionState.OPEN, Event.USED): SessionState.OPEN,
+    (SessionState.OPEN, Event.REINITIALIZED): SessionState.OPEN,
+    (SessionState.OPEN, Event.EXPIRED_IDLE): SessionState.IDLE,
+    (SessionState.OPEN, Event.DELETED): SessionState.ENDED,
+    (SessionState.OPEN, Event.REVOKED_BY_DRIFT): SessionState.REVOKED,
+    (SessionState.IDLE, Event.REVIVED): SessionState.OPEN,
+    (SessionState.IDLE, Event.DELETED): SessionState.ENDED,
+    # Coming back is a re-initialization, and that may find another catalogue than before.
+    (SessionState.IDLE, Event.REVOKED_BY_DRIFT): SessionState.REVOKED,
+    (SessionState.IDLE, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
+    (SessionState.REVOKED, Event.DELETED): SessionState.ENDED,
+    (SessionState.REVOKED, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
+}
+
+
+def advance(state: SessionState, event: Event) -> SessionState:
+    """The only way a session changes state. A pair not listed raises KeyError."""
+    return TRANSITIONS[state, event]
+
+
+# --- ids ----------------------------------------------------------------------------------------------------
+
+_WELL_FORMED = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+def session_id_from(random: bytes) -> str:
+    """A session id of 43 base64url characters out of 32 random bytes; ValueError for any other number."""
+    if len(random) != 32:
+        raise ValueError("a session id is made of 32 random bytes")
+    return base64.urlsafe_b64encode(random).rstrip(b"=").decode("ascii")
+
+
+def well_formed(session_id: str) -> bool:
+    """Visible ASCII (MCP's rule for ids), at most 128 of it; anything else is simply not known."""
+    return _WELL_FORMED.fullmatch(session_id) is not None
+
+
+def session_key(session_id: str) -> str:
+    """The key of a session's row: SHA-256 in hex. The store holds no id: reading it opens no session."""
+    return hashlib.sha256(_raw(session_id)).hexdigest()
+
+
+def scope_id(secret: bytes, session_id: str) -> str:
+    """The public name of a session's files: 32 hex digits that say nothing of the id without ``secret``."""
+    return hmac.new(secret, _raw(session_id), hashlib.sha256).hexdigest()[:32]
+
+
+def _raw(text: str) -> bytes:
+    # surrogatepass: header text may hold surrogate escapes, and a hostile id is to be unknown, not an
+    # exception.
+    return text.encode("utf-8", "surrogatepass")
+
+
+# --- the record ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What the adapter knows of one client session. Times are Unix seconds.
+
+    ``initialize`` and ``initialized`` are the bodies as received, to be sent again when the upstream forgot
+    the session; ``generation`` counts how often that happened. ``said`` is the SHA-256 (hex) of what the
+    upstream said of itself then. ``request_headers`` are the client's MCP headers at initialize: never a
+    credential.
+    """
+
+    server: str
+    principal: str
+    upstream_session: str | None
+    protocol_version: str
+    initialize: bytes
+    initialized: bytes | None
+    said: str
+    generation: int
+    state: SessionState
+    created: float
+    last_seen: float
+    reason: str | None
+    request_headers: tuple[tuple[str, str], ...]
+
+
+_FORMAT = 1
+
+
+def encode(record: SessionRecord) -> bytes:
+    """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
+    return orjson.dumps(
+        {
+            "format": _FORMAT,
+            "server": _packed(record.server),
+            "principal": _packed(record.principal),
+            "upstream_session": _packed(record.upstream_session),
+            "protocol_version": _packed(record.protocol_version),
+            "initialize": record.initialize.decode("latin-1"),
+            "initialized": None if record.initialized is None else record.initialized.decode("latin-1"),
+            "said": _packed(record.said),
+            "generation": record.generation,
+            "state": record.state.value,
+            "created": record.created,
+            "last_seen": record.last_seen,
+            "reason": _packed(record.reason),
+            "request_headers": [[_packed(name), _packed(value)] for name, value in record.request_headers],
+        }
+    )
+
+
+def decode(data: bytes) -> SessionRecord:
+    """The record out of a row's value; ValueError if this version cannot read it."""
+    try:
+        fields: dict[str, Any] = orjson.loads(data)
+        if fields["format"] != _FORMAT:
+            raise ValueError(f"a session record of format {fields['format']}, expected {_FORMAT}")
+        initialized = fields["initialized"]
+        return SessionRecord(
+            server=_text(fields["server"]),
+            principal=_text(fields["principal"]),
+            upstream_session=_optional_text(fields["upstream_session"]),
+            protocol_version=_text(fields["protocol_version"]),
+            initialize=fields["initialize"].encode("latin-1"),
+            initialized=None if initialized is None else initialized.encode("latin-1"),
+            said=_text(fields["said"]),
+            generation=fields["generation"],
+            state=SessionState(fields["state"]),
+            created=fields["created"],
+            last_seen=fields["last_seen"],
+            reason=_optional_text(fields["reason"]),
+            request_headers=tuple((_text(name), _text(value)) for name, value in fields["request_headers"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("not a session record") from error
+
+
+def _packed(text: str | None) -> str | None:
+    # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
+    # and leaves ASCII, so nearly all of it, readable in the store.
+    return None if text is None else _raw(text).decode("latin-1")
+
+
+def _text(packed: str) -> str:
+    return packed.encode("latin-1").decode("utf-8", "surrogatepass")
+
+
+def _optional_text(packed: str | None) -> str | None:
+    return None if packed is None else _text(packed)
+
+
+# --- what may happen to it ----------------------------------------------------------------------------------
+
+
+def due(record: SessionRecord, idle_ttl: float | None, tombstone_ttl: float) -> float | None:
+    """When the janitor has something to do with this session, or None: never.
+
+    An open one turns into a tombstone, a tombstone or a revoked one is deleted; an ended one is due at once,
+    since its upstream session is to be closed.
+    """
+    match record.state:
+        case SessionState.OPEN:
+            return None if idle_ttl is None else record.last_seen + idle_ttl
+        case SessionState.IDLE:
+            return record.last_seen + (idle_ttl or 0.0) + tombstone_ttl
+        case SessionState.REVOKED:
+            return record.last_seen + tombstone_ttl
+        case SessionState.ENDED:
+            return record.last_seen
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """The session is open: forward the request in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """The session is a tombstone whose client came back: initialize the upstream again, then forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with ``error(sentence)``."""
+
+    error: type[AdapterError]
+    sentence: str
+
+    def failure(self) -> AdapterError:
+        return self.error(self.sentence)
+
+
+_SERVE = Serve()
+_REVIVE = Revive()
+UNKNOWN = Refuse(SessionUnknown, SessionUnknown.hint)
+"""For a session that is not there, has ended, or belongs to somebody else: the answers must not differ."""
+
+
+def judge(
+    record: SessionRecord | None,
+    *,
+    server: str,
+    principal: str,
+    now: float,
+    idle_ttl: float | None,
+    tombstone_ttl: float,
+    allow_revival: bool,
+) -> Serve | Revive | Refuse:
+    """What becomes of a request that names this session (RELAY §2), the janitor in time or not."""
+    if record is None or record.server != server or record.principal != principal:
+        return UNKNOWN
+    if record.state is SessionState.REVOKED:
+        return Refuse(SessionUnknown, _revoked(record.reason))
+    if record.state is SessionState.ENDED:
+        return UNKNOWN
+    deadline = due(record, idle_ttl, tombstone_ttl)
+    overdue = deadline is not None and deadline <= now
+    if record.state is SessionState.OPEN:
+        if not overdue:
+            return _SERVE
+        # Not yet a tombstone, so its upstream session is still there: going on costs less than reviving.
+        idle_since = record.last_seen + (idle_ttl or 0.0)
+        return _SERVE if allow_revival and now < idle_since + tombstone_ttl else UNKNOWN
+    return _REVIVE if allow_revival and not overdue else UNKNOWN
+
+
+def _revoked(reason: str | None) -> str:
+    if not reason:
+        return "This session was revoked: send initialize again."
+    return f"This session was revoked: {reason.rstrip('.')}. Send initialize again."
