@@ -1,0 +1,301 @@
+"""One HTTP/1.1 connection to an upstream, and the answer that arrives on it.
+
+httptools decides what bytes mean; this protocol decides what they mean *for the connection*: whether it can
+serve again, when to stop reading because nobody takes the bytes, and how each way of ending is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+
+from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent
+from adapter.upstream.port import Headers
+from adapter.upstream.silence import Watch
+
+HEAD_LIMIT = 64 * 1024
+"""Bytes an answer's head, with every interim answer before it, may take."""
+
+PAUSE_ABOVE = 256 * 1024
+"""Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
+
+JOIN_BELOW = 64 * 1024
+"""A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
+
+
+class NoAnswerError(Exception):
+    """The connection ended before a byte of answer. Whether to try again is for its owner to say."""
+
+
+class Answer:
+    """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
+
+    __slots__ = ("_chunks", "_connection", "buffered", "failure", "headers", "status", "whole")
+
+    def __init__(self, connection: Connection) -> None:
+        self.status = 0
+        self.headers: Headers = ()
+        self.whole: bytes | None = None
+        self.failure: Exception | None = None
+        self.buffered = 0
+        self._chunks: list[bytes] = []
+        self._connection: Connection | None = connection
+
+    def __repr__(self) -> str:
+        state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
+        return f"<Answer {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
+
+    async def read(self, silence: float | None) -> bytes:
+        """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""
+        while not self._chunks:
+            if self._connection is None:
+                return b""
+            if self.failure is not None:
+                raise self.failure
+            if not await self._connection.watch.news(silence):
+                raise _silent(silence)
+        piece = self._joined()
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.resume()
+        return piece
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.buffered += len(chunk)
+
+    def complete(self) -> None:
+        """The body came to its end; from here on the connection belongs to somebody else."""
+        self._connection = None
+
+    def handed_out(self) -> Answer:
+        """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
+        if self._connection is None:
+            self.whole = self._joined()
+        return self
+
+    def _joined(self) -> bytes:
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+
+class Connection(asyncio.Protocol):
+    """Carries one exchange at a time.
+
+    ``released(self)`` is called when it can serve the next exchange, ``lost(self)`` once when it is gone.
+    """
+
+    __slots__ = (
+        "_answer", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_lost", "_parser", "_paused",
+        "_released", "_surplus", "_transport", "gone", "idle_since", "reused", "watch",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        released: Callable[[Connection], None],
+        lost: Callable[[Connection], None],
+    ) -> None:
+        self.gone = False
+        self.reused = False
+        self.idle_since = 0.0
+        self.watch = Watch(loop)
+        self._released = released
+        self._lost = lost
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._answer: Answer | None = None
+        self._fields: list[tuple[str, str]] = []
+        self._fed = 0
+        self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
+
+    @property
+    def usable(self) -> bool:
+        """False from the moment its end is known, which is before ``lost`` is called."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def exchange(self, head: bytes, body: bytes, silence: float | None) -> Answer:
+        """Send one request, wait for the head of its answer.
+
+        Drops the connection when it raises NoAnswerError, UpstreamBroken or UpstreamSilent, or is cancelled.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise NoAnswerError
+        answer = self._answer = Answer(self)
+        self._fed = 0
+        self._headed = False
+        if len(body) < JOIN_BELOW:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+        try:
+            while not answer.status:
+                if answer.failure is not None:
+                    raise answer.failure
+                if not await self.watch.news(silence):
+                    raise _silent(silence)
+        except BaseException:
+            answer.abort()
+            raise
+        return answer.handed_out()
+
+    def resume(self) -> None:
+        """Read on, if reading had stopped because the reader was slow."""
+        if self._paused:
+            self._paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Drop the connection and whatever it was doing, at once. Idempotent."""
+        self._break(UpstreamBroken("The connection to the upstream server was dropped."))
+
+    # --- what the transport says ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not its subclasses
+
+    def data_received(self, data: bytes) -> None:
+        answer = self._answer
+        if answer is None:
+            # Nobody asked: a time-out notice, or an attempt to plant the answer to the next request.
+            self.abort()
+            return
+        self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            reason = error.__context__  # what a callback below raised
+            if not isinstance(reason, AdapterError):
+                reason = UpstreamBroken("The upstream server's answer is not valid HTTP.")
+            self._break(reason)
+            return
+        if self._answer is None:
+            self._settle()
+        elif not self._headed:
+            if self._fed > HEAD_LIMIT:
+                self._break(_head_too_large())
+            self.watch.sign_of_life()
+            return
+        elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self.watch.wake()
+
+    def eof_received(self) -> None:
+        self._end(None)
+        # Not the default close(): it would first wait for a peer that may never read the rest of a request.
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc or ConnectionAbortedError())
+        self.watch.stop()
+        self.gone = True
+        self._transport = None
+        self._lost(self)
+
+    # --- what the parser says -------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._answer is None:
+            self._surplus = True
+        self._fields = []
+        self._close_delimited = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._headed:
+            return  # a trailer; HTTP lets any recipient drop it
+        self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
+        size = len(name)
+        if size == 14 and name.lower() == b"content-length":
+            self._close_delimited = False
+        elif size == 17 and name.lower() == b"transfer-encoding":
+            # Any other coding would have to be undone here, since the field does not travel further.
+            if value.strip().lower() != b"chunked":
+                raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
+            self._close_delimited = False
+
+    def on_headers_complete(self) -> None:
+        answer = self._answer
+        if answer is None:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100 or status == 101:
+                raise UpstreamBroken(f"The upstream server answered {status}, which nobody asked for.")
+            return
+        # A line has four bytes besides its name and value; the sum is only made where it can matter.
+        if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
+            raise _head_too_large()
+        self._headed = True
+        answer.status = status
+        answer.headers = self._fields
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._answer is not None:
+            self._answer.add(chunk)
+
+    def on_message_complete(self) -> None:
+        if self._headed and self._answer is not None:
+            self._keep = self._parser.should_keep_alive()
+            self._answer.complete()
+            self._answer = None
+
+    # --- endings --------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """The answer is complete: serve again, or go."""
+        transport = self._transport
+        if transport is None:
+            return
+        # With a part of the request unsent (the upstream answered early) the next would be read as its rest.
+        if not self._keep or self._surplus or transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()
+            return
+        self.resume()
+        self.reused = True
+        self._released(self)
+
+    def _end(self, exc: Exception | None) -> None:
+        """The peer will send no more; ``exc`` is None when it said so in order."""
+        answer = self._answer
+        if answer is None:
+            return
+        if not self._fed:
+            self._fail(NoAnswerError())
+        elif self._headed and self._close_delimited and exc is None:
+            answer.complete()
+            self._answer = None
+            self.watch.wake()
+        else:
+            self._fail(UpstreamBroken())
+
+    def _break(self, reason: AdapterError) -> None:
+        self._fail(reason)
+        self.watch.wake()  # also when the answer had been complete before the garbage
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, reason: Exception) -> None:
+        if self._answer is not None:
+            self._answer.failure = self._answer.failure or reason
+            self.watch.wake()
+
+
+def _silent(silence: float | None) -> UpstreamSilent:
+    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+
+
+def _head_too_large() -> UpstreamBroken:
+    return UpstreamBroken(f"The head of the upstream server's answer exceeds {HEAD_LIMIT // 1024} KiB.")

@@ -1,0 +1,148 @@
+"""A streamable-HTTP upstream behind a pool of HTTP/1.1 connections of our own.
+
+endpoint.py writes requests, connection.py reads answers, pool.py says who serves whom; this module joins
+them and translates what the network says into the catalogue of failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+from adapter.errors import UpstreamUnreachable
+from adapter.upstream.connection import Connection, NoAnswerError
+from adapter.upstream.endpoint import Endpoint
+from adapter.upstream.pool import Pool
+from adapter.upstream.port import UpstreamReply, UpstreamRequest
+
+# A peer that vanished without a word is noticed within three minutes, also on a stream quiet for hours.
+_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
+
+
+class HttpUpstream:
+    """An Upstream at ``url`` (http or https; ValueError if it is neither or holds credentials).
+
+    ``connect_timeout`` (seconds) bounds name lookup, connect and TLS handshake together, and by itself the
+    wait for one of ``max_connections``. Every open stream holds one of them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        insecure_tls: bool = False,
+        connect_timeout: float = 5.0,
+        max_connections: int = 512,
+        max_idle: int = 64,
+        idle_ttl: float = 30.0,
+    ) -> None:
+        self._endpoint = Endpoint(url)
+        self._tls = _tls_context(insecure_tls) if self._endpoint.tls else None
+        self._connect_timeout = connect_timeout
+        self._pool = Pool(
+            self._connect,
+            limit=max_connections,
+            max_idle=max_idle,
+            idle_ttl=idle_ttl,
+            patience=connect_timeout,
+        )
+
+    def __repr__(self) -> str:
+        return f"<HttpUpstream '{self._endpoint}': {self._pool.active} active, {self._pool.idle} idle>"
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        """See Upstream. Also raises BadRequest when the method or a header cannot be sent safely.
+
+        A request is sent a second time only when a *kept* connection ended before a byte of answer: servers
+        close idle connections without notice, and then have not read what crossed with the closing.
+        """
+        head = self._endpoint.head(request)
+        connection = await self._pool.take()
+        kept = connection.reused
+        try:
+            return await connection.exchange(head, request.body, silence)
+        except NoAnswerError as error:
+            if not kept:
+                raise _closed_unanswered() from error
+        connection = await self._pool.take(fresh=True)
+        try:
+            return await connection.exchange(head, request.body, silence)
+        except NoAnswerError as error:
+            raise _closed_unanswered() from error
+
+    async def close(self) -> None:
+        """See Upstream. Exchanges under way end as UpstreamBroken, queued ones as UpstreamUnreachable."""
+        await self._pool.close()
+
+    async def _connect(
+        self, released: Callable[[Connection], None], lost: Callable[[Connection], None]
+    ) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                transport, connection = await _create_connection(
+                    loop, lambda: Connection(loop, released, lost), self._endpoint, self._tls
+                )
+        except TimeoutError as error:
+            raise UpstreamUnreachable(
+                f"The upstream server accepted no connection within {self._connect_timeout:g} s."
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise UpstreamUnreachable("The upstream server's TLS certificate is not trusted.") from error
+        except ssl.SSLError as error:
+            raise UpstreamUnreachable("The TLS handshake with the upstream server failed.") from error
+        except socket.gaierror as error:
+            raise UpstreamUnreachable("The upstream server's host name cannot be resolved.") from error
+        except ConnectionRefusedError as error:
+            raise UpstreamUnreachable("The upstream server refused the connection.") from error
+        except OSError as error:
+            raise UpstreamUnreachable from error
+        _notice_dead_peers(transport)
+        return connection
+
+
+async def _create_connection(
+    loop: asyncio.AbstractEventLoop,
+    protocol: Callable[[], Connection],
+    endpoint: Endpoint,
+    tls: ssl.SSLContext | None,
+) -> tuple[asyncio.Transport, Connection]:
+    server_hostname = endpoint.host if tls is not None else None
+    if isinstance(loop, asyncio.BaseEventLoop):
+        return await loop.create_connection(
+            protocol,
+            endpoint.host,
+            endpoint.port,
+            ssl=tls,
+            server_hostname=server_hostname,
+            happy_eyeballs_delay=0.25,
+        )
+    # uvloop, which tries the addresses one after another and does not know the option.
+    return await loop.create_connection(
+        protocol, endpoint.host, endpoint.port, ssl=tls, server_hostname=server_hostname
+    )
+
+
+def _notice_dead_peers(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _PROBES:
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _tls_context(insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _closed_unanswered() -> UpstreamUnreachable:
+    return UpstreamUnreachable("The upstream server closed the connection before it answered.")

@@ -1,0 +1,74 @@
+"""Waiting for news from a peer, for so many seconds without a byte."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+
+class Watch:
+    """Lets one task at a time wait for news on a connection.
+
+    The alarm outlives the waits: it is set when a wait could end before it rings, and looks at the latest
+    deadline when it does. So a call on a warm connection pays for one look at the clock and for no timer.
+    """
+
+    __slots__ = ("_alarm", "_alarm_at", "_deadline", "_loop", "_silence", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiter: asyncio.Future[bool] | None = None
+        self._silence: float | None = None
+        self._deadline = inf
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = inf
+
+    async def news(self, silence: float | None) -> bool:
+        """True when woken, False after ``silence`` seconds without a sign of life; None waits for ever."""
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        self._waiter = waiter
+        self._silence = silence
+        if silence is None:
+            self._deadline = inf
+        else:
+            self._deadline = self._loop.time() + silence
+            if self._deadline < self._alarm_at:
+                self._set_alarm()
+        try:
+            return await waiter
+        finally:
+            # By now the next exchange may be waiting here: a connection is free before its last reader runs.
+            if self._waiter is waiter:
+                self._waiter = None
+
+    def wake(self, news: bool = True) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(news)
+
+    def sign_of_life(self) -> None:
+        """Bytes came that are no news yet, so the wait starts anew."""
+        if self._silence is not None:
+            self._deadline = self._loop.time() + self._silence
+
+    def stop(self) -> None:
+        """No wait will follow."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _set_alarm(self) -> None:
+        self.stop()
+        self._alarm_at = self._deadline
+        self._alarm = self._loop.call_at(self._deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, inf
+        if self._waiter is None or self._deadline == inf:
+            return
+        if self._deadline > self._loop.time():
+            self._set_alarm()
+        else:
+            self.wake(False)
