@@ -1,0 +1,75 @@
+"""``core.auth``: who may call the adapter."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from adapter.settings.section import BlankIsNull, HeaderName, Seconds, Section, Text
+
+
+class NamedToken(Section):
+    """One principal: a name and either its token or the token's digest."""
+
+    name: Text = Field(
+        description="Name of the principal this token stands for; files and pins can belong to it."
+    )
+    token: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None, description="The token itself; give this or `sha256`."
+    )
+    sha256: Annotated[str | None, BlankIsNull] = Field(
+        default=None, description="SHA-256 of the token in hexadecimal, so that the file holds no secret."
+    )
+
+    @field_validator("sha256")
+    @classmethod
+    def _is_a_digest(cls, value: str | None) -> str | None:
+        if value is not None and re.fullmatch(r"[0-9a-fA-F]{64}", value) is None:
+            raise ValueError("must be 64 hexadecimal digits")
+        return value.lower() if value else None
+
+    @model_validator(mode="after")
+    def _has_one_of_both(self) -> NamedToken:
+        if (self.token is None) == (self.sha256 is None):
+            raise ValueError("needs either token or sha256, and not both")
+        return self
+
+
+class Auth(Section):
+    """Tokens that requests have to carry."""
+
+    enabled: bool = Field(
+        default=False, description="Refuses every request without a valid token, except to the health routes."
+    )
+    header_name: HeaderName = Field(
+        default="X-Mcp-Adapter-Auth-Token",
+        description="Header that may carry the token; `Authorization: Bearer` is accepted too.",
+    )
+    token: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None,
+        description="The one token when there is one principal; write `${VAR}` rather than the secret.",
+    )
+    tokens: list[NamedToken] = Field(
+        default_factory=list, description="Several principals, each with a token of its own."
+    )
+    signed_upload_ttl_seconds: Seconds = Field(
+        default=120, description="How long a signed upload URL stays valid."
+    )
+    signing_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None,
+        description="Key of the signatures in upload and download URLs; null uses `core.auth.token`, or a "
+        "secret that is made once and kept in the state store.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_passed(self) -> Auth:
+        if self.enabled and self.token is None and not self.tokens:
+            raise ValueError(
+                "enabled is true, but neither token nor tokens is set: nobody could call the adapter"
+            )
+        names = [entry.name for entry in self.tokens]
+        if len(set(names)) < len(names):
+            raise ValueError("two entries of tokens have the same name")
+        return self

@@ -1,0 +1,67 @@
+"""The whole file: its sections, and the values that come from more than one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from adapter.settings.artifacts import Artifacts
+from adapter.settings.core import Core
+from adapter.settings.ping import UpstreamPing
+from adapter.settings.policies import ToolDefaults
+from adapter.settings.servers import Server
+from adapter.settings.sessions import Sessions
+from adapter.settings.state import StatePersistence
+from adapter.settings.storage import Storage
+from adapter.settings.telemetry import Telemetry
+from adapter.settings.uploads import Uploads
+
+
+class Settings(BaseSettings):
+    """Everything the adapter was told. Build it with ``load``, which also judges what no field can."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    core: Core = Field(default_factory=Core, description="Where the adapter listens and whom it serves.")
+    telemetry: Telemetry = Field(default_factory=Telemetry, description="Metrics, traces and logs over OTLP.")
+    state_persistence: StatePersistence = Field(
+        default_factory=StatePersistence, description="Where sessions and records are kept."
+    )
+    storage: Storage = Field(default_factory=Storage, description="Where files lie.")
+    sessions: Sessions = Field(
+        default_factory=Sessions, description="How many, how long, and what they may hold."
+    )
+    uploads: Uploads = Field(default_factory=Uploads, description="Files that clients stage for tools.")
+    artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
+    servers: list[Server] = Field(default_factory=list, description="The upstream MCP servers; at least one.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what ``load`` gives: it has merged file, environment and flags, and knows which is which."""
+        return (init_settings,)
+
+    @property
+    def state_path(self) -> Path:
+        """The SQLite file of ``state_persistence.type: disk``."""
+        return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
+
+    def ping_for(self, server: Server) -> UpstreamPing:
+        """``core.upstream_ping`` with what this server says instead."""
+        return self.core.upstream_ping.model_copy(update=_said(server.upstream_ping))
+
+    def tool_defaults_for(self, server: Server) -> ToolDefaults:
+        """``core.defaults`` with what this server says instead."""
+        return self.core.defaults.model_copy(update=_said(server.tool_defaults))
+
+
+def _said(override: BaseModel) -> dict[str, object]:
+    return {name: value for name, value in override if value is not None}
