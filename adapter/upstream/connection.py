@@ -30,7 +30,7 @@ class NoAnswerError(Exception):
     """The connection ended before a byte of answer. Whether to try again is for its owner to say."""
 
 
-class Answer:
+class HttpReply:
     """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
 
     __slots__ = ("_chunks", "_connection", "buffered", "failure", "headers", "status", "whole")
@@ -46,7 +46,7 @@ class Answer:
 
     def __repr__(self) -> str:
         state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
-        return f"<Answer {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
+        return f"<HttpReply {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
 
     async def read(self, silence: float | None) -> bytes:
         """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""
@@ -77,7 +77,7 @@ class Answer:
         """The body came to its end; from here on the connection belongs to somebody else."""
         self._connection = None
 
-    def handed_out(self) -> Answer:
+    def handed_out(self) -> HttpReply:
         """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
         if self._connection is None:
             self.whole = self._joined()
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: HttpReply | None = None
         self._fields: list[tuple[str, str]] = []
         self._fed = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         """False from the moment its end is known, which is before ``lost`` is called."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, head: bytes, body: bytes, silence: float | None) -> Answer:
+    async def exchange(self, head: bytes, body: bytes, silence: float | None) -> HttpReply:
         """Send one request, wait for the head of its answer.
 
         Drops the connection when it raises NoAnswerError, UpstreamBroken or UpstreamSilent, or is cancelled.
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise NoAnswerError
-        answer = self._answer = Answer(self)
+        answer = self._answer = HttpReply(self)
         self._fed = 0
         self._headed = False
         if len(body) < JOIN_BELOW:
