@@ -6,7 +6,6 @@ Source of the rules: WHATWG HTML, "Server-sent events", parsing and interpreting
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adapter.errors import MessageTooLong
@@ -45,7 +44,8 @@ class SseReader:
     """Cuts a stream into events; the concatenation of their ``raw`` and of ``rest`` is what was fed.
 
     ``limit`` is in bytes of one block. A larger one raises MessageTooLong, or with ``skip`` comes out as a
-    skipped event without its bytes. ``last_id`` and ``retry`` (milliseconds) are as of the last complete event.
+    skipped event without its bytes. ``last_id`` and ``retry`` (milliseconds) are those of
+    the last complete event.
     """
 
     def __init__(self, limit: int, *, skip: bool = False) -> None:
@@ -82,7 +82,7 @@ class SseReader:
         start, scanned, size = 0, self._scanned, len(buffer)
         only_lf = buffer.find(b"\r", scanned) < 0
         while start < size:
-            lead = self._lead(buffer, start)
+            lead = self._lead(buffer, start) if self._first or self._after_cr else 0
             end = -1 if lead < 0 else _block_end(buffer, start + lead, scanned, only_lf)
             if end < 0:
                 break
@@ -175,22 +175,17 @@ def _lines(block: bytes) -> list[bytes]:
     return block.split(b"\n")
 
 
-def _fields(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for line in _lines(block):
-        name, _, value = line.partition(b":")
-        yield name, value[1:] if value[:1] == b" " else value
-
-
 def _parse(raw: bytes, lead: int) -> SseEvent:
     event = SseEvent(raw, None, lead=lead)
     data = []
-    for name, value in _fields(raw[lead:]):
+    for line in _lines(raw[lead:]):
+        name, _, value = line.partition(b":")
         if name == b"data":
-            data.append(value)
+            data.append(value[1:] if value[:1] == b" " else value)
         elif name == b"event":
-            event.event = value or b"message"
-        elif name:
-            _read_hint(event, name, value)
+            event.event = value.removeprefix(b" ") or b"message"
+        elif name == b"id" or name == b"retry":
+            _read_hint(event, name, value.removeprefix(b" "))
     if data:
         event.data = data[0] if len(data) == 1 else b"\n".join(data)
     return event
@@ -205,9 +200,10 @@ def _read_hint(event: SseEvent, name: bytes, value: bytes) -> None:
 
 
 def _read_hints(event: SseEvent, block: bytes) -> None:
-    for name, value in _fields(block):
-        if len(name) + len(value) < _LONGEST_KEPT_LINE:
-            _read_hint(event, name, value)
+    for line in _lines(block):
+        if len(line) <= _LONGEST_KEPT_LINE:
+            name, _, value = line.partition(b":")
+            _read_hint(event, name, value.removeprefix(b" "))
 
 
 def encode(data: bytes, *, event: bytes | None = None, id: bytes | None = None) -> bytes:
