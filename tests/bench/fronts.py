@@ -1,0 +1,251 @@
+"""The fronts that are compared: no proxy, nginx, the adapter and FastMCP's proxy, each its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.load import Address, Client, LoadFailed
+
+ROOT = Path(__file__).parents[2]
+FASTMCP_VENV = ROOT / ".venvs" / "fastmcp"
+START_TIMEOUT = 30.0
+"""Seconds a front may take until it answers an initialize."""
+
+
+class FrontUnavailable(Exception):
+    """A front that cannot run here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A front that answers. ``pid`` is the root of its process tree, None where there is no proxy."""
+
+    address: Address
+    pid: int | None
+
+
+Start = Callable[[int, Path], AbstractAsyncContextManager[Running]]
+"""Starts a front for the upstream at a port, with an empty directory of its own to write in."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """``share``: the part of a full measurement's calls it is given, as some take a thousand times longer."""
+
+    name: str
+    title: str
+    start: Start
+    share: float = 1.0
+
+
+@asynccontextmanager
+async def upstream_running(place: Path) -> AsyncIterator[int]:
+    """The bench's upstream as its own process; yields its port."""
+    with (place / "upstream.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.upstream"], cwd=ROOT, stdout=subprocess.PIPE, stderr=log
+        )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line:
+            raise FrontUnavailable(
+                f"The upstream did not start: {(place / 'upstream.log').read_text()[-500:]}"
+            )
+        yield int(line)
+    finally:
+        process.stdout.close()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def _proxy(argv: Sequence[str], address: Address, place: Path) -> AsyncIterator[Running]:
+    log_path = place / "output.log"
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        await _until_it_answers(process, address, log_path)
+        yield Running(address, process.pid)
+    finally:
+        _end(process)
+
+
+async def _until_it_answers(process: subprocess.Popen[bytes], address: Address, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            client = await Client.connect(address)
+        except OSError:
+            await asyncio.sleep(0.05)  # there is no event to wait for: another process opens its port
+            continue
+        try:
+            await client.initialize()
+            await client.call()
+            await client.delete()
+        except LoadFailed as failure:
+            raise FrontUnavailable(f"It does not answer a first session: {failure} {_tail(log)}") from failure
+        finally:
+            client.close()
+        return
+    state = "answered nothing" if process.poll() is None else f"ended with {process.returncode}"
+    raise FrontUnavailable(f"It {state}. {_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-3:])[-500:]
+
+
+@asynccontextmanager
+async def direct(upstream: int, _place: Path) -> AsyncIterator[Running]:
+    """No proxy: the client talks to the upstream."""
+    yield Running(Address(upstream, "/mcp"), None)
+
+
+NGINX_CONFIG = """\
+{user}
+worker_processes 1;
+daemon off;
+pid {place}/nginx.pid;
+error_log {place}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_body_temp_path {place}/body;
+    proxy_temp_path {place}/proxy;
+    fastcgi_temp_path {place}/fastcgi;
+    uwsgi_temp_path {place}/uwsgi;
+    scgi_temp_path {place}/scgi;
+    keepalive_requests 1000000;
+    upstream bench {{
+        server 127.0.0.1:{upstream};
+        keepalive 64;
+        keepalive_requests 1000000;
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://bench;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+            proxy_read_timeout 1h;
+        }}
+    }}
+}}
+"""
+
+
+@asynccontextmanager
+async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
+    """One worker, nothing buffered, no log, connections to the upstream kept."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise FrontUnavailable("nginx is not installed (Debian's package is called nginx).")
+    port = free_port()
+    # Started by root, the worker would become a user that may not write below `place`.
+    user = "user root;" if os.geteuid() == 0 else ""
+    config = place / "nginx.conf"
+    config.write_text(NGINX_CONFIG.format(user=user, place=place, upstream=upstream, port=port))
+    argv = [program, "-c", str(config), "-p", str(place), "-e", str(place / "error.log")]
+    async with _proxy(argv, Address(port, "/mcp"), place) as running:
+        yield running
+
+
+def adapter_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[str, object]:
+    """What a deployment has on: authentication, a line a call, state on disk, pings."""
+    return {
+        "core": {
+            "host": "127.0.0.1",
+            "port": port,
+            "access_log": True,
+            "auth": {"enabled": True, "token": bearer},
+        },
+        "storage": {"root": str(place / "data")},
+        "state_persistence": {"type": "disk"},
+        "servers": [
+            {
+                "id": "bench",
+                "mount_path": "/mcp/bench",
+                "upstream": {"transport": "streamable_http", "url": f"http://127.0.0.1:{upstream}/mcp"},
+            }
+        ],
+    }
+
+
+@asynccontextmanager
+async def adapter(upstream: int, place: Path) -> AsyncIterator[Running]:
+    """The adapter as it is deployed; see ``adapter_settings``."""
+    port, bearer = free_port(), secrets.token_hex(16)
+    config = place / "adapter.yaml"
+    config.write_text(json.dumps(adapter_settings(upstream, port, bearer, place)))  # JSON is YAML too
+    argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
+    async with _proxy(argv, Address(port, "/mcp/bench", bearer), place) as running:
+        yield running
+
+
+def fastmcp_python() -> Path:
+    """The interpreter of FastMCP's own environment, which is made from PyPI when it is not there yet."""
+    python = FASTMCP_VENV / "bin" / "python"
+    if not (FASTMCP_VENV / ".ready").exists():
+        quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        for argv in (
+            [sys.executable, "-m", "venv", str(FASTMCP_VENV)],
+            [str(python), *quiet, "fastmcp>=4,<5", "uvloop", "httptools"],
+        ):
+            made = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+            if made.returncode:
+                raise FrontUnavailable(f"FastMCP could not be installed: {made.stderr[-300:]}")
+        (FASTMCP_VENV / ".ready").touch()
+    return python
+
+
+def _fastmcp(mode: str) -> Start:
+    @asynccontextmanager
+    async def start(upstream: int, place: Path) -> AsyncIterator[Running]:
+        port = free_port()
+        script = str(Path(__file__).with_name("fastmcp_proxy.py"))
+        argv = [str(fastmcp_python()), script, f"http://127.0.0.1:{upstream}/mcp", str(port), mode]
+        async with _proxy(argv, Address(port, "/mcp"), place) as running:
+            yield running
+
+    return start
+
+
+FRONTS = {
+    front.name: front
+    for front in (
+        Front("direct", "direct", direct),
+        Front("nginx", "nginx", nginx),
+        Front("adapter", "adapter", adapter),
+        Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.04),
+        Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.1),
+    )
+}

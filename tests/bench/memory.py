@@ -1,0 +1,81 @@
+"""What a front's memory holds: at rest, per idle session, per session whose GET stream is open."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from tests.bench.fronts import Running
+from tests.bench.load import Client
+from tests.bench.process import rss_bytes, tree
+
+SETTLE = 0.3
+"""Seconds for a front to finish what it does behind an answer before its memory is read."""
+AT_ONCE = 10
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All in bytes of RSS of the process tree."""
+
+    base: int
+    idle_session: float
+    held_stream: float
+
+
+async def measure_memory(front: Running, *, idle: int, held: int) -> Memory:
+    """Measure a front that has just started: ``idle`` sessions without a connection, ``held`` with a stream.
+
+    A held stream's figure is that of stream and session together. Base is read after a warm-up, since the
+    first calls load code and fill pools that the thousandth finds.
+    """
+    assert front.pid is not None
+    await _warm_up(front, min(idle, 200))
+    base = await _settled_rss(front.pid)
+    await _leave_idle(front, idle)
+    with_idle = await _settled_rss(front.pid)
+    holders: list[Client] = []
+    try:
+        for _ in range(0, held, AT_ONCE):
+            holders += await asyncio.gather(*(_holder(front) for _ in range(AT_ONCE)))
+        with_held = await _settled_rss(front.pid)
+    finally:
+        for client in holders:
+            client.close()
+    return Memory(base, (with_idle - base) / idle, (with_held - with_idle) / max(1, len(holders)))
+
+
+async def _settled_rss(pid: int) -> int:
+    await asyncio.sleep(SETTLE)
+    return rss_bytes(tree(pid))
+
+
+async def _warm_up(front: Running, rounds: int) -> None:
+    client = await Client.connect(front.address)
+    for _ in range(rounds):
+        await client.initialize()
+        await client.call()
+        await client.delete()
+    client.close()
+    holders = await asyncio.gather(*(_holder(front) for _ in range(AT_ONCE)))
+    for holder in holders:
+        holder.close()
+
+
+async def _leave_idle(front: Running, count: int) -> None:
+    """Open ``count`` sessions and let go of every connection, without a DELETE."""
+
+    async def leave(share: int) -> None:
+        client = await Client.connect(front.address)
+        for _ in range(share):
+            await client.initialize()
+        client.close()
+
+    await asyncio.gather(*(leave(count // AT_ONCE) for _ in range(AT_ONCE)))
+
+
+async def _holder(front: Running) -> Client:
+    client = await Client.connect(front.address)
+    await client.initialize()
+    await client.hold()
+    return client

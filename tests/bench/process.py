@@ -1,0 +1,51 @@
+"""What a process and everything below it have used, as the kernel counts it. Linux only."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def tree(root: int) -> list[int]:
+    """``root`` and all its living descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            parent = _parent(entry)
+            if parent is not None:
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def _parent(entry: Path) -> int | None:
+    try:
+        stat = (entry / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None  # it ended while we looked around
+    # The command's name stands in brackets and may hold anything; what follows it is numbers.
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """User and system time of these processes, all their threads (also ended ones), in seconds.
+
+    Read from each process's CPU clock (clock_getcpuclockid(3): nanoseconds) and not from /proc/PID/stat,
+    whose unit is a tick of 10 ms: a thousand calls through nginx take five of those.
+    """
+    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
+
+
+def rss_bytes(pids: list[int]) -> int:
+    """Resident memory of these processes, in bytes. Pages that two of them share count twice."""
+    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE for pid in pids)
+
+
+def open_descriptors(pids: list[int]) -> int:
+    """Files, sockets and all else that these processes have open."""
+    return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids)

@@ -1,0 +1,105 @@
+"""The tables that a run prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.bench.results import BASELINE, NO_PROXY, Results
+from tests.bench.scenarios import SCENARIOS
+from tests.bench.targets import KIB, MIB, TARGETS
+from tests.bench.upstream import EVENTS_IN_STREAM
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows under a header row, the first column flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def report(results: Results) -> Iterator[str]:
+    """Blocks of text, to be parted by empty lines."""
+    yield "CPU time of the front's process tree, µs per unit (× nginx); minimum of the rounds\n" + table(
+        list(_cpu_rows(results))
+    )
+    yield (
+        "Latency of one call at a time and of a stream's first event, ms (added to direct); "
+        "median of the rounds\n" + table(list(_latency_rows(results)))
+    )
+    if results.memory:
+        yield "Resident memory\n" + table(list(_memory_rows(results)))
+    if notes := list(_notes(results)):
+        yield "\n".join(notes)
+    yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
+    yield "Numbers of one run compare with each other only; another load on the machine makes them noisy."
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _cpu_rows(results: Results) -> Iterator[list[str]]:
+    counted = [scenario for scenario in SCENARIOS if scenario.cpu_counts]
+    yield ["", *(scenario.title for scenario in counted)]
+    for front in results.samples:
+        if front == NO_PROXY:
+            continue
+        cells = []
+        for scenario in counted:
+            times = results.times(front, scenario.name)
+            ratio = "" if times is None or front == BASELINE else f" ({_number(times, 1)})"
+            cells.append(_number(results.cpu(front, scenario.name)) + ratio)
+        yield [results.titles[front], *cells]
+
+
+def _latency_rows(results: Results) -> Iterator[list[str]]:
+    yield ["", "call p50", "call p99", "first event p50"]
+    for front in results.samples:
+        cells = []
+        for scenario, share in (("seq", 0.5), ("seq", 0.99), ("first", 0.5)):
+            added = results.added(front, scenario, share)
+            above = "" if added is None or front == NO_PROXY else f" ({added:+.2f})"
+            cells.append(_number(results.wait(front, scenario, share), 2) + above)
+        yield [results.titles[front], *cells]
+
+
+def _memory_rows(results: Results) -> Iterator[list[str]]:
+    yield ["", "base MiB", "idle session KiB", "held stream KiB"]
+    for front, memory in results.memory.items():
+        yield [
+            results.titles[front],
+            _number(memory.base / MIB, 1),
+            _number(memory.idle_session / KIB, 1),
+            _number(memory.held_stream / KIB, 1),
+        ]
+
+
+def _notes(results: Results) -> Iterator[str]:
+    for front, reason in results.skipped.items():
+        yield f"{results.titles[front]} is missing: {reason}"
+    for front in results.samples:
+        events = results.events(front)
+        if events is not None and events < EVENTS_IN_STREAM:
+            yield f"{results.titles[front]} loses progress: {events:.0f} of {EVENTS_IN_STREAM} events arrive."
+
+
+def _target_rows(results: Results) -> Iterator[list[str]]:
+    yield ["measure", "no.", "measured", "unit", "must", "goal", "met"]
+    for target in TARGETS:
+        value = target.read(results)
+        bound = "≥ " if target.at_least else "≤ "
+        yield [
+            target.measure,
+            target.number,
+            _number(value, 2),
+            target.unit,
+            f"{bound}{target.must:g}",
+            f"{bound}{target.goal:g}",
+            target.verdict(value),
+        ]

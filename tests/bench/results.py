@@ -1,0 +1,86 @@
+"""What a run has measured, and how many rounds become one number.
+
+CPU is the *minimum* over the rounds, since whatever else runs on the machine only ever adds to it. Latency is
+the *median* over the rounds of each round's percentile; what is added is taken against direct of that round.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.bench.memory import Memory
+from tests.bench.scenarios import Sample
+
+BASELINE = "nginx"
+NO_PROXY = "direct"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of ``values`` that at least ``share`` of them do not exceed. At least one value."""
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+@dataclass
+class Results:
+    """``samples`` by front and scenario, one a round. What could not be measured is absent."""
+
+    titles: dict[str, str]
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
+    memory: dict[str, Memory] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    lookup: float | None = None
+
+    def add(self, front: str, scenario: str, sample: Sample) -> None:
+        self.samples.setdefault(front, {}).setdefault(scenario, []).append(sample)
+
+    def _of(self, front: str, scenario: str) -> list[Sample]:
+        return self.samples.get(front, {}).get(scenario, [])
+
+    def cpu(self, front: str, scenario: str) -> float | None:
+        """µs of CPU time of the front's process tree per unit."""
+        return min(
+            (sample.cpu for sample in self._of(front, scenario) if sample.cpu is not None), default=None
+        )
+
+    def times(self, front: str, scenario: str, other: str = BASELINE) -> float | None:
+        """How many times as much CPU as ``other``."""
+        own, others = self.cpu(front, scenario), self.cpu(other, scenario)
+        return None if own is None or not others else own / others
+
+    def wait(self, front: str, scenario: str, share: float) -> float | None:
+        """Milliseconds, of the latency's percentile ``share``."""
+        found = [percentile(sample.waits, share) for sample in self._of(front, scenario) if sample.waits]
+        return statistics.median(found) * 1e3 if found else None
+
+    def added(self, front: str, scenario: str, share: float) -> float | None:
+        """Milliseconds above direct."""
+        pairs = zip(self._of(front, scenario), self._of(NO_PROXY, scenario), strict=False)
+        above = [
+            percentile(own.waits, share) - percentile(bare.waits, share)
+            for own, bare in pairs
+            if own.waits and bare.waits
+        ]
+        return statistics.median(above) * 1e3 if above else None
+
+    def events(self, front: str) -> float | None:
+        """Progress notifications that arrived per stream."""
+        found = [sample.events for sample in self._of(front, "sse")]
+        return min(found) if found else None
+
+    def as_json(self) -> dict[str, object]:
+        """Everything that was measured, in the units of the methods above; memory in bytes."""
+        fronts = {}
+        for front, by_scenario in self.samples.items():
+            held = self.memory.get(front)
+            fronts[front] = {
+                "cpu_us": {name: self.cpu(front, name) for name in by_scenario},
+                "times_nginx": {name: self.times(front, name) for name in by_scenario},
+                "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
+                "first_event_ms": {"p50": self.wait(front, "first", 0.5)},
+                "events_per_stream": self.events(front),
+                "memory": None if held is None else vars(held),
+            }
+        return {"fronts": fronts, "skipped": self.skipped, "session_lookup_us": self.lookup}

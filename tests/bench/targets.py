@@ -1,0 +1,70 @@
+"""What the adapter has to reach (must) and should (goal), and whether this run says that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.bench.memory import Memory
+from tests.bench.results import Results
+
+SUBJECT = "adapter"
+KIB, MIB = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """``read`` answers None when this run did not measure it. With ``at_least`` more is better."""
+
+    number: str
+    measure: str
+    unit: str
+    must: float
+    goal: float
+    read: Callable[[Results], float | None]
+    at_least: bool = False
+
+    def verdict(self, value: float | None) -> str:
+        """``goal``, ``must``, ``not met`` or ``not measured``."""
+        if value is None:
+            return "not measured"
+        if self._meets(value, self.goal):
+            return "goal"
+        return "must" if self._meets(value, self.must) else "not met"
+
+    def _meets(self, value: float, bound: float) -> bool:
+        return value >= bound if self.at_least else value <= bound
+
+
+def _times_nginx(scenario: str) -> Callable[[Results], float | None]:
+    return lambda results: results.times(SUBJECT, scenario)
+
+
+def _cheaper_than(front: str) -> Callable[[Results], float | None]:
+    return lambda results: results.times(front, "seq", SUBJECT)
+
+
+def _added(scenario: str, share: float) -> Callable[[Results], float | None]:
+    return lambda results: results.added(SUBJECT, scenario, share)
+
+
+def _held(part: Callable[[Memory], float]) -> Callable[[Results], float | None]:
+    return lambda results: part(results.memory[SUBJECT]) if SUBJECT in results.memory else None
+
+
+TARGETS = (
+    Target("1", "piped call, one at a time", "× nginx", 5.5, 3, _times_nginx("seq")),
+    Target("2", "piped call, 8 at once", "× nginx", 8, 4, _times_nginx("conc")),
+    Target("3", "cheaper than FastMCP's proxy", "times", 75, 150, _cheaper_than("fastmcp"), at_least=True),
+    Target("3", "the same, its shared mode", "times", 8, 15, _cheaper_than("fastmcp-shared"), at_least=True),
+    Target("4", "added latency, p50", "ms", 0.5, 0.25, _added("seq", 0.5)),
+    Target("4", "added latency, p99", "ms", 1.5, 0.5, _added("seq", 0.99)),
+    Target("5", "first event, added p50", "ms", 1, 0.5, _added("first", 0.5)),
+    Target("6", "stream", "× nginx", 3.5, 2.5, _times_nginx("sse")),
+    Target("8", "1 MiB answer", "× nginx", 2.5, 1.6, _times_nginx("big")),
+    Target("9", "session churn", "× nginx", 9, 5, _times_nginx("churn")),
+    Target("12", "RSS at rest", "MiB", 80, 55, _held(lambda memory: memory.base / MIB)),
+    Target("12", "RSS per idle session", "KiB", 4, 2, _held(lambda memory: memory.idle_session / KIB)),
+    Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),
+    Target("13", "state on the hot path", "µs", 10, 2, lambda results: results.lookup),
+)

@@ -1,0 +1,86 @@
+"""The benchmark itself runs: few calls, so its numbers mean nothing here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.bench.results import Results, percentile
+from tests.bench.scenarios import SCENARIOS, Sample
+from tests.bench.targets import TARGETS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_bench(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.e2e
+def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
+    """Direct and the adapter go through every scenario, and every target has its row."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench", "--quick", "--fronts", "direct,adapter", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "is missing" not in ran.stdout
+    for scenario in SCENARIOS:
+        if scenario.cpu_counts:
+            assert scenario.title in ran.stdout
+    for target in TARGETS:
+        assert target.measure in ran.stdout
+    fronts = orjson.loads(measured.read_bytes())["fronts"]
+    assert set(fronts) == {"direct", "adapter"}
+    assert all(cost > 0 for cost in fronts["adapter"]["cpu_us"].values())
+    assert fronts["adapter"]["events_per_stream"] == 20
+    assert fronts["adapter"]["memory"]["base"] > 0
+
+
+@pytest.mark.e2e
+def test_a_few_sessions_and_calls_leave_nothing() -> None:
+    """Deleted sessions and answered calls leave descriptors and upstream sessions as they were."""
+    ran = run_bench("tests.bench.leak", "--sessions", "80", "--calls", "100")
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("nothing grew") == 2
+
+
+def test_one_number_of_many_rounds() -> None:
+    """CPU is the cheapest round's; added latency is the median of the differences within each round."""
+    results = Results({"direct": "direct", "nginx": "nginx", "adapter": "adapter"})
+    for bare, own, cpu in ((0.001, 0.002, 90.0), (0.005, 0.009, 60.0), (0.001, 0.004, 75.0)):
+        results.add("direct", "seq", Sample(None, [bare]))
+        results.add("nginx", "seq", Sample(20.0, [bare]))
+        results.add("adapter", "seq", Sample(cpu, [own]))
+
+    assert results.cpu("direct", "seq") is None
+    assert results.cpu("adapter", "seq") == 60.0
+    assert results.times("adapter", "seq") == 3.0
+    assert results.added("adapter", "seq", 0.5) == pytest.approx(3.0)
+    assert results.times("adapter", "sse") is None
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    """The smallest value that the share of them does not exceed, for one value as for many."""
+    assert percentile([7.0], 0.99) == 7.0
+    assert percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 2.0
+    assert percentile([float(number) for number in range(1, 101)], 0.99) == 99.0
+
+
+def test_a_target_says_which_bar_it_reaches() -> None:
+    """Goal, must, neither, or not measured; for FastMCP's proxy more is better."""
+    cost, cheaper = TARGETS[0], TARGETS[2]
+    assert [cost.verdict(value) for value in (2.9, 5.5, 5.6, None)] == [
+        "goal",
+        "must",
+        "not met",
+        "not measured",
+    ]
+    assert [cheaper.verdict(value) for value in (150.0, 75.0, 74.0)] == ["goal", "must", "not met"]

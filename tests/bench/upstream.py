@@ -1,0 +1,211 @@
+"""A raw MCP-like upstream, so cheap that what is measured in front of it is the proxy.
+
+``python -m tests.bench.upstream`` prints its port as the first line on stdout. It speaks just enough of
+2025-11-25 for the load client and for FastMCP's proxy. Tools:
+
+* ``echo`` answers a small JSON body, head and body in one write.
+* ``big`` answers one mebibyte of text as JSON with Content-Length.
+* ``stream`` answers SSE: ``events`` progress notifications (20) and the result, each an own write with
+  a turn of the loop, or ``pause_ms``, between them.
+
+A GET opens an SSE stream that stays until the client goes; DELETE drops the session. ``GET /sessions`` is for
+the measurer: ``{"open": sessions not deleted, "minted": sessions ever, "streams": GET streams now}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from typing import Any, cast
+
+import httptools
+import orjson
+import uvloop
+
+PROTOCOL_VERSION = "2025-11-25"
+EVENTS_IN_STREAM = 20
+BIG_TEXT = "x" * (1024 * 1024)
+TOOLS = [
+    {"name": name, "description": f"The benchmark's {name}.", "inputSchema": {"type": "object"}}
+    for name in ("echo", "big", "stream")
+]
+BIG_RESULT = orjson.dumps({"content": [{"type": "text", "text": BIG_TEXT}]})
+
+
+class Sessions:
+    """The upstream sessions that exist, and how many there ever were."""
+
+    def __init__(self) -> None:
+        self.open: set[str] = set()
+        self.minted = 0
+        self.streams = 0
+
+    def mint(self) -> str:
+        session = secrets.token_hex(16)
+        self.open.add(session)
+        self.minted += 1
+        return session
+
+    def census(self) -> bytes:
+        return orjson.dumps({"open": len(self.open), "minted": self.minted, "streams": self.streams})
+
+
+def response(status: str, body: bytes = b"", *headers: str) -> bytes:
+    """A whole answer, to leave in one write."""
+    head = "".join(f"{line}\r\n" for line in headers)
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
+
+
+def json_answer(request_id: object, result: bytes, *headers: str) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request_id) + b',"result":' + result + b"}"
+    return response("200 OK", body, "Content-Type: application/json", *headers)
+
+
+def event_chunk(message: bytes) -> bytes:
+    """One SSE event as one HTTP chunk."""
+    event = b"event: message\r\ndata: " + message + b"\r\n\r\n"
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One keep-alive connection. Requests come one after another, as every MCP client sends them."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport
+        self._held = False
+        self._url = self._session = self._body = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._held:
+            self._held = False
+            self._sessions.streams -= 1
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    # httptools calls these
+    def on_message_begin(self) -> None:
+        self._url = self._session = self._body = b""
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"mcp-session-id":
+            self._session = value
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method()
+        session = self._session.decode()
+        if method == b"GET" and self._url == b"/sessions":
+            self._write(response("200 OK", self._sessions.census(), "Content-Type: application/json"))
+        elif session and session not in self._sessions.open:
+            self._write(response("404 Not Found"))
+        elif method == b"POST":
+            self._answer(orjson.loads(self._body))
+        elif method == b"GET":
+            self._hold()
+        elif method == b"DELETE":
+            self._sessions.open.discard(session)
+            self._write(response("200 OK"))
+        else:
+            self._write(response("405 Method Not Allowed"))
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _hold(self) -> None:
+        """Answer a GET with a stream that says one thing, so that a client can tell that it is open."""
+        self._held = True
+        self._sessions.streams += 1
+        self._write(
+            STREAM_HEAD + event_chunk(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+        )
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        method, request_id = message.get("method"), message.get("id")
+        if request_id is None:
+            self._write(response("202 Accepted"))
+        elif method == "tools/call":
+            self._call(request_id, message["params"])
+        elif method == "initialize":
+            result = {
+                "protocolVersion": PROTOCOL_VERSION,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "bench", "version": "1"},
+            }
+            minted = f"Mcp-Session-Id: {self._sessions.mint()}"
+            self._write(json_answer(request_id, orjson.dumps(result), minted))
+        elif method == "tools/list":
+            self._write(json_answer(request_id, orjson.dumps({"tools": TOOLS})))
+        elif method == "ping":
+            self._write(json_answer(request_id, b"{}"))
+        else:
+            error = {"code": -32601, "message": f"No method {method}."}
+            body = orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+            self._write(response("200 OK", body, "Content-Type: application/json"))
+
+    def _call(self, request_id: object, params: dict[str, Any]) -> None:
+        if params["name"] == "big":
+            self._write(json_answer(request_id, BIG_RESULT))
+        elif params["name"] == "stream":
+            self._start_stream(request_id, params)
+        else:
+            text = orjson.dumps(params.get("arguments", {})).decode()
+            result = orjson.dumps({"content": [{"type": "text", "text": text}]})
+            self._write(json_answer(request_id, result))
+
+    def _start_stream(self, request_id: object, params: dict[str, Any]) -> None:
+        arguments = params.get("arguments", {})
+        token = params.get("_meta", {}).get("progressToken", request_id)
+        progress = {"progressToken": token, "progress": 0, "message": "another step is done"}
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+        chunks = []
+        for step in range(1, arguments.get("events", EVENTS_IN_STREAM) + 1):
+            progress["progress"] = step
+            chunks.append(event_chunk(orjson.dumps(note)))
+        result = {"content": [{"type": "text", "text": "done"}]}
+        answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
+        chunks.append(event_chunk(orjson.dumps(answer)))
+        self._write(STREAM_HEAD)
+        self._send_next(chunks, 0, arguments.get("pause_ms", 0) / 1000)
+
+    def _send_next(self, chunks: list[bytes], position: int, pause: float) -> None:
+        if position == len(chunks):
+            self._write(LAST_CHUNK)
+            return
+        self._write(chunks[position])
+        # At least one turn of the loop between two events: each leaves as a write of its own.
+        asyncio.get_running_loop().call_later(pause, self._send_next, chunks, position + 1, pause)
+
+
+async def serve() -> None:
+    """Serve on a free port of the loopback interface, until the process is ended."""
+    sessions = Sessions()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: UpstreamConnection(sessions), "127.0.0.1", 0, backlog=1024
+    )
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve())
