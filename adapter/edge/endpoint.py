@@ -1,0 +1,119 @@
+"""The MCP endpoint of every mount: a request becomes an Ask, its Answer becomes HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.guard import MCP_METHODS, Guard
+from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
+from adapter.edge.rendering import Asker, render_failure, send_answer
+from adapter.errors import AdapterError, InternalError, MethodNotAllowed, Unauthorized
+from adapter.relay.exchange import Answer, Ask
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server
+from adapter.wire.envelope import Batch, Envelope
+from adapter.wire.eras import Era
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request on its way in, as far as it has been understood: what a failure is rendered from."""
+
+    era: Era
+    rpc: bool = False
+    id_bytes: bytes | None = None
+    envelope: Envelope | Batch | None = None
+    outcome: str = "ok"
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.era, self.id_bytes, self.rpc)
+
+    @property
+    def method(self) -> str:
+        return self.envelope.method if isinstance(self.envelope, Envelope) else ""
+
+    @property
+    def name(self) -> str | None:
+        return self.envelope.name if isinstance(self.envelope, Envelope) else None
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``."""
+
+    relay: Relay
+    guard: Guard
+    ingress: Ingress
+    log: FilteringBoundLogger
+    legacy_statuses: bool = False
+
+    async def serve(self, request: web.BaseRequest, server: Server, visit: Visit) -> web.StreamResponse:
+        """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``."""
+        extra = self.guard.cors_fields(request.headers)
+        answer: Answer | None = None
+        try:
+            ask = await self._ask(request, server, visit)
+            answer = await self.relay.handle(ask)
+            return await send_answer(request, answer, extra)
+        except AdapterError as error:
+            visit.outcome = error.code
+            server.counters.failures += 1
+            return self._failed(error, visit, extra)
+        except (ConnectionError, TimeoutError):
+            # The client has gone; nobody is left to answer.
+            visit.outcome = "client_gone"
+            raise
+        except Exception:
+            visit.outcome = "internal"
+            self.log.exception("a request failed unexpectedly", server=server.id)
+            if answer is not None:
+                raise
+            return self._failed(InternalError(), visit, extra)
+        finally:
+            if answer is not None:
+                await answer.close()
+
+    def _failed(self, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> web.Response:
+        response = render_failure(error, visit.asker, legacy_statuses=self.legacy_statuses)
+        for name, value in extra:
+            response.headers[name] = value
+        return response
+
+    async def _ask(self, request: web.BaseRequest, server: Server, visit: Visit) -> Ask:
+        headers = request.headers
+        visit.rpc = request.method == "POST"
+        self.guard.check_place(headers)
+        principal, withhold = await self._authenticate(request, visit)
+        if request.method not in ("POST", "GET", "DELETE"):
+            raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
+        if not visit.rpc:
+            return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        body, encoded = await self._read(request, visit)
+        assert visit.envelope is not None
+        check_head(visit.envelope, request)
+        ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
+        return ask
+
+    async def _authenticate(self, request: web.BaseRequest, visit: Visit) -> tuple[str, frozenset[str]]:
+        try:
+            return self.guard.principal(request.headers)
+        except Unauthorized:
+            # A stranger's body is not waited for; if it is here already, the refusal can carry its id.
+            if visit.rpc and request.content.is_eof():
+                with contextlib.suppress(AdapterError):
+                    await self._read(request, visit)
+            raise
+
+    async def _read(self, request: web.BaseRequest, visit: Visit) -> tuple[bytes, bool]:
+        """The body as sent and whether it is compressed; what it says goes into ``visit``."""
+        body = await self.ingress.read_body(request)
+        text, encoded = self.ingress.plain(body, request)
+        visit.envelope, visit.era = read_message(text, request)
+        visit.id_bytes = id_of(visit.envelope)
+        return body, encoded

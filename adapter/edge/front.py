@@ -1,0 +1,121 @@
+"""The front door: one dict look-up from a path to what serves it, and one line of log a call where asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from aiohttp import web
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.endpoint import Endpoint, Visit
+from adapter.edge.guard import Guard
+from adapter.edge.ingress import era_of_head
+from adapter.edge.rendering import Asker, render_failure
+from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
+from adapter.relay.server import Server
+from adapter.wire.eras import Era
+
+Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""What serves a path that is no mount. Raises AdapterError."""
+
+_NOT_RPC = Asker(Era.LEGACY)
+
+
+class CallLog(Protocol):
+    def write(self, record: dict[str, object]) -> None: ...
+
+
+class Front:
+    """The handler of the HTTP server. ``calls`` is where each exchange leaves its line, if anywhere."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        mounts: Mapping[str, Server],
+        routes: Mapping[str, Route],
+        guard: Guard,
+        log: FilteringBoundLogger,
+        calls: CallLog | None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
+        self._routes = routes
+        self._guard = guard
+        self._log = log
+        self._calls = calls
+        self._busy: set[asyncio.Task[object]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        server = self._mounts.get(path) or self._mounts.get(path.rstrip("/"))
+        if server is None:
+            return await self._other(request, path)
+        preflight = self._guard.preflight_fields(request.headers) if request.method == "OPTIONS" else None
+        if preflight is not None:
+            return web.Response(status=204, headers=preflight)
+        began = time.monotonic()
+        visit = Visit(era_of_head(request))
+        task = asyncio.current_task()
+        # A GET stream has no end of its own, so a stopping adapter does not wait for it.
+        waited_for = request.method != "GET"
+        if task is not None and waited_for:
+            self._busy.add(task)
+        response: web.StreamResponse | None = None
+        try:
+            response = await self._endpoint.serve(request, server, visit)
+            return response
+        except asyncio.CancelledError:
+            visit.outcome = "client_gone"
+            raise
+        finally:
+            if task is not None:
+                self._busy.discard(task)
+            if self._calls is not None:
+                self._calls.write(_line(request, server, visit, response, time.monotonic() - began))
+
+    async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        try:
+            route = self._routes.get(path)
+            if route is None:
+                raise NotFound()
+            self._guard.check_place(request.headers)
+            if request.method not in ("GET", "HEAD"):
+                raise MethodNotAllowed()
+            return await route(request)
+        except AdapterError as error:
+            return render_failure(error, _NOT_RPC)
+        except Exception:
+            self._log.exception("a request failed unexpectedly", path=path)
+            return render_failure(InternalError(), _NOT_RPC)
+
+    async def drain(self, grace: float) -> None:
+        """Wait up to ``grace`` seconds for the exchanges under way."""
+        if self._busy:
+            await asyncio.wait(self._busy, timeout=grace)
+
+
+def _line(
+    request: web.BaseRequest,
+    server: Server,
+    visit: Visit,
+    response: web.StreamResponse | None,
+    seconds: float,
+) -> dict[str, object]:
+    return {
+        "at": time.time(),
+        "event": "exchange",
+        "server": server.id,
+        "http": request.method,
+        "era": visit.era.value,
+        "method": visit.method,
+        "name": visit.name,
+        "status": response.status if response is not None else None,
+        "outcome": visit.outcome,
+        "ms": round(seconds * 1000, 2),
+    }

@@ -1,0 +1,115 @@
+"""Who may come in: Host, Origin, token; and what browsers are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from adapter.errors import HostRefused, OriginRefused, Unauthorized
+from adapter.rules.hosts import host_allowed, origin_allowed
+from adapter.rules.principals import ANONYMOUS, Principals, bearer
+
+MCP_METHODS = "GET, POST, DELETE, OPTIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Cors:
+    """``origins`` may hold ``*``. ``headers`` are what clients may send beside MCP's own."""
+
+    origins: tuple[str, ...]
+    headers: tuple[str, ...] = ()
+    max_age: int = 600
+
+
+_ALLOWED_HEADERS = (
+    "Accept, Authorization, Content-Type, Last-Event-ID, "
+    "Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version"
+)
+_EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+
+
+class Guard:
+    """Decides from headers alone. ``principals`` None: no token is asked for."""
+
+    def __init__(
+        self,
+        *,
+        bound_to_loopback: bool,
+        hosts: Sequence[str] | None,
+        origins: Sequence[str] | None,
+        principals: Principals | None,
+        token_header: str,
+        cors: Cors | None,
+    ) -> None:
+        self._loopback = bound_to_loopback
+        self._hosts = hosts
+        self._origins = (*(origins or ()), *(cors.origins if cors else ())) or None
+        self._principals = principals
+        self._token_header = token_header
+        self._cors = cors
+        self._withhold = frozenset({token_header.lower()})
+        self._withhold_bearer = self._withhold | {"authorization"}
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Raises HostRefused, OriginRefused."""
+        host = headers.get("Host")
+        if not host_allowed(host, bound_to_loopback=self._loopback, allowed=self._hosts):
+            raise HostRefused()
+        origin = headers.get("Origin")
+        if origin is not None and not origin_allowed(origin, host, allowed=self._origins):
+            raise OriginRefused()
+
+    def principal(self, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+        """Who asks, and the fields (lower case) that carried the adapter's own credential.
+
+        Raises Unauthorized. The token header counts before ``Authorization: Bearer``.
+        """
+        if self._principals is None:
+            return ANONYMOUS, self._withhold
+        token = headers.get(self._token_header)
+        withhold = self._withhold
+        if token is None:
+            token = bearer(headers.get("Authorization"))
+            withhold = self._withhold_bearer
+        principal = self._principals.accept(token) if token is not None else None
+        if principal is None:
+            raise Unauthorized()
+        return principal, withhold
+
+    def known(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request may see details: it carries a good token, or none is asked for."""
+        try:
+            self.principal(headers)
+        except Unauthorized:
+            return False
+        return True
+
+    # --- browsers ---------------------------------------------------------------------------------------------
+
+    def cors_fields(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+        """What an answer to a page at an allowed origin carries besides."""
+        origin = headers.get("Origin")
+        if self._cors is None or origin is None or not self._cors_allows(origin, headers.get("Host")):
+            return []
+        return [
+            ("Access-Control-Allow-Origin", origin),
+            ("Access-Control-Expose-Headers", _EXPOSED_HEADERS),
+            ("Vary", "Origin"),
+        ]
+
+    def preflight_fields(self, headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
+        """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none."""
+        fields = self.cors_fields(headers)
+        if self._cors is None or not fields or "Access-Control-Request-Method" not in headers:
+            return None
+        allowed = ", ".join((_ALLOWED_HEADERS, self._token_header, *self._cors.headers))
+        return [
+            *fields,
+            ("Access-Control-Allow-Methods", MCP_METHODS),
+            ("Access-Control-Allow-Headers", allowed),
+            ("Access-Control-Max-Age", str(self._cors.max_age)),
+        ]
+
+    def _cors_allows(self, origin: str, host: str | None) -> bool:
+        assert self._cors is not None
+        return origin_allowed(origin, host, allowed=self._cors.origins)

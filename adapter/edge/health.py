@@ -1,0 +1,148 @@
+"""``/healthz``, ``/livez``, ``/readyz``: how the adapter is, for operators and orchestrators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from aiohttp import web
+
+from adapter.edge.guard import Guard
+from adapter.edge.rendering import SERVER
+from adapter.errors import StoreUnavailable
+from adapter.relay.probe import Watch
+from adapter.relay.server import Server
+from adapter.relay.sessions import Sessions
+from adapter.rules.breaker import BreakerState
+from adapter.state.port import Store
+
+
+@dataclass(slots=True)
+class Health:
+    """``watches`` hold no entry for a server that is not pinged. Times are Unix seconds.
+
+    ``persistence`` is the kind of store that is configured.
+    """
+
+    servers: Sequence[Server]
+    watches: Mapping[str, Watch]
+    sessions: Sessions
+    guard: Guard
+    persistence: str
+    clock: Callable[[], float]
+    begun: float
+    max_start_wait: float
+    store: Store
+    readiness: Literal["any", "all"] = "any"
+
+    async def live(self, request: web.BaseRequest) -> web.Response:
+        """200 as long as the loop turns."""
+        return _json(200, {"status": "alive"})
+
+    async def ready(self, request: web.BaseRequest) -> web.Response:
+        """200 when any or all servers can be called (``core.readiness``), else 503."""
+        able = [self._is_ready(server) for server in self.servers]
+        ready = any(able) if self.readiness == "any" else all(able)
+        ready = ready and await self._store_failure() is None
+        return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
+
+    async def show(self, request: web.BaseRequest) -> web.Response:
+        """The whole picture; without credentials states only, no URL and no text of an error."""
+        details = self.guard.known(request.headers)
+        servers = [self._server(server, details) for server in self.servers]
+        failure = await self._store_failure()
+        reason = _degraded(servers, failure)
+        starting = self._is_starting()
+        body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
+        if reason:
+            body["degraded_reason"] = reason
+        body["servers"] = servers
+        body["sessions"] = {"active": self.sessions.active}
+        body["persistence"] = {
+            "type": self.persistence,
+            "status": "error" if failure else "ok",
+            **({"detail": failure} if failure and details else {}),
+        }
+        body["adapter_wiring"] = self._wiring()
+        body["startup"] = {
+            "state": "starting" if starting else "complete",
+            "seconds": round(self.clock() - self.begun, 3),
+        }
+        return _json(503 if reason else 200, body)
+
+    # --- one server -------------------------------------------------------------------------------------------
+
+    def _is_ready(self, server: Server) -> bool:
+        watch = self.watches.get(server.id)
+        if watch is None:
+            return True
+        open_breaker = server.breaker is not None and server.breaker.state is not BreakerState.CLOSED
+        return watch.pulse.last_success is not None and not open_breaker
+
+    def _server(self, server: Server, details: bool) -> dict[str, Any]:
+        shown: dict[str, Any] = {"server_id": server.id, "mount_path": server.mount}
+        watch = self.watches.get(server.id)
+        if watch is None:
+            return {**shown, "status": "ok", "detail": "upstream_ping_disabled"}
+        pulse = watch.pulse
+        breaker = server.breaker
+        shown["status"] = "ok" if self._is_ready(server) and pulse.reached else "unhealthy"
+        if pulse.last_success is None and self._is_starting():
+            shown["status"] = "starting"
+        if breaker is not None:
+            shown["breaker"] = {"state": breaker.state.value, "consecutive_failures": breaker.failures}
+        shown["ping"] = {
+            "last_latency_ms": None if pulse.latency is None else round(pulse.latency * 1000, 2),
+            "last_error": pulse.error if details or pulse.error is None else "failed",
+            "last_success": pulse.last_success,
+            "last_attempt": pulse.last_attempt,
+        }
+        if details:
+            counters = server.counters
+            shown["era"] = pulse.era.value if pulse.era else None
+            shown["counters"] = {
+                "exchanges": counters.exchanges,
+                "streams": counters.streams,
+                "failures": counters.failures,
+                "reinitialized": counters.reinitialized,
+            }
+        return shown
+
+    # --- the whole --------------------------------------------------------------------------------------------
+
+    def _is_starting(self) -> bool:
+        """No server has answered yet, and the time they are given for it is not over."""
+        reached = any(watch.pulse.last_success is not None for watch in self.watches.values())
+        return bool(self.watches) and not reached and self.clock() - self.begun < self.max_start_wait
+
+    def _wiring(self) -> dict[str, Any]:
+        """Every configured tool is known to be there. No tool is configured, so this follows the upstreams."""
+        by_server = {
+            server.id: "ready" if self._is_ready(server) else "waiting_for_upstream"
+            for server in self.servers
+        }
+        return {"status_by_server": by_server, "ready": True}
+
+    async def _store_failure(self) -> str | None:
+        try:
+            await self.store.count("sessions")
+        except StoreUnavailable as error:
+            return str(error)
+        return None
+
+
+def _degraded(servers: list[dict[str, Any]], store_failure: str | None) -> str | None:
+    if store_failure is not None:
+        return "persistence_unavailable"
+    if any(server["status"] != "ok" for server in servers):
+        return "upstream_unhealthy"
+    return None
+
+
+def _json(status: int, body: dict[str, Any]) -> web.Response:
+    headers = {"Cache-Control": "no-store", "Server": SERVER}
+    return web.Response(
+        status=status, body=orjson.dumps(body), content_type="application/json", headers=headers
+    )

@@ -1,0 +1,133 @@
+"""The only reader of a client's request: its headers, and its body up to the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+from aiohttp import web
+
+from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
+from adapter.relay.exchange import Ask
+from adapter.relay.server import Server
+from adapter.rules.headers import missing, to_upstream
+from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
+from adapter.wire.eras import Era, check_mirrors, classify
+
+BODY_SILENCE = 30.0
+"""Seconds a client may send nothing in the middle of a body."""
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+class Ingress:
+    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+
+    async def read_body(self, request: web.BaseRequest) -> bytes:
+        """The body as it was sent. Raises MessageTooLong, before reading where its length says so."""
+        length = request.content_length
+        if length is not None and length > self._max_bytes:
+            raise self._too_long()
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        content = request.content
+        if content.is_eof():
+            whole = content.read_nowait(-1)
+            if len(whole) > self._max_bytes:
+                raise self._too_long()
+            return whole
+        return await self._read_on(request)
+
+    async def _read_on(self, request: web.BaseRequest) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            try:
+                async with asyncio.timeout(BODY_SILENCE):
+                    chunk = await request.content.readany()
+            except TimeoutError:
+                raise BadRequest(f"The body stopped coming for {BODY_SILENCE:g} s.") from None
+            if not chunk:
+                return b"".join(chunks)
+            size += len(chunk)
+            if size > self._max_bytes:
+                raise self._too_long()
+            chunks.append(chunk)
+
+    def plain(self, body: bytes, request: web.BaseRequest) -> tuple[bytes, bool]:
+        """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong."""
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding == "identity":
+            return body, False
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            raise UnsupportedMediaType()
+        inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            text = inflater.decompress(body, self._max_bytes + 1)
+        except zlib.error:
+            raise BadRequest("The body is not what its Content-Encoding says.") from None
+        if len(text) > self._max_bytes:
+            raise self._too_long()
+        if not inflater.eof:
+            raise BadRequest("The compressed body is not complete.")
+        return text, True
+
+    def _too_long(self) -> MessageTooLong:
+        return MessageTooLong(
+            f"The body is larger than the {self._max_bytes} bytes that core.max_request_bytes allows."
+        )
+
+
+def era_of_head(request: web.BaseRequest) -> Era:
+    """The era as far as the headers alone tell it."""
+    return classify(request.headers.get("MCP-Protocol-Version"), None)
+
+
+def read_message(text: bytes, request: web.BaseRequest) -> tuple[Envelope | Batch, Era]:
+    """The message and its era. Raises BadJson, BadRequest."""
+    envelope = read_envelope(text)
+    return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
+
+
+def check_head(envelope: Envelope | Batch, request: web.BaseRequest) -> None:
+    """Raises HeaderMismatch where a modern message and its headers disagree (MCP 2026-07-28)."""
+    if isinstance(envelope, Envelope):
+        headers = request.headers
+        check_mirrors(
+            envelope,
+            version=headers.get("MCP-Protocol-Version"),
+            method=headers.get("Mcp-Method"),
+            name=headers.get("Mcp-Name"),
+        )
+
+
+def id_of(envelope: Envelope | Batch) -> bytes | None:
+    """The id that an error is sent under, as it was spelled; None if nothing waits for an answer."""
+    if isinstance(envelope, Envelope):
+        return envelope.id_bytes if envelope.kind is Kind.REQUEST else None
+    return b"null" if any(member.kind is Kind.REQUEST for member in envelope.members) else None
+
+
+def ask_of(
+    request: web.BaseRequest, server: Server, *, era: Era, principal: str, withhold: frozenset[str]
+) -> Ask:
+    """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
+    headers = request.headers
+    absent = missing(server.required, headers.items())
+    if absent is not None:
+        raise BadRequest(f"This server needs the header {absent} with every request.")
+    return Ask(
+        server=server,
+        method=request.method,
+        era=era,
+        principal=principal,
+        headers=to_upstream(
+            headers.items(), passthrough=server.passthrough, static=server.static, withhold=withhold
+        ),
+        session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
+        last_event_id=headers.get("Last-Event-ID"),
+        version=headers.get("MCP-Protocol-Version"),
+    )

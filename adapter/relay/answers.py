@@ -1,0 +1,125 @@
+"""Reading an upstream's answer to its end: for initialize, for probes, and for what stages change."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from adapter.errors import UpstreamBroken
+from adapter.upstream.port import UpstreamReply, header
+from adapter.wire.envelope import answers
+from adapter.wire.sse import SseReader
+
+ANSWER_LIMIT = 64 << 20
+"""Bytes of an answer that is read. Piped answers have no limit: they are never held."""
+
+Resume = Callable[[bytes, int | None], Awaitable[UpstreamReply | None]]
+"""The stream after this event id, waiting as many milliseconds as the upstream asked for."""
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """``raw`` is the body as it came, over all streams it came on; ``response`` the final JSON-RPC message."""
+
+    raw: bytes
+    response: bytes | None
+
+
+def media_type(reply: UpstreamReply) -> str:
+    """The type of the answer's body without its parameters, in lower case; empty where there is none."""
+    return (header(reply.headers, "content-type") or "").partition(";")[0].strip().lower()
+
+
+def is_encoded(reply: UpstreamReply) -> bool:
+    return (header(reply.headers, "content-encoding") or "identity").strip().lower() != "identity"
+
+
+async def read_body(reply: UpstreamReply, silence: float | None, limit: int = ANSWER_LIMIT) -> bytes:
+    """The whole body as it came. Raises UpstreamBroken, also above ``limit`` bytes, and UpstreamSilent."""
+    if reply.whole is not None:
+        return reply.whole
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while chunk := await reply.read(silence):
+            size += len(chunk)
+            if size > limit:
+                raise UpstreamBroken(f"The upstream server's answer is larger than {limit} bytes.")
+            chunks.append(chunk)
+    finally:
+        reply.abort()
+    return b"".join(chunks)
+
+
+def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> bytes:
+    """``body`` without its content coding. Raises UpstreamBroken on one that was not asked for or is damaged."""
+    coding = (header(reply.headers, "content-encoding") or "identity").strip().lower()
+    if coding == "identity":
+        return body
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise UpstreamBroken("The upstream server encoded its answer in a way that was not asked for.")
+    try:
+        inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        plain = inflater.decompress(body, limit)
+    except zlib.error as error:
+        raise UpstreamBroken("The upstream server's compressed answer is damaged.") from error
+    if inflater.unconsumed_tail:
+        raise UpstreamBroken(f"The upstream server's answer is larger than {limit} bytes.")
+    return plain
+
+
+async def read_answer(
+    reply: UpstreamReply, request_id: str | int | float | None, silence: float | None, resume: Resume
+) -> WholeAnswer:
+    """Everything up to and with the response to ``request_id``, following a stream that polls.
+
+    Raises UpstreamBroken where no response can be had, UpstreamSilent.
+    """
+    if media_type(reply) != "text/event-stream" or is_encoded(reply):
+        raw = await read_body(reply, silence)
+        return WholeAnswer(raw, _response_in(decoded(raw, reply), media_type(reply), request_id))
+    raw = b""
+    last_id = b""
+    while True:
+        reader = SseReader(ANSWER_LIMIT)
+        reader.last_id = last_id
+        piece, response = await _read_events(reply, reader, request_id, silence)
+        raw += piece
+        if response is not None:
+            return WholeAnswer(raw, response)
+        if not reader.last_id or reader.last_id == last_id:
+            raise UpstreamBroken("The upstream server ended its answer without a response.")
+        last_id = reader.last_id
+        rest = await resume(last_id, reader.retry)
+        if rest is None:
+            raise UpstreamBroken("The upstream server's answer broke off and could not be resumed.")
+        reply = rest
+
+
+async def _read_events(
+    reply: UpstreamReply, reader: SseReader, request_id: str | int | float | None, silence: float | None
+) -> tuple[bytes, bytes | None]:
+    """Whole events up to and with the response, as they came, and the response; None if it did not come."""
+    events: list[bytes] = []
+    try:
+        while chunk := await reply.read(silence):
+            for event in reader.feed(chunk):
+                events.append(event.raw)
+                if event.data and answers(event.data, request_id):
+                    return b"".join(events), event.data
+    except UpstreamBroken:
+        if not reader.last_id:
+            raise
+    finally:
+        reply.abort()
+    return b"".join(events), None
+
+
+def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
+    if kind == "text/event-stream":
+        events = SseReader(ANSWER_LIMIT).feed(body)
+        return next((event.data for event in events if event.data and answers(event.data, request_id)), None)
+    return body if answers(body, request_id) else None

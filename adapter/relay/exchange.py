@@ -1,0 +1,69 @@
+"""One JSON-RPC request and everything that comes back for it, as the relay carries it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+
+from adapter.relay.server import Server
+from adapter.upstream.port import Headers
+from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.eras import Era
+
+
+@dataclass(slots=True)
+class Ask:
+    """One HTTP request to a mount, as ingress read it: checked, authenticated, its headers filtered.
+
+    ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
+    client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
+    """
+
+    server: Server
+    method: str
+    era: Era
+    principal: str
+    headers: list[tuple[str, str]]
+    session_id: str | None = None
+    last_event_id: str | None = None
+    version: str | None = None
+    envelope: Envelope | Batch | None = None
+    body: bytes = b""
+    encoded: bool = False
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes back to the client: a body that is whole, or pieces as they come.
+
+    Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
+    that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
+    """
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes | AsyncGenerator[bytes, None]
+    length: int | None = None
+    release: Callable[[], None] = field(default=_nothing)
+
+    async def close(self) -> None:
+        if not isinstance(self.body, bytes):
+            await self.body.aclose()
+        self.release()
+
+
+def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:
+    """The JSON-RPC requests among what a client sent: those that wait for an answer."""
+    if envelope is None:
+        return []
+    members = envelope.members if isinstance(envelope, Batch) else [envelope]
+    return [member for member in members if member.kind is Kind.REQUEST]
+
+
+def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, str]]:
+    """``headers`` without the fields named in ``drop`` (lower case)."""
+    return [field for field in headers if field[0].lower() not in drop]

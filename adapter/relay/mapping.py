@@ -1,0 +1,210 @@
+"""Requests on their way upstream under the upstream's own session id, and that session's renewal.
+
+An upstream that restarted answers 404 to a session it no longer knows. Only that status makes the adapter replay
+the client's initialize; no text of a result ever does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.answers import read_answer, read_body
+from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.server import Server
+from adapter.relay.sessions import Session, Sessions
+from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
+from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.spans import find
+
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+ACCEPT = "application/json, text/event-stream"
+_POST_FIELDS = frozenset(
+    {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
+)
+LONGEST_RETRY = 10.0
+"""Seconds an upstream's ``retry:`` is followed when the adapter itself resumes a stream."""
+
+
+class Mapping:
+    """Sends for sessions. ``renewals`` is how often one request may renew its upstream session.
+
+    ``clock`` gives Unix time in seconds.
+    """
+
+    def __init__(
+        self, sessions: Sessions, *, renewals: int, clock: Callable[[], float], log: FilteringBoundLogger
+    ) -> None:
+        self._sessions = sessions
+        self._log = log
+        self._renewals = renewals
+        self._clock = clock
+
+    async def send(
+        self, ask: Ask, session: Session | None, body: bytes, silence: float | None
+    ) -> UpstreamReply:
+        """Send ``body`` with the ask's headers, under the session's mapping, renewing that on a 404.
+
+        Raises what Upstream.send raises, and SessionUnknown when the upstream will not open a session again.
+        """
+        if session is not None and session.asleep:
+            await self.renew(ask, session)
+        attempts = self._renewals if session is not None else 0
+        while True:
+            generation = session.generation if session else 0
+            reply = await ask.server.upstream.send(self._request(ask, session, body), silence)
+            if reply.status != 404 or session is None or session.upstream_session is None or attempts == 0:
+                return reply
+            reply.abort()
+            attempts -= 1
+            await self.renew(ask, session, generation)
+
+    def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
+        headers = ask.headers
+        if session is not None and session.upstream_session is not None:
+            headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
+        return UpstreamRequest(ask.method, headers, body)
+
+    # --- renewal ----------------------------------------------------------------------------------------------
+
+    async def renew(self, ask: Ask, session: Session, seen: int | None = None) -> None:
+        """Open a new upstream session in place of the one of generation ``seen``; once for many callers.
+
+        The replay is finished also when the caller that began it goes away, for the others wait for it.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._renew_once(ask, session, seen)))
+
+    async def _renew_once(self, ask: Ask, session: Session, seen: int | None) -> None:
+        async with session.lock():
+            if not session.asleep and seen is not None and session.generation != seen:
+                return
+            if not session.asleep and seen is None:
+                return
+            row, record = await self._sessions.record(session)
+            if seen is not None and record.generation != seen:
+                # Another replica was first: its mapping is in the store.
+                await self._sessions.remap(session, row, record)
+                return
+            renewed = await self._replay(ask, record)
+            if not await self._sessions.remap(session, row, renewed):
+                await self.close(ask.server, renewed)
+                return
+            ask.server.counters.reinitialized += 1
+            self._log.info(
+                "upstream session renewed",
+                server=ask.server.id,
+                changed=renewed.said != record.said,
+                generation=renewed.generation,
+            )
+
+    async def _replay(self, ask: Ask, record: SessionRecord) -> SessionRecord:
+        """Initialize upstream as the client once did. Raises SessionUnknown if that is refused now."""
+        credentials = forwardable(ask.headers, drop=_POST_FIELDS)
+        common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
+        silence = ask.server.silence.request
+        reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
+        upstream_session = header(reply.headers, "mcp-session-id")
+        asked = read_envelope(record.initialize)
+        assert isinstance(asked, Envelope)
+        resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
+        answer = await read_answer(reply, asked.id, silence, resume)
+        result = initialize_result(answer.response)
+        if result is None:
+            raise SessionUnknown(
+                "The upstream server does not open this session again: send initialize again."
+            )
+        event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
+        renewed = replace(
+            record,
+            state=advance(record.state, event),
+            upstream_session=upstream_session,
+            said=digest(result),
+            generation=record.generation + 1,
+            last_seen=self._clock(),
+        )
+        headers = [*common, ("MCP-Protocol-Version", record.protocol_version)]
+        if upstream_session is not None:
+            headers.append(("Mcp-Session-Id", upstream_session))
+        body = record.initialized or INITIALIZED
+        reply = await ask.server.upstream.send(UpstreamRequest("POST", headers, body), silence)
+        await read_body(reply, silence)
+        return renewed
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def close(
+        self, server: Server, record: SessionRecord, headers: list[tuple[str, str]] | None = None
+    ) -> UpstreamReply | None:
+        """End the upstream's session. The upstream's answer, or None: there was nothing to close.
+
+        ``headers`` are a client's, where it is one that ends the session. Raises what Upstream.send raises.
+        """
+        if record.upstream_session is None:
+            return None
+        fields = list(headers) if headers is not None else [*server.static]
+        if header(fields, "mcp-protocol-version") is None:
+            fields.append(("MCP-Protocol-Version", record.protocol_version))
+        fields.append(("Mcp-Session-Id", record.upstream_session))
+        return await server.upstream.send(UpstreamRequest("DELETE", fields), server.silence.request)
+
+
+class Resumption:
+    """GET with ``Last-Event-ID`` by the adapter itself (MCP 2025-11-25, "Resumability and Redelivery")."""
+
+    def __init__(
+        self,
+        server: Server,
+        headers: list[tuple[str, str]],
+        upstream_session: str | None,
+        version: str | None,
+    ) -> None:
+        self._server = server
+        self._headers = [*forwardable(headers, drop=_POST_FIELDS), ("Accept", "text/event-stream")]
+        if version:
+            self._headers.append(("MCP-Protocol-Version", version))
+        if upstream_session is not None:
+            self._headers.append(("Mcp-Session-Id", upstream_session))
+
+    async def after(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
+        """The stream after ``last_event_id``, asked for when ``retry`` milliseconds have passed; None if refused."""
+        if retry:
+            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
+        headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        try:
+            reply = await self._server.upstream.send(
+                UpstreamRequest("GET", headers), self._server.silence.request
+            )
+        except AdapterError:
+            return None
+        kind = (header(reply.headers, "content-type") or "").lower()
+        if reply.status == 200 and kind.startswith("text/event-stream"):
+            return reply
+        reply.abort()
+        return None
+
+
+def initialize_result(response: bytes | None) -> bytes | None:
+    """The bytes of a successful initialize result, or None."""
+    if response is None:
+        return None
+    span = find(response, ("result",))
+    return response[span[0] : span[1]] if span else None
+
+
+def negotiated_version(result: bytes) -> str:
+    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says."""
+    read = orjson.loads(result)
+    version = read.get("protocolVersion") if isinstance(read, dict) else None
+    return version if isinstance(version, str) else "2025-03-26"
+
+
+def digest(result: bytes) -> str:
+    """What the upstream said of itself, to be compared when it says it again. Hex SHA-256."""
+    return hashlib.sha256(result).hexdigest()

@@ -1,0 +1,66 @@
+"""``initialize``: the upstream's answer leaves as it came; a successful one mints the client's session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adapter.relay.answers import read_answer, read_body
+from adapter.relay.exchange import Answer, Ask
+from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
+from adapter.relay.sessions import Sessions
+from adapter.rules.headers import to_client
+from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.upstream.port import header
+from adapter.wire.envelope import Envelope
+
+
+class Opening:
+    """Opens sessions. ``clock`` gives Unix time in seconds."""
+
+    def __init__(self, sessions: Sessions, mapping: Mapping, clock: Callable[[], float]) -> None:
+        self._sessions = sessions
+        self._mapping = mapping
+        self._clock = clock
+
+    async def open(self, ask: Ask, envelope: Envelope) -> Answer:
+        """Raises LimitReached above ``sessions.max_active``, and what the upstream raises."""
+        self._sessions.reserve()
+        try:
+            return await self._initialize(ask, envelope)
+        finally:
+            self._sessions.unreserve()
+
+    async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
+        silence = ask.server.silence.request
+        reply = await self._mapping.send(ask, None, ask.body, silence)
+        headers = to_client(reply.headers)
+        if reply.status != 200:
+            return Answer(reply.status, headers, await read_body(reply, silence))
+        upstream_session = header(reply.headers, "mcp-session-id")
+        resume = Resumption(ask.server, ask.headers, upstream_session, None).after
+        answer = await read_answer(reply, envelope.id, silence, resume)
+        result = initialize_result(answer.response)
+        if result is not None:
+            record = self._record(ask, envelope, upstream_session, result)
+            headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+        return Answer(200, headers, answer.raw)
+
+    def _record(
+        self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes
+    ) -> SessionRecord:
+        now = self._clock()
+        return SessionRecord(
+            server=ask.server.id,
+            principal=ask.principal,
+            upstream_session=upstream_session,
+            protocol_version=negotiated_version(result),
+            initialize=envelope.body,
+            initialized=None,
+            said=digest(result),
+            generation=0,
+            state=SessionState.OPEN,
+            created=now,
+            last_seen=now,
+            reason=None,
+            request_headers=(),
+        )

@@ -1,0 +1,267 @@
+"""The relay: what becomes of each request to a mount.
+
+An exchange no stage concerns is piped: body bytes out, answer bytes back as they arrive. ``initialize`` is read,
+because its result mints the session, but leaves as it came. What stages concern is read and edited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from adapter.errors import AdapterError, BadRequest, SessionUnknown, UpstreamSilent
+from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body
+from adapter.relay.errands import Errands
+from adapter.relay.exchange import Answer, Ask, requests_of
+from adapter.relay.mapping import Mapping
+from adapter.relay.opening import Opening
+from adapter.relay.parking import Parking
+from adapter.relay.recovery import ExchangeRecovery
+from adapter.relay.sessions import Session, Sessions
+from adapter.relay.stages import Call, Stages, walk_request, walk_response
+from adapter.relay.streams import AnswerStream, held, listening, piped
+from adapter.rules.headers import to_client
+from adapter.upstream.port import UpstreamReply, header
+from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.eras import Era
+
+HELD_JSON = 64 << 10
+"""Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
+
+BATCH_VERSION = "2025-03-26"
+"""The one protocol version that has JSON-RPC batches."""
+
+_JSON = ("Content-Type", "application/json")
+
+
+@dataclass(slots=True)
+class Relay:
+    """Built by the composition root; ``handle`` is its one entrance."""
+
+    sessions: Sessions
+    mapping: Mapping
+    opening: Opening
+    parking: Parking
+    errands: Errands
+
+    async def handle(self, ask: Ask) -> Answer:
+        """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
+        if ask.method == "POST":
+            return await self._post(ask)
+        session = None
+        if ask.era is Era.LEGACY:
+            session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+        if ask.method == "DELETE" and session is not None:
+            return await self._delete(ask, session)
+        return await self._get(ask, session)
+
+    # --- POST -------------------------------------------------------------------------------------------------
+
+    async def _post(self, ask: Ask) -> Answer:
+        envelope = ask.envelope
+        assert envelope is not None
+        if ask.era is Era.MODERN:
+            if isinstance(envelope, Batch):
+                raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
+            session = None
+        elif isinstance(envelope, Envelope) and _opens(envelope):
+            ask.server.require_healthy(asyncio.get_running_loop().time())
+            ask.server.counters.exchanges += 1
+            return await self.opening.open(ask, envelope)
+        else:
+            session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+            if isinstance(envelope, Batch) and session.protocol_version != BATCH_VERSION:
+                raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
+        ask.server.require_healthy(asyncio.get_running_loop().time())
+        requests = requests_of(envelope)
+        if not requests:
+            return await self._notify(ask, session)
+        leave = self.sessions.enter(session, ask.principal, len(requests))
+        try:
+            answer = await self._exchange(ask, session, envelope, requests)
+        except BaseException:
+            leave()
+            raise
+        answer.release = _both(answer.release, leave)
+        return answer
+
+    async def _exchange(
+        self, ask: Ask, session: Session | None, envelope: Envelope | Batch, requests: list[Envelope]
+    ) -> Answer:
+        ask.server.counters.exchanges += len(requests)
+        if isinstance(envelope, Batch):
+            concerned = [each for each in requests if ask.server.plan.stages_for(each)]
+            if concerned:
+                raise BadRequest(f"Call {concerned[0].name} on its own: the adapter takes part in that call.")
+        elif stages := ask.server.plan.stages_for(envelope):
+            return await self._read(ask, session, envelope, stages)
+        silence = _silence(ask, requests)
+        recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
+        try:
+            reply = await self.mapping.send(ask, session, ask.body, silence)
+        except UpstreamSilent:
+            recovery.cancel_upstream()
+            raise
+        headers = to_client(reply.headers)
+        if reply.whole is not None:
+            return Answer(reply.status, headers, reply.whole)
+        kind = media_type(reply)
+        if kind == "text/event-stream" and not is_encoded(reply):
+            stream = AnswerStream(
+                reply,
+                list(requests),
+                silence=silence,
+                recovery=recovery,
+                resumable=ask.era is Era.LEGACY,
+            )
+            return Answer(reply.status, headers, stream.pieces(), release=reply.abort)
+        return await self._pipe(reply, headers, silence)
+
+    async def _pipe(
+        self, reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None
+    ) -> Answer:
+        """An answer that is no event stream: held while small, so that a broken one never leaves in part."""
+        first: list[bytes] = []
+        size = 0
+        try:
+            while size <= HELD_JSON:
+                chunk = await reply.read(silence)
+                if not chunk:
+                    return Answer(reply.status, headers, b"".join(first))
+                first.append(chunk)
+                size += len(chunk)
+        except BaseException:
+            reply.abort()
+            raise
+        length = header(reply.headers, "content-length")
+        return Answer(
+            reply.status,
+            headers,
+            held(first, piped(reply, silence)),
+            length=int(length) if length else None,
+            release=reply.abort,
+        )
+
+    async def _notify(self, ask: Ask, session: Session | None) -> Answer:
+        """Notifications and responses: the upstream's own answer, 202 as a rule."""
+        envelope = ask.envelope
+        if session is not None and isinstance(envelope, Envelope):
+            if envelope.kind is Kind.RESPONSE and session.asleep:
+                # It answers a request of an upstream session that is no more.
+                return Answer(202, [], b"")
+            if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
+                await self._remember_initialized(session, envelope.body)
+        silence = ask.server.silence.request
+        reply = await self.mapping.send(ask, session, ask.body, silence)
+        body = await read_body(reply, silence)
+        return Answer(reply.status, to_client(reply.headers), body)
+
+    async def _remember_initialized(self, session: Session, body: bytes) -> None:
+        row, record = await self.sessions.record(session)
+        if record.initialized != body:
+            await self.sessions.remap(session, row, replace(record, initialized=body))
+
+    # --- read exchanges ---------------------------------------------------------------------------------------
+
+    async def _read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
+        call = Call(ask.server.id, session.key if session else ask.principal, envelope, envelope.body)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
+        recovery.reading(call, stages)
+        try:
+            own = await walk_request(stages, call)
+            if own is not None:
+                recovery.finish()
+                return Answer(200, [_JSON], own)
+            return await self._forward_read(ask, session, call, stages, recovery)
+        except BaseException:
+            recovery.finish()
+            raise
+
+    async def _forward_read(
+        self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
+    ) -> Answer:
+        # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
+        coded = {"content-encoding"} if ask.encoded else set()
+        fields = [
+            (name, value) for name, value in ask.headers if name.lower() not in coded | {"accept-encoding"}
+        ]
+        ask.headers = [*fields, ("Accept-Encoding", "identity")]
+        silence = _silence(ask, [call.envelope])
+        try:
+            reply = await self.mapping.send(ask, session, call.request, silence)
+        except UpstreamSilent:
+            recovery.cancel_upstream()
+            raise
+        headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+        if media_type(reply) == "text/event-stream" and not is_encoded(reply):
+            stream = AnswerStream(
+                reply,
+                [call.envelope],
+                silence=silence,
+                recovery=recovery,
+                resumable=ask.era is Era.LEGACY,
+                rewrite=lambda data: walk_response(stages, call, data),
+                limit=ANSWER_LIMIT,
+            )
+            return Answer(reply.status, headers, stream.pieces(), release=_both(reply.abort, recovery.finish))
+        body = decoded(await read_body(reply, silence), reply)
+        if media_type(reply) == "application/json" and reply.status == 200:
+            body = await walk_response(stages, call, body)
+        recovery.finish()
+        return Answer(reply.status, headers, body)
+
+    # --- GET and DELETE ---------------------------------------------------------------------------------------
+
+    async def _get(self, ask: Ask, session: Session | None) -> Answer:
+        ask.server.require_healthy(asyncio.get_running_loop().time())
+        silence = ask.server.silence.request
+        reply = await self.mapping.send(ask, session, b"", silence)
+        headers = to_client(reply.headers)
+        if reply.whole is not None:
+            return Answer(reply.status, headers, reply.whole)
+        if media_type(reply) != "text/event-stream":
+            return await self._pipe(reply, headers, silence)
+        ask.server.counters.streams += 1
+        rewrite = None
+        if session is not None and ask.server.plan.named and not is_encoded(reply):
+            if ask.last_event_id is not None:
+                await self.parking.load(session)
+            rewrite = partial(self.parking.claim, session)
+        return Answer(reply.status, headers, listening(reply, rewrite, ANSWER_LIMIT), release=reply.abort)
+
+    async def _delete(self, ask: Ask, session: Session) -> Answer:
+        """End the session here in any case; the janitor closes upstream what could not be closed now."""
+        record = await asyncio.shield(self.sessions.end(session))
+        if record is None:
+            raise SessionUnknown()
+        try:
+            reply = await self.mapping.close(ask.server, record, ask.headers)
+            body = await read_body(reply, ask.server.silence.request) if reply else b""
+        except AdapterError:
+            return Answer(200, [], b"")
+        if reply is not None and reply.status >= 500:
+            return Answer(200, [], b"")
+        await self.sessions.closed(session.key)
+        if reply is None or reply.status == 404:
+            return Answer(200, [], b"")
+        return Answer(reply.status, to_client(reply.headers), body)
+
+
+def _silence(ask: Ask, requests: list[Envelope]) -> float | None:
+    """The longest silence that any of the requests allows."""
+    allowed = [ask.server.silence_for(request.method) for request in requests]
+    return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def release() -> None:
+        first()
+        second()
+
+    return release
+
+
+def _opens(envelope: Envelope) -> bool:
+    return envelope.method == "initialize" and envelope.kind is Kind.REQUEST

@@ -1,0 +1,65 @@
+"""One entry of ``servers[]`` as the relay uses it: an upstream, its health and its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from adapter.errors import UpstreamUnhealthy
+from adapter.relay.stages import Plan
+from adapter.rules.breaker import Breaker
+from adapter.upstream.port import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Seconds an upstream may send nothing before an exchange fails; None: it may take for ever."""
+
+    tool_call: float | None = 60.0
+    request: float = 60.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was relayed since start; read by health."""
+
+    exchanges: int = 0
+    streams: int = 0
+    failures: int = 0
+    reinitialized: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """``plan`` says which calls are *read*; what is not in it is piped."""
+
+    id: str
+    mount: str
+    upstream: Upstream
+    breaker: Breaker | None = None
+    silence: Silence = field(default_factory=Silence)
+    passthrough: frozenset[str] = frozenset()
+    required: tuple[str, ...] = ()
+    static: tuple[tuple[str, str], ...] = ()
+    plan: Plan = field(default_factory=Plan)
+    counters: Counters = field(default_factory=Counters)
+
+    def require_healthy(self, now: float) -> None:
+        """Raise UpstreamUnhealthy while the breaker is open or half-open; ``now`` is loop time."""
+        if self.breaker is None or self.breaker.allows_calls(now):
+            return
+        wait = self.breaker.retry_after(now)
+        raise UpstreamUnhealthy(
+            data={"detail": UpstreamUnhealthy.hint, "server_id": self.id, "retry_after": round(wait, 1)},
+            retry_after=wait,
+        )
+
+    def silence_for(self, method: str) -> float | None:
+        """How long an exchange may be silent: for ever on a subscription, whose silence is its normal state."""
+        if method == "tools/call":
+            return self.silence.tool_call
+        return None if method == "subscriptions/listen" else self.silence.request
+
+
+Servers = Mapping[str, Server]
+"""Servers by their id."""

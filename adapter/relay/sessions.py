@@ -1,0 +1,310 @@
+"""The session map and its one writer: which upstream session stands behind a client's session.
+
+The map is data in the state store. What this process has used lately is kept beside it as small objects, so
+that a call finds its session by one dict look-up; creation and ending are written before the answer leaves,
+last-seen times behind, many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from adapter.errors import LimitReached, SessionMissing, SessionUnknown
+from adapter.rules.sessions import (
+    Event,
+    Refuse,
+    SessionRecord,
+    SessionState,
+    advance,
+    decode,
+    due,
+    encode,
+    judge,
+    session_id_from,
+    session_key,
+    well_formed,
+)
+from adapter.state.port import ABSENT, Conflict, Row, Store
+
+TABLE = "sessions"
+
+
+@dataclass(slots=True)
+class Session:
+    """What the hot path needs of a session. The record in the store has the rest.
+
+    ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
+    """
+
+    key: str
+    server: str
+    principal: str
+    upstream_session: str | None
+    protocol_version: str
+    generation: int
+    last_seen: float
+    asleep: bool = False
+    in_flight: int = 0
+    touched: bool = False
+    changing: asyncio.Lock | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
+
+    def lock(self) -> asyncio.Lock:
+        """Held by the one task that changes this session's mapping. Made when first needed: most never are."""
+        if self.changing is None:
+            self.changing = asyncio.Lock()
+        return self.changing
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Every None means: no limit. Times in seconds."""
+
+    max_active: int | None = None
+    max_in_flight: int | None = None
+    idle_ttl: float | None = None
+    allow_revival: bool = True
+    tombstone_ttl: float = 86400.0
+
+
+class Sessions:
+    """The session map. ``clock`` gives Unix time in seconds."""
+
+    def __init__(self, store: Store, limits: SessionLimits, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._limits = limits
+        self._clock = clock
+        self._open: dict[str, Session] = {}
+        self._opening = 0
+        self._modern_in_flight: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Sessions: {len(self._open)} open>"
+
+    @property
+    def active(self) -> int:
+        """Open sessions, those that are being opened among them."""
+        return len(self._open) + self._opening
+
+    async def load(self) -> None:
+        """Bring the open sessions of an earlier process back into the map."""
+        after = ""
+        while rows := await self._store.scan(TABLE, after=after):
+            for row in rows:
+                record = decode(row.value)
+                if record.state is SessionState.OPEN:
+                    self._keep(row.key, record)
+            after = rows[-1].key
+
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    def reserve(self) -> None:
+        """Count a session that is about to be opened. Raises LimitReached; undo with ``unreserve``."""
+        limit = self._limits.max_active
+        if limit is not None and self.active >= limit:
+            raise LimitReached(
+                f"{limit} sessions are open, as many as sessions.max_active allows; end one or try again later.",
+                data={"limit": limit, "setting": "sessions.max_active", "retry_after": 5},
+                retry_after=5,
+            )
+        self._opening += 1
+
+    def unreserve(self) -> None:
+        self._opening -= 1
+
+    async def create(self, record: SessionRecord) -> str:
+        """Write a new session down and return the id that the client is to use: 256 random bits."""
+        session_id = session_id_from(secrets.token_bytes(32))
+        key = session_key(session_id)
+        await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self._due(record))
+        self._keep(key, record)
+        return session_id
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    async def find(self, session_id: str | None, server: str, principal: str) -> Session:
+        """The open session of that id. Raises SessionMissing, and SessionUnknown for every other reason."""
+        if session_id is None:
+            raise SessionMissing()
+        if not well_formed(session_id):
+            raise SessionUnknown()
+        key = session_key(session_id)
+        session = self._open.get(key) or await self._read(key, server, principal)
+        if session.server != server or session.principal != principal:
+            raise SessionUnknown()
+        session.last_seen = self._clock()
+        session.touched = True
+        return session
+
+    def is_open(self, session: Session) -> bool:
+        return self._open.get(session.key) is session
+
+    async def _read(self, key: str, server: str, principal: str) -> Session:
+        """A session this process has not used yet, or one that idled away and is asked for again."""
+        row = await self._store.get(TABLE, key)
+        record = decode(row.value) if row else None
+        verdict = judge(
+            record,
+            server=server,
+            principal=principal,
+            now=self._clock(),
+            idle_ttl=self._limits.idle_ttl,
+            tombstone_ttl=self._limits.tombstone_ttl,
+            allow_revival=self._limits.allow_revival,
+        )
+        if isinstance(verdict, Refuse):
+            raise verdict.failure()
+        assert record is not None, "only a session that exists is served"
+        return self._open.get(key) or self._keep(key, record)
+
+    # --- counting ---------------------------------------------------------------------------------------------
+
+    def enter(self, session: Session | None, principal: str, requests: int) -> Callable[[], None]:
+        """Count requests in flight until the returned function is called. Raises LimitReached.
+
+        Modern requests have no session and count by principal.
+        """
+        limit = self._limits.max_in_flight
+        held = session.in_flight if session else self._modern_in_flight.get(principal, 0)
+        if limit is not None and held + requests > limit:
+            raise LimitReached(
+                f"{held} calls are in flight here and sessions.max_in_flight_per_session allows {limit}; "
+                "wait for one to end.",
+                data={"limit": limit, "setting": "sessions.max_in_flight_per_session", "retry_after": 1},
+                retry_after=1,
+            )
+        if session is not None:
+            return self._count_in_session(session, requests)
+        return self._count_by_principal(principal, requests)
+
+    def _count_in_session(self, session: Session, requests: int) -> Callable[[], None]:
+        session.in_flight += requests
+
+        def leave() -> None:
+            session.in_flight -= requests
+
+        return leave
+
+    def _count_by_principal(self, principal: str, requests: int) -> Callable[[], None]:
+        counts = self._modern_in_flight
+        counts[principal] = counts.get(principal, 0) + requests
+
+        def leave() -> None:
+            counts[principal] -= requests
+            if counts[principal] <= 0:
+                del counts[principal]
+
+        return leave
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    async def record(self, session: Session) -> tuple[Row, SessionRecord]:
+        """The session as it is written down. Raises SessionUnknown when it has ended meanwhile."""
+        row = await self._store.get(TABLE, session.key)
+        if row is None:
+            self._forget(session)
+            raise SessionUnknown()
+        record = decode(row.value)
+        if record.state not in (SessionState.OPEN, SessionState.IDLE):
+            self._forget(session)
+            raise SessionUnknown(record.reason)
+        return row, record
+
+    async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
+        """Write the session's new mapping if nobody else has since ``row``. False: somebody has; theirs is kept."""
+        try:
+            await self._store.put(
+                TABLE, session.key, encode(record), expected=row.version, due=self._due(record)
+            )
+        except Conflict:
+            _, record = await self.record(session)
+            self._adopt(session, record)
+            return False
+        self._adopt(session, record)
+        return True
+
+    def _adopt(self, session: Session, record: SessionRecord) -> None:
+        session.upstream_session = record.upstream_session
+        session.generation = record.generation
+        session.protocol_version = record.protocol_version
+        session.asleep = record.state is SessionState.IDLE
+
+    async def end(self, session: Session) -> SessionRecord | None:
+        """Make a session unknown to clients at once, and due for closing upstream. None: it had ended already."""
+        self._forget(session)
+        row = await self._store.get(TABLE, session.key)
+        if row is None:
+            return None
+        record = decode(row.value)
+        if record.state is SessionState.ENDED:
+            return None
+        ended = replace(record, state=advance(record.state, Event.DELETED), last_seen=self._clock())
+        try:
+            await self._store.put(TABLE, session.key, encode(ended), expected=row.version, due=self._clock())
+        except Conflict:
+            return await self.end(session)
+        return ended
+
+    async def closed(self, key: str) -> None:
+        """The upstream session of an ended session is closed too: nothing is left to remember."""
+        await self._store.delete(TABLE, key)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    async def write_last_seen(self) -> None:
+        """Write the last-seen times of the sessions used since the last call, in one go."""
+        ttl = self._limits.idle_ttl
+        used = [session for session in self._open.values() if session.touched]
+        for session in used:
+            session.touched = False
+        if ttl is not None and used:
+            await self._store.touch(TABLE, {session.key: session.last_seen + ttl for session in used})
+
+    async def overdue(self) -> list[tuple[Row, SessionRecord]]:
+        """Sessions whose time has come: idle ones, tombstones past their time, ended ones not yet closed."""
+        rows = await self._store.overdue(TABLE, self._clock())
+        return [(row, decode(row.value)) for row in rows]
+
+    def is_idle(self, key: str) -> bool:
+        """Whether nobody has used that session for ``sessions.idle_ttl_seconds``, as far as is known here."""
+        session = self._open.get(key)
+        if session is None:
+            return True
+        return not session.in_flight and self._clock() >= session.last_seen + (self._limits.idle_ttl or 0.0)
+
+    async def lay_to_rest(self, row: Row, record: SessionRecord) -> None:
+        """Turn an idle session into a tombstone, unless it was used meanwhile."""
+        if not self.is_idle(row.key):
+            return
+        resting = replace(record, state=advance(record.state, Event.EXPIRED_IDLE), upstream_session=None)
+        when = self._clock() + self._limits.tombstone_ttl
+        with contextlib.suppress(Conflict):
+            await self._store.put(TABLE, row.key, encode(resting), expected=row.version, due=when)
+            self._open.pop(row.key, None)
+
+    def _due(self, record: SessionRecord) -> float | None:
+        return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
+
+    def _keep(self, key: str, record: SessionRecord) -> Session:
+        session = Session(
+            key=key,
+            server=record.server,
+            principal=record.principal,
+            upstream_session=record.upstream_session,
+            protocol_version=record.protocol_version,
+            generation=record.generation,
+            last_seen=record.last_seen,
+            asleep=record.state is SessionState.IDLE,
+        )
+        self._open[key] = session
+        return session
+
+    def _forget(self, session: Session) -> None:
+        if self._open.get(session.key) is session:
+            del self._open[session.key]
