@@ -1,0 +1,239 @@
+"""How an answer is read: framing, slicing, pace, and every way in which it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.upstream.http import HttpUpstream
+from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, body_of
+
+RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ANSWERS = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello", b"hello"),
+    "odd case": (b"HTTP/1.1 200 OK\r\ncONTENT-lENGTH: 5\r\n\r\nhello", b"hello"),
+    "chunked": (CHUNKED_HEAD + b"2;a=b\r\nhe\r\n3\r\nllo\r\n0\r\nX-Trailer: t\r\n\r\n", b"hello"),
+    "nothing": (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    "not modified": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", b""),
+    "interim": (b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\nHTTP/1.1 103 Hints\r\n\r\n" + OK, b"{}"),
+}
+
+
+async def begin(
+    upstream: HttpUpstream, site: Site, request: UpstreamRequest = POST, silence: float | None = PATIENCE
+) -> tuple[Peer, asyncio.Task[UpstreamReply]]:
+    """A request that has arrived at the peer and waits for its answer."""
+    sending = asyncio.create_task(upstream.send(request, silence))
+    peer = await site.accept()
+    await peer.request()
+    return peer, sending
+
+
+async def test_request_is_written_as_given(upstream: HttpUpstream, site: Site) -> None:
+    """A request leaves with its fields in order and nothing added but Host and Content-Length."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    host = f"127.0.0.1:{site.port}".encode()
+    assert await peer.request() == (
+        b"POST /mcp HTTP/1.1\r\nHost: " + host + b"\r\nAccept: application/json\r\nContent-Length: 8\r\n\r\n"
+        b'{"id":1}'
+    )
+    await peer.says(OK)
+    await sending
+
+
+async def test_whole_answer_comes_with_its_head(upstream: HttpUpstream, site: Site) -> None:
+    """An answer that arrives in one piece is whole at once, and can still be read."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(b"HTTP/1.1 404 Gone\r\nX-oDD: a  b\r\nx-odd: c\r\nContent-Length: 2\r\n\r\n{}")
+    reply = await sending
+    assert (reply.status, reply.whole) == (404, b"{}")
+    assert reply.headers == [("X-oDD", "a  b"), ("x-odd", "c"), ("Content-Length", "2")]
+    assert [await reply.read(None), await reply.read(None), await reply.read(None)] == [b"{}", b"", b""]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_slicing_never_changes_the_answer(upstream: HttpUpstream, site: Site, name: str) -> None:
+    """Wherever the network cuts an answer, the same status and body come out, on one connection."""
+    wire, body = ANSWERS[name]
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    for cut in range(1, len(wire)):
+        await peer.request()
+        await peer.says(wire[:cut], wire[cut:])
+        reply = await sending
+        assert await body_of(reply) == body
+        sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await peer.request()
+    await peer.says(*(wire[i : i + 1] for i in range(len(wire))))
+    assert await body_of(await sending) == body
+    assert site.accepted == 1
+
+
+async def test_stream_is_handed_on_as_it_comes(upstream: HttpUpstream, site: Site) -> None:
+    """Each event of a stream can be read before the next is sent."""
+    peer, sending = await begin(upstream, site, GET)
+    await peer.says(CHUNKED_HEAD)
+    reply = await sending
+    assert reply.whole is None
+    for event in (b"data: 1\n\n", b"data: 2\n\n"):
+        await peer.says(b"%x\r\n%b\r\n" % (len(event), event))
+        assert await reply.read(PATIENCE) == event
+    await peer.says(b"0\r\n\r\n")
+    assert await reply.read(PATIENCE) == b""
+
+
+async def test_body_may_end_with_the_connection(upstream: HttpUpstream, site: Site) -> None:
+    """Without a length, the orderly end of the connection is the end of the body."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(b"HTTP/1.0 200 OK\r\n\r\nhel")
+    reply = await sending
+    assert await reply.read(PATIENCE) == b"hel"
+    await peer.says(b"lo")
+    peer.hang_up()
+    assert await body_of(reply) == b"lo"
+    assert await reply.read(PATIENCE) == b""
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", CHUNKED_HEAD + b"9\r\nhello"]
+)
+async def test_body_that_breaks_off_is_an_error(upstream: HttpUpstream, site: Site, head: bytes) -> None:
+    """What came before the break is delivered, then the break is told, each time it is asked."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(head)
+    reply = await sending
+    peer.hang_up()
+    assert await reply.read(PATIENCE) == b"hello"
+    for _ in range(2):
+        with pytest.raises(UpstreamBroken):
+            await reply.read(PATIENCE)
+
+
+async def test_reset_is_no_end_of_a_body(upstream: HttpUpstream, site: Site) -> None:
+    """A body without a length that ends in a reset was broken off."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(b"HTTP/1.1 200 OK\r\n\r\nhello")
+    reply = await sending
+    assert await reply.read(PATIENCE) == b"hello"
+    peer.writer.get_extra_info("socket").setsockopt(*RESET_ON_CLOSE)
+    peer.reset()
+    with pytest.raises(UpstreamBroken):
+        await reply.read(PATIENCE)
+
+
+async def test_head_that_breaks_off_is_an_error(upstream: HttpUpstream, site: Site) -> None:
+    """With a byte of answer the request may have run, so it is broken rather than unreachable."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(b"HTTP/1.1 200 OK\r\nConte")
+    peer.hang_up()
+    with pytest.raises(UpstreamBroken):
+        await sending
+
+
+async def test_silence_before_the_head(upstream: HttpUpstream, site: Site) -> None:
+    """A peer that says nothing is given up after ``silence`` seconds and loses the connection."""
+    peer, sending = await begin(upstream, site, silence=0.05)
+    with pytest.raises(UpstreamSilent, match=r"nothing for 0\.05 s"):
+        await sending
+    await peer.left()
+
+
+async def test_silence_in_the_body_leaves_the_answer_intact(upstream: HttpUpstream, site: Site) -> None:
+    """A reader may wait a little, do something else, and go on waiting."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(CHUNKED_HEAD)
+    reply = await sending
+    for _ in range(2):
+        with pytest.raises(UpstreamSilent):
+            await reply.read(0.02)
+    await peer.says(b"2\r\nhi\r\n0\r\n\r\n")
+    assert await body_of(reply) == b"hi"
+
+
+async def test_shorter_patience_is_kept_after_a_longer_one(upstream: HttpUpstream, site: Site) -> None:
+    """The alarm that outlives a wait of hours does not delay the next wait of milliseconds."""
+    peer, sending = await begin(upstream, site, silence=3600)
+    await peer.says(OK)
+    await sending
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(UpstreamSilent):
+            await upstream.send(POST, 0.02)
+
+
+async def test_cancelled_send_drops_the_connection(upstream: HttpUpstream, site: Site) -> None:
+    """Who stops waiting for the head takes the connection down; the peer sees it."""
+    peer, sending = await begin(upstream, site, silence=None)
+    sending.cancel()
+    await peer.left()
+    assert repr(upstream).endswith("0 active, 0 idle>")
+
+
+async def test_abort_drops_the_connection(upstream: HttpUpstream, site: Site) -> None:
+    """An aborted answer frees the peer at once, and reading on is an error; twice is as good as once."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(CHUNKED_HEAD)
+    reply = await sending
+    reading = asyncio.create_task(reply.read(None))
+    await asyncio.sleep(0)
+    reply.abort()
+    reply.abort()
+    await peer.left()
+    with pytest.raises(UpstreamBroken):
+        await reading
+
+
+async def test_slow_reader_slows_the_upstream(upstream: HttpUpstream, site: Site) -> None:
+    """A body that nobody reads stops at the peer's socket instead of filling memory."""
+    peer, sending = await begin(upstream, site)
+    size = 64 * 1024 * 1024
+    await peer.says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+    reply = await sending
+    block = bytes(1024 * 1024)
+
+    async def pour() -> None:
+        for _ in range(size // len(block)):
+            peer.writer.write(block)
+            await peer.writer.drain()
+
+    pouring = asyncio.create_task(pour())
+    done, _ = await asyncio.wait([pouring], timeout=0.3)
+    assert not done
+    longest = received = 0
+    while piece := await reply.read(PATIENCE):
+        longest, received = max(longest, len(piece)), received + len(piece)
+    await pouring
+    assert received == size
+    assert longest < 1024 * 1024
+
+
+async def test_large_body_arrives_unchanged(upstream: HttpUpstream, site: Site) -> None:
+    """A body too large to be joined with its head follows it."""
+    body = bytes(range(256)) * 4096
+    sending = asyncio.create_task(upstream.send(UpstreamRequest("POST", [], body), PATIENCE))
+    peer = await site.accept()
+    assert (await peer.request()).endswith(b"Content-Length: 1048576\r\n\r\n" + body)
+    await peer.says(OK)
+    assert (await sending).whole == b"{}"
+
+
+async def test_close_ends_what_is_under_way(upstream: HttpUpstream, site: Site) -> None:
+    """Closing the upstream ends streams and calls with an error and refuses new ones."""
+    peer, sending = await begin(upstream, site, GET)
+    await peer.says(CHUNKED_HEAD)
+    reply = await sending
+    _, waiting = await begin(upstream, site)
+    await upstream.close()
+    with pytest.raises(UpstreamBroken):
+        await reply.read(PATIENCE)
+    with pytest.raises(UpstreamBroken):
+        await waiting
+    with pytest.raises(UpstreamUnreachable):
+        await upstream.send(POST, PATIENCE)
