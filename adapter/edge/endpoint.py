@@ -95,7 +95,8 @@ class Endpoint:
             return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
-        check_head(visit.envelope, request)
+        if visit.era is Era.MODERN:
+            check_head(visit.envelope, request)
         ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
         return ask

@@ -61,12 +61,10 @@ class Parking:
         held = self._held.get(session.key)
         if held is None:
             return data
-        for key, parked in held.items():
-            if answers(data, parked.call.envelope.id):
-                break
-        else:
+        key = next((key for key, each in held.items() if answers(data, each.call.envelope.id)), None)
+        if key is None:
             return data
-        del held[key]
+        parked = held.pop(key)
         if not held:
             del self._held[session.key]
         try:

@@ -15,6 +15,7 @@ class Storage(Section):
 
     root: Path = Field(
         default=Path("data"),
+        json_schema_extra={"shown": "`./data`"},
         description="Directory of uploads, artifacts and, by default, the state database.",
     )
     max_size: ByteSize | None = Field(

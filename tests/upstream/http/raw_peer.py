@@ -55,6 +55,13 @@ class Peer:
             except ConnectionError:
                 pass
 
+    async def gone(self) -> None:
+        """Wait until the descriptor of this end is closed."""
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            pass
+
 
 class Site:
     """A listening server; its connections come out of ``accept`` in the order they were made."""
