@@ -1,0 +1,123 @@
+"""The command line: argv to settings to what was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import yaml
+
+from adapter.settings.load import load
+from adapter.settings.masking import masked
+from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.reference import reference
+from adapter.settings.root import Settings
+
+OK, BAD_SETTINGS = 0, 2
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Does what the arguments say and returns the exit status: 2 for settings that cannot be used.
+
+    Wrong arguments raise SystemExit(2), as argparse does.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.action(arguments))
+    except SettingsError as refused:
+        print(f"mcp-adapter: the settings cannot be used:\n{refused}", file=sys.stderr)
+        return BAD_SETTINGS
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcp-adapter", description="One MCP endpoint in front of many servers."
+    )
+    parser.add_argument("--version", action="version", version=f"mcp-adapter {_version()}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="run the adapter until it is stopped")
+    _add_settings_flags(serve)
+    serve.set_defaults(action=_serve)
+
+    check = commands.add_parser("check", help="say what is wrong with the settings, or show what holds")
+    _add_settings_flags(check)
+    check.set_defaults(action=_check)
+
+    config = commands.add_parser("config", help="about the settings file")
+    topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
+    page = topics.add_parser("reference", help="print every setting as a Markdown page")
+    page.set_defaults(action=_reference)
+
+    demo = commands.add_parser("demo", help="run the adapter in front of a demo server on loopback")
+    demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
+    demo.set_defaults(action=_demo)
+    return parser
+
+
+def _add_settings_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", type=Path, metavar="FILE", help="the settings file")
+    command.add_argument("--host", metavar="H", help="overrides core.host")
+    command.add_argument("--port", metavar="P", help="overrides core.port")
+    command.add_argument("--log-level", metavar="L", help="overrides core.log_level")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="overrides any setting, for example --set sessions.max_active=100; may be repeated",
+    )
+
+
+def _loaded(arguments: argparse.Namespace) -> Settings:
+    overrides: dict[str, str] = {}
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise SettingsError([Problem("--set", f"write KEY=VALUE; {key or 'this'} has no value")])
+        overrides[key.strip()] = value
+    for key, value in (
+        ("host", arguments.host),
+        ("port", arguments.port),
+        ("log_level", arguments.log_level),
+    ):
+        if value is not None:
+            overrides[f"core.{key}"] = value
+    return load(arguments.config, overrides=overrides)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    settings = _loaded(arguments)
+    # Only here: the other commands answer without loading servers and clients.
+    from adapter.app import serve
+
+    return serve(settings)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    settings = _loaded(arguments)
+    print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
+    return OK
+
+
+def _reference(_: argparse.Namespace) -> int:
+    print(reference(), end="")
+    return OK
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from adapter import demo
+
+    return demo.run(arguments.host, arguments.port)
+
+
+def _version() -> str:
+    try:
+        return version("mcp-file-adapter")
+    except PackageNotFoundError:
+        return "of a source tree that is not installed"

@@ -1,0 +1,77 @@
+"""What no single field can judge: ids, mounts and tools against each other, and what must be there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapter.settings.problems import Problem
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server
+
+HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
+ARTIFACTS_ROUTE = "/artifacts"
+
+
+def inconsistencies(settings: Settings) -> Iterator[Problem]:
+    """Every contradiction between values that are each good on their own."""
+    if not settings.servers:
+        yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
+    yield from _repeated_names(settings)
+    yield from _mount_clashes(settings)
+    for index, server in enumerate(settings.servers):
+        yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from _tools_claimed_twice(server, f"servers[{index}]")
+    yield from _dangling_references(settings)
+
+
+def _repeated_names(settings: Settings) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        first = seen.setdefault(server.id.lower(), index)
+        if first != index:
+            yield Problem(f"servers[{index}].id", f"{server.id} is already the id of servers[{first}]")
+
+
+def _mount_clashes(settings: Settings) -> Iterator[Problem]:
+    upload = settings.core.upload_path
+    if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
+        yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        path, mount = f"servers[{index}].mount_path", server.mount_path
+        if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
+            yield Problem(path, f"{mount} is a route of the adapter itself")
+        elif _at_or_below(mount, upload):
+            yield Problem(path, f"{mount} belongs to core.upload_path, which is {upload}")
+        first = seen.setdefault(mount, index)
+        if first != index:
+            yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
+
+
+def _at_or_below(path: str, route: str) -> bool:
+    return path == route or path.startswith(f"{route}/")
+
+
+def _upstream_gaps(server: Server, path: str) -> Iterator[Problem]:
+    upstream = server.upstream
+    if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
+        yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
+
+
+def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(server.adapters):
+        for tool in entry.tools:
+            first = seen.setdefault(tool, index)
+            if first != index:
+                sentence = f"the tool {tool} is already in adapters[{first}]; a tool may be in one entry only"
+                yield Problem(f"{path}.adapters[{index}].tools", sentence)
+
+
+def _dangling_references(settings: Settings) -> Iterator[Problem]:
+    state = settings.state_persistence
+    legacy = state.reconciliation.legacy_server_id
+    if legacy is not None and legacy not in {server.id for server in settings.servers}:
+        yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
+    if state.type == "redis" and state.redis.host is None:
+        yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")

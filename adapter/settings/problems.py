@@ -1,0 +1,35 @@
+"""What is wrong with settings, and where in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One sentence about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
+
+    path: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. ``str(error)`` is for a person: one line per problem, secrets left out."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def spelled(location: Iterable[str | int]) -> str:
+    """``("servers", 1, "id")`` as people write it: ``servers[1].id``."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else step
+    return path

@@ -1,0 +1,78 @@
+"""``mcp-adapter check`` and ``config reference``, run as a user runs them, and the examples in config/."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter.settings.load import load
+from adapter.settings.reference import reference
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))
+
+
+def mcp_adapter(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.upper().startswith("ADAPTER_")}
+    command = [sys.executable, "-m", "adapter", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_loads(example: Path) -> None:
+    """What config/ shows can be used as it is, without any variable set."""
+    assert load(example, environ={}).servers
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    """docs/settings.md is what ``config reference`` prints; `make reference` writes it anew."""
+    printed = mcp_adapter("config", "reference").stdout
+    assert printed == reference() == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+
+
+def test_check_shows_effective_settings_without_secrets(tmp_path: Path) -> None:
+    """Tokens, passwords, header values, users and queries of URLs are masked; all else is shown."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "core: {auth: {enabled: true, token: s3cret, signing_secret: s3cret, "
+        "tokens: [{name: ci, token: s3cret}]}}\n"
+        "state_persistence: {redis: {host: r, password: s3cret}}\n"
+        "telemetry: {headers: {key: s3cret}, endpoint: 'http://u:s3cret@h/'}\n"
+        "servers: [{id: a, upstream: {url: 'http://me:s3cret@u:1/mcp?key=s3cret', "
+        "static_headers: {Authorization: s3cret}}}]\n"
+    )
+    done = mcp_adapter("check", "--config", file, "--port", "9000", "--set", "sessions.max_active=3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "s3cret" not in done.stdout
+    shown = yaml.safe_load(done.stdout)
+    assert (shown["core"]["port"], shown["sessions"]["max_active"]) == (9000, 3)
+    assert shown["servers"][0]["upstream"]["url"] == "http://***@u:1/mcp?key=***"
+    assert shown["servers"][0]["upstream"]["static_headers"] == {"Authorization": "***"}
+    assert shown["core"]["auth"]["tokens"] == [{"name": "ci", "token": "***", "sha256": None}]
+    assert shown["state_persistence"]["disk"]["local_path"] == "data/state/adapter.sqlite3"
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_bad_settings_are_sentences(tmp_path: Path, command: str) -> None:
+    """Exit status 2 and what is wrong on stderr, without a traceback."""
+    file = tmp_path / "config.yaml"
+    file.write_text("servers: [{id: a, upstream: {url: 'gopher://u'}}]")
+    done = mcp_adapter(command, "--config", file, "--log-level", "loud")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "mcp-adapter: the settings cannot be used:",
+        "core.log_level (from the command line): must be debug, info, warning, error or critical",
+        "servers[0].upstream.url: must be an http:// or https:// URL with a host",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["core.port", "=1"])
+def test_a_flag_without_key_or_value(flag: str) -> None:
+    """``--set`` wants both."""
+    done = mcp_adapter("check", "--set", flag)
+    assert (done.returncode, "write KEY=VALUE" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

@@ -1,0 +1,104 @@
+"""A value that asks for what is not there yet is refused; a value that asks for nothing is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.settings.features import MISSING
+from adapter.settings.load import SettingsError, load
+
+CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"}
+SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
+
+ASKING = [
+    ("servers.0.upstream.transport", "sse"),
+    ("servers.0.upstream.transport", "stdio"),
+    ("servers.0.upstream.transport", "hosted"),
+    ("servers.0.adapters", [CONSUMER]),
+    ("servers.0.disabled_tools", ["t"]),
+    ("servers.0.code_mode_enabled", True),
+    ("servers.0.shorten_descriptions", True),
+    ("servers.0.tool_description_policy.mode", "strip"),
+    ("servers.0.tool_metadata_sanitization.mode", "sanitize"),
+    ("servers.0.tool_definition_pinning.mode", "warn"),
+    ("servers.0.tools_lock", "tools.lock"),
+    ("servers.0.tool_defaults.allow_raw_output", True),
+    ("core.defaults.allow_raw_output", True),
+    ("core.allow_artifacts_download", True),
+    ("core.disabled_tools", ["t"]),
+    ("core.code_mode_enabled", True),
+    ("core.shorten_descriptions", True),
+    ("core.tool_description_policy.mode", "truncate"),
+    ("core.tool_metadata_sanitization.mode", "block"),
+    ("core.tool_definition_pinning.mode", "block"),
+    ("sessions.scope", "principal"),
+    ("state_persistence.unavailable_policy", "fallback_memory"),
+    ("state_persistence.refresh_on_startup", True),
+    ("state_persistence.reconciliation.mode", "always"),
+    ("state_persistence.reconciliation.legacy_server_id", "a"),
+    ("storage.lock_mode", "redis"),
+    ("telemetry.enabled", True),
+]
+NOT_ASKING = [
+    ("servers.0.adapters", []),
+    ("servers.0.code_mode_enabled", False),
+    ("servers.0.tool_definition_pinning.mode", False),
+    ("servers.0.tool_definition_pinning.mode", None),
+    ("core.tool_metadata_sanitization.mode", "off"),
+    ("core.tool_description_policy.mode", "preserve"),
+    ("state_persistence.unavailable_policy", "exit"),
+    ("state_persistence.type", "memory"),
+    ("storage.lock_mode", "file"),
+]
+
+
+def with_setting(key: str, value: object) -> None:
+    load(
+        None, environ={}, overrides={"servers": [SERVER | {"upstream": dict(SERVER["upstream"])}], key: value}
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), ASKING)
+def test_asking_is_refused_by_name(key: str, value: object) -> None:
+    """The sentence names the key and says that this cannot be done yet."""
+    with pytest.raises(SettingsError) as refused:
+        with_setting(key, value)
+    path = key.replace(".0", "[0]")
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "this version of the adapter cannot do that yet" in str(refused.value)
+
+
+@pytest.mark.parametrize(("key", "value"), NOT_ASKING)
+def test_not_asking_is_fine(key: str, value: object) -> None:
+    """Off, none, null, empty and what is there are accepted."""
+    with_setting(key, value)
+
+
+def test_redis_is_refused(tmp_path: Path) -> None:
+    """A complete Redis section is understood and refused in one sentence."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "servers: [{id: a, upstream: {url: 'http://u/'}}]\nstate_persistence: {type: redis, redis: {host: r}}"
+    )
+    with pytest.raises(SettingsError, match=r"^state_persistence\.type: redis asks for state in Redis"):
+        load(file, environ={})
+
+
+def test_memory_with_a_file_is_refused() -> None:
+    """Memory with a path asks for snapshots."""
+    overrides = {
+        "servers": [SERVER],
+        "state_persistence.type": "memory",
+        "state_persistence.disk.local_path": "x",
+    }
+    with pytest.raises(SettingsError, match="asks for snapshots of memory"):
+        load(None, environ={}, overrides=overrides)
+
+
+def test_each_missing_feature_is_tried_here() -> None:
+    """A line of the table that no test asks for would be a line that nobody knows to work."""
+    elsewhere = {"state_persistence", "state_persistence.type", "storage.artifact_locator_policy"}
+    assert {missing.path for missing in MISSING} - elsewhere == {key.replace(".0", "[]") for key, _ in ASKING}

@@ -1,0 +1,163 @@
+"""No secret reaches a log line, and lines per exchange are written in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adapter.log import CallLog, configure, get_logger, redact, redacted
+
+
+@pytest.fixture(autouse=True)
+def quiet_afterwards() -> Iterator[None]:
+    """Other tests find the foreign loggers as they were."""
+    before = {
+        name: (logging.getLogger(name).handlers[:], logging.getLogger(name).propagate) for name in FOREIGN
+    }
+    yield
+    configure("info")
+    for name, (handlers, propagate) in before.items():
+        logging.getLogger(name).handlers[:] = handlers
+        logging.getLogger(name).propagate = propagate
+
+
+FOREIGN = ("asyncio", "aiohttp")
+
+
+def only_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (line,) = capsys.readouterr().err.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "token",
+        "Authorization",
+        "client_secret",
+        "password",
+        "Set-Cookie",
+        "mcp-session-id",
+        "session_id",
+        "api_key",
+    ],
+)
+def test_values_under_telling_keys_are_masked(key: str) -> None:
+    """The key decides, at any depth and for any kind of value."""
+    event = redact(
+        None, "info", {"event": "e", key: "s3cret", "headers": {key: ["s3cret"]}, "list": [{key: 5}]}
+    )
+    assert event == {"event": "e", key: "***", "headers": {key: "***"}, "list": [{key: "***"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sent Bearer s3cret. then", "sent Bearer *** then"),
+        ("authorization: Bearer s3cret", "authorization: Bearer ***"),
+        ("POST /x?token=s3cret&n=1", "POST /x?token=***&n=1"),
+        ('{"api_key": "s3cret", "n": 1}', '{"api_key": "***", "n": 1}'),
+        ("Mcp-Session-Id: s3cret", "Mcp-Session-Id: ***"),
+        ("redis://user:s3cret@host/0 is down", "redis://***@host/0 is down"),
+        ("http://host/path is up", "http://host/path is up"),
+    ],
+)
+def test_secrets_inside_text_are_masked(text: str, shown: str) -> None:
+    """Bearer values, named secrets and users of URLs go; what stands around them stays."""
+    assert redacted(text) == shown
+
+
+def test_a_line_is_json_with_level_time_and_module(capsys: pytest.CaptureFixture[str]) -> None:
+    """One JSON object per event on stderr."""
+    configure("info", console=False)
+    get_logger("edge").info("started", port=8932)
+    line = only_line(capsys)
+    assert (line["event"], line["level"], line["module"], line["port"]) == ("started", "info", "edge", 8932)
+    assert line["timestamp"].endswith("Z")
+
+
+def test_a_logger_made_before_follows_the_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """The level is read when a logger first writes, so module-level loggers are safe."""
+    logger = get_logger("early")
+    configure("warning", console=False)
+    logger.info("unheard")
+    logger.warning("heard")
+    assert only_line(capsys)["event"] == "heard"
+
+
+@pytest.mark.parametrize("console", [True, False])
+def test_exceptions_are_logged_without_secrets(capsys: pytest.CaptureFixture[str], console: bool) -> None:
+    """A traceback is text like any other, on a terminal too."""
+    configure("info", console=console)
+    try:
+        raise RuntimeError("refused Bearer s3cret")
+    except RuntimeError:
+        get_logger("edge").exception("failed")
+    said = capsys.readouterr().err
+    assert "RuntimeError" in said
+    assert "s3cret" not in said
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_warnings_come_out_in_our_form(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """What asyncio and aiohttp warn of is a line of ours; their chatter is not."""
+    configure("debug", console=False)
+    logging.getLogger(f"{name}.part").info("chatter")
+    logging.getLogger(f"{name}.part").warning("slow: token=%s", "s3cret")
+    line = only_line(capsys)
+    assert (line["event"], line["module"]) == ("slow: token=***", f"{name}.part")
+
+
+class Stream(io.BytesIO):
+    """Remembers how often it was flushed, and says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushed = asyncio.Event()
+
+    def flush(self) -> None:
+        self.flushed.set()
+
+
+async def test_call_lines_wait_for_the_timer() -> None:
+    """Lines are buffered, and there a moment later without anybody asking."""
+    stream = Stream()
+    calls = CallLog(stream)
+    calls.write({"method": "tools/call", "ms": 3})
+    calls.write({"method": "ping"})
+    assert stream.getvalue() == b""
+    await asyncio.wait_for(stream.flushed.wait(), 5)
+    assert stream.getvalue() == b'{"method":"tools/call","ms":3}\n{"method":"ping"}\n'
+
+
+async def test_many_call_lines_do_not_wait() -> None:
+    """At 64 KiB the buffer is written at once."""
+    stream = Stream()
+    CallLog(stream).write({"text": "x" * CallLog.FLUSH_BYTES})
+    assert len(stream.getvalue()) > CallLog.FLUSH_BYTES
+
+
+def test_close_writes_what_is_left() -> None:
+    """Nothing is lost at stop, also when no loop runs any more; the stream stays open."""
+    stream = Stream()
+    calls = CallLog(stream)
+    calls.write({"n": 1})
+    calls.close()
+    assert (stream.getvalue(), stream.closed) == (b'{"n":1}\n', False)
+
+
+def test_a_stream_that_is_gone_fails_no_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines are lost with a warning."""
+    stream = Stream()
+    calls = CallLog(stream)
+    stream.close()
+    calls.write({"n": 1})
+    calls.close()
+    assert "call log lost lines" in capsys.readouterr().err
