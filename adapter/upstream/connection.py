@@ -168,8 +168,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            # Nobody asked: a time-out notice, or an attempt to plant the answer to the next request.
-            self.abort()
+            self.abort()  # nobody asked: a time-out notice, or an answer planted for the next request
             return
         self._fed += len(data)
         try:

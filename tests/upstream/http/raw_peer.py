@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 
@@ -57,10 +57,8 @@ class Peer:
 
     async def gone(self) -> None:
         """Wait until the descriptor of this end is closed."""
-        try:
+        with suppress(ConnectionError):
             await self.writer.wait_closed()
-        except ConnectionError:
-            pass
 
 
 class Site:
@@ -69,7 +67,7 @@ class Site:
     def __init__(self) -> None:
         self.accepted = 0
         self.port = 0
-        self._peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.peers: asyncio.Queue[Peer] = asyncio.Queue()
         self._open: list[Peer] = []
 
     def url(self, path: str = "/mcp", *, scheme: str = "http", host: str = "127.0.0.1") -> str:
@@ -77,13 +75,13 @@ class Site:
 
     async def accept(self) -> Peer:
         async with asyncio.timeout(PATIENCE):
-            return await self._peers.get()
+            return await self.peers.get()
 
     def admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         peer = Peer(reader, writer)
         self._open.append(peer)
-        self._peers.put_nowait(peer)
+        self.peers.put_nowait(peer)
 
     def hang_up_all(self) -> None:
         for peer in self._open:
@@ -93,7 +91,7 @@ class Site:
 @asynccontextmanager
 async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
     listening = Site()
-    server = await asyncio.start_server(listening.admit, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(listening.admit, "127.0.0.1", 0, ssl=tls, backlog=1024)
     listening.port = server.sockets[0].getsockname()[1]
     try:
         yield listening
@@ -116,7 +114,7 @@ async def answer_all(listening: Site, answer: Callable[[Peer], Awaitable[None]])
 
     async with asyncio.TaskGroup() as attending:
         while True:
-            attending.create_task(attend(await listening._peers.get()))
+            attending.create_task(attend(await listening.peers.get()))
 
 
 async def body_of(reply: UpstreamReply) -> bytes:

@@ -1,0 +1,257 @@
+"""Which connection serves which request, when one is tried again, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import UpstreamSilent, UpstreamUnreachable
+from adapter.upstream.connection import Connection
+from adapter.upstream.http import HttpUpstream
+from adapter.upstream.pool import Pool
+from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, answer_all, body_of
+
+
+async def say_ok(peer: Peer) -> None:
+    await peer.says(OK)
+
+
+async def warmed(upstream: HttpUpstream, site: Site) -> Peer:
+    """A kept connection that has served one exchange."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    await peer.says(OK)
+    await sending
+    return peer
+
+
+async def test_calls_in_a_row_share_one_connection(upstream: HttpUpstream, site: Site) -> None:
+    """A thousand sequential calls open one connection."""
+    serving = asyncio.create_task(answer_all(site, say_ok))
+    for _ in range(1000):
+        assert (await upstream.send(POST, PATIENCE)).whole == b"{}"
+    assert site.accepted == 1
+    assert repr(upstream) == f"<HttpUpstream '{site.url()}': 0 active, 1 idle>"
+    serving.cancel()
+
+
+async def test_connection_is_free_before_the_last_bytes_are_read(upstream: HttpUpstream, site: Site) -> None:
+    """A complete answer keeps its bytes, not its connection; its abort harms nobody."""
+    serving = asyncio.create_task(answer_all(site, say_ok))
+    first = await upstream.send(POST, PATIENCE)
+    second = await upstream.send(POST, PATIENCE)
+    first.abort()
+    assert await body_of(first) == await body_of(second) == b"{}"
+    assert site.accepted == 1
+    serving.cancel()
+
+
+async def test_answered_connection_that_says_close_is_not_kept(upstream: HttpUpstream, site: Site) -> None:
+    """After "Connection: close" the next request gets a new connection."""
+    peer = await warmed(upstream, site)
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await peer.request()
+    await peer.says(b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\n{}")
+    assert (await sending).whole == b"{}"
+    await peer.left()
+    await warmed(upstream, site)
+    assert site.accepted == 2
+
+
+async def test_stale_connection_is_replaced_once(upstream: HttpUpstream, site: Site) -> None:
+    """A kept connection that closes without a byte of answer costs the caller nothing."""
+    stale = await warmed(upstream, site)
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    sent = await stale.request()
+    stale.hang_up()
+    peer = await site.accept()
+    assert await peer.request() == sent
+    await peer.says(OK)
+    assert (await sending).whole == b"{}"
+
+
+async def test_second_failure_is_told(upstream: HttpUpstream, site: Site) -> None:
+    """The new connection is not replaced in its turn."""
+    stale = await warmed(upstream, site)
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await stale.request()
+    stale.reset()
+    peer = await site.accept()
+    await peer.request()
+    peer.hang_up()
+    with pytest.raises(UpstreamUnreachable, match="before it answered"):
+        await sending
+    assert site.accepted == 2
+
+
+async def test_new_connection_is_never_tried_again(upstream: HttpUpstream, site: Site) -> None:
+    """A request that may have been read is sent once."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    peer.hang_up()
+    with pytest.raises(UpstreamUnreachable):
+        await sending
+    assert site.accepted == 1
+
+
+async def test_connection_closed_while_idle_is_dropped(upstream: HttpUpstream, site: Site) -> None:
+    """An end that is seen in time is no failure at all."""
+    peer = await warmed(upstream, site)
+    peer.hang_up()
+    await peer.left()
+    await warmed(upstream, site)
+    assert site.accepted == 2
+
+
+@pytest.mark.parametrize("surplus", [OK, b"HTTP/1.1 408 Request Timeout\r\n\r\n", b"H", b"garbage"])
+async def test_unasked_bytes_never_answer_the_next_request(
+    upstream: HttpUpstream, site: Site, surplus: bytes
+) -> None:
+    """What follows an answer, at once or later, ends the connection instead of answering somebody else."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    await peer.says(OK + surplus)
+    assert (await sending).whole == b"{}"
+    await peer.left()
+    later = await warmed(upstream, site)
+    await later.says(surplus)
+    await later.left()
+    await warmed(upstream, site)
+    assert site.accepted == 3
+
+
+async def test_early_answer_does_not_leave_a_poisoned_connection(upstream: HttpUpstream, site: Site) -> None:
+    """When the answer overtakes the request, the rest of the request is not taken for the next one."""
+    large = type(POST)("POST", [], bytes(64 * 1024 * 1024))
+    sending = asyncio.create_task(upstream.send(large, PATIENCE))
+    peer = await site.accept()
+    await peer.says(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+    assert (await sending).status == 413
+    assert repr(upstream).endswith("0 idle>")
+
+
+async def test_idle_connections_grow_old(site: Site) -> None:
+    """A connection nobody needs is closed after ``idle_ttl`` seconds."""
+    upstream = HttpUpstream(site.url(), idle_ttl=0.05)
+    peer = await warmed(upstream, site)
+    await peer.left()
+    assert repr(upstream).endswith("0 active, 0 idle>")
+    await upstream.close()
+
+
+async def test_few_idle_connections_are_kept(site: Site) -> None:
+    """Of a burst only ``max_idle`` connections stay."""
+    upstream = HttpUpstream(site.url(), max_idle=2)
+    sending = [asyncio.create_task(upstream.send(POST, PATIENCE)) for _ in range(5)]
+    peers = [await site.accept() for _ in sending]
+    for peer in peers:
+        await peer.request()
+    for peer in peers:
+        await peer.says(OK)
+    await asyncio.gather(*sending)
+    for peer in peers[:3]:
+        await peer.left()
+    assert repr(upstream).endswith("0 active, 2 idle>")
+    await upstream.close()
+
+
+async def test_full_pool_queues_in_order(site: Site) -> None:
+    """At the limit, requests wait their turn for the connection that becomes free."""
+    upstream = HttpUpstream(site.url(), max_connections=1)
+    sending = [asyncio.create_task(upstream.send(POST, PATIENCE)) for _ in range(3)]
+    peer = await site.accept()
+    for task in sending:
+        await peer.request()
+        assert not task.done()
+        await peer.says(OK)
+        assert (await task).whole == b"{}"
+    assert site.accepted == 1
+    await upstream.close()
+
+
+async def test_full_pool_names_its_setting(site: Site) -> None:
+    """Who waits too long learns which limit was hit, and the place is not lost."""
+    upstream = HttpUpstream(site.url(), max_connections=1, connect_timeout=0.05)
+    holding = asyncio.create_task(upstream.send(GET, None))
+    peer = await site.accept()
+    await peer.request()
+    with pytest.raises(UpstreamUnreachable, match=r"upstream\.max_connections"):
+        await upstream.send(POST, PATIENCE)
+    waiting = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await asyncio.sleep(0)
+    holding.cancel()
+    other = await site.accept()
+    await other.request()
+    await other.says(OK)
+    assert (await waiting).whole == b"{}"
+    await upstream.close()
+
+
+async def test_cancelled_turn_goes_to_the_next(site: Site) -> None:
+    """Who gives up in the very moment of being served passes the connection on."""
+
+    async def dial(released: Callable[[Connection], None], lost: Callable[[Connection], None]) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, dialled = await loop.create_connection(
+            lambda: Connection(loop, released, lost), "127.0.0.1", site.port
+        )
+        releases.append(released)
+        return dialled
+
+    releases: list[Callable[[Connection], None]] = []
+    pool = Pool(dial, limit=1, max_idle=1, idle_ttl=PATIENCE, patience=PATIENCE)
+    connection = await pool.take()
+    gives_up, patient = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
+    await asyncio.sleep(0)
+    releases[0](connection)
+    gives_up.cancel()
+    assert await patient is connection
+    assert (pool.active, pool.idle) == (1, 0)
+    await pool.close()
+    assert (pool.active, pool.idle) == (0, 0)
+
+
+async def test_refused_connection_is_unreachable() -> None:
+    """A port nobody listens on is told without naming it."""
+    upstream = HttpUpstream("http://127.0.0.1:1/secret?key=1")
+    with pytest.raises(UpstreamUnreachable, match=r"^The upstream server refused the connection\.$"):
+        await upstream.send(POST, PATIENCE)
+    assert repr(upstream) == "<HttpUpstream 'http://127.0.0.1:1/secret': 0 active, 0 idle>"
+
+
+async def test_unknown_host_is_unreachable() -> None:
+    """A name that cannot be resolved is told without naming it."""
+    upstream = HttpUpstream("http://nowhere.invalid/mcp", connect_timeout=PATIENCE)
+    with pytest.raises(UpstreamUnreachable):
+        await upstream.send(POST, PATIENCE)
+
+
+async def test_many_streams_at_once_leave_no_descriptor(site: Site) -> None:
+    """Five hundred open streams run side by side; closing gives every descriptor back."""
+    count = 500
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count, no paths
+    upstream = HttpUpstream(site.url())
+    sending = [asyncio.create_task(upstream.send(GET, PATIENCE)) for _ in range(count)]
+    peers = [await site.accept() for _ in range(count)]
+    for peer in peers:
+        await peer.request()
+        await peer.says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    replies = await asyncio.gather(*sending)
+    assert repr(upstream).endswith(f"{count} active, 0 idle>")
+    for peer in peers:
+        await peer.says(b"2\r\nhi\r\n")
+    assert {await reply.read(PATIENCE) for reply in replies} == {b"hi"}
+    with pytest.raises(UpstreamSilent):
+        await replies[0].read(0.01)
+    await upstream.close()
+    for peer in peers:
+        await peer.left()
+        peer.reset()
+        await peer.gone()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - a count, no paths

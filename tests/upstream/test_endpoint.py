@@ -1,0 +1,105 @@
+"""What an upstream URL may be, and that no header can become a second one."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapter.errors import BadRequest
+from adapter.upstream.endpoint import Endpoint
+from adapter.upstream.port import UpstreamRequest
+
+
+@pytest.mark.parametrize(
+    ("url", "line", "host"),
+    [
+        ("http://127.0.0.1:8080/mcp", "/mcp", "127.0.0.1:8080"),
+        ("http://example.org", "/", "example.org"),
+        ("http://example.org:80/", "/", "example.org"),
+        ("https://example.org:443/a?key=b&c#frag", "/a?key=b&c", "example.org"),
+        ("https://example.org:80/", "/", "example.org:80"),
+        ("http://[::1]:9/mcp", "/mcp", "[::1]:9"),
+        ("http://bücher.example/straße?ä", "/stra%C3%9Fe?%C3%A4", "xn--bcher-kva.example"),
+        ("http://EXAMPLE.org/a%20b", "/a%20b", "example.org"),
+    ],
+)
+def test_request_line_and_host(url: str, line: str, host: str) -> None:
+    """The URL becomes a request target and a Host without default port."""
+    assert Endpoint(url).head(UpstreamRequest("GET", [])) == (
+        f"GET {line} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "ftp://example.org/",
+            "example.org/mcp",
+            "http://",
+            "http:///mcp",
+            "http://a b/",
+            "http://h/\r\nX: y",
+        ),
+        *("http://user:secret@example.org/", "http://h:99999/", "http://h:x/"),
+    ],
+)
+def test_unusable_url(url: str) -> None:
+    """A URL that cannot be used is a ValueError that does not repeat it."""
+    with pytest.raises(ValueError) as raised:
+        Endpoint(url)
+    assert "secret" not in str(raised.value)
+
+
+def test_shown_without_query() -> None:
+    """The text of an endpoint leaves out the query, which may hold a key."""
+    assert str(Endpoint("https://example.org:8443/mcp?key=secret")) == "https://example.org:8443/mcp"
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "length"),
+    [
+        ("POST", b"", "0"),
+        ("POST", b"abc", "3"),
+        ("DELETE", b"", None),
+        ("GET", b"", None),
+        ("DELETE", b"x", "1"),
+    ],
+)
+def test_length_is_sent_where_a_body_may_be(method: str, body: bytes, length: str | None) -> None:
+    """POST always has a length, GET and DELETE only with a body."""
+    head = Endpoint("http://h/").head(UpstreamRequest(method, [], body)).decode()
+    assert head.endswith(f"Content-Length: {length}\r\n\r\n" if length else "Host: h\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        ("X", "a\r\nY: b"),
+        ("X", "a\nY: b"),
+        ("X", "a\rb"),
+        ("X", "a\0b"),
+        ("X", "żółw"),
+        ("X\r\nY", "b"),
+        ("X: y", "b"),
+        ("X ", "b"),
+        ("", "b"),
+        ("Żółw", "b"),
+        ("Host", "elsewhere"),
+        ("content-length", "5"),
+        ("Transfer-Encoding", "chunked"),
+        ("Connection", "close"),
+    ],
+)
+def test_unsafe_field(field: tuple[str, str]) -> None:
+    """A field that would end early, start another or move the end of the message is refused, every time."""
+    endpoint = Endpoint("http://h/")
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            endpoint.head(UpstreamRequest("POST", [("Accept", "x"), field]))
+
+
+@pytest.mark.parametrize("method", ["HEAD", "CONNECT", "get", "GET / HTTP/1.1\r\nX:"])
+def test_unsafe_method(method: str) -> None:
+    """Only methods whose answers are framed like any other are sent."""
+    with pytest.raises(BadRequest):
+        Endpoint("http://h/").head(UpstreamRequest(method, []))
