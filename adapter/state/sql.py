@@ -1,0 +1,130 @@
+"""The store's methods as SQL over one connection, each a function that ends with the connection to run on."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from adapter.errors import StoreUnavailable
+from adapter.state.port import ABSENT, Conflict, Row
+
+SCHEMA_VERSION = 1
+"""Kept in the file as PRAGMA user_version; 0 is what SQLite gives a file that nobody has written yet."""
+
+_SCHEMA = (
+    "CREATE TABLE rows (tbl TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL,"
+    " due REAL, PRIMARY KEY (tbl, key)) WITHOUT ROWID",
+    "CREATE INDEX rows_due ON rows (tbl, due) WHERE due IS NOT NULL",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def prepare(connection: sqlite3.Connection, *, wal: bool) -> None:
+    """Set up the connection, and the schema where there is none. StoreUnavailable for a foreign file."""
+    connection.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
+    # With a log, NORMAL loses nothing when the process dies, only the latest writes when the power does; it
+    # spares a sync of the disk per transaction. A rollback journal needs its syncs.
+    connection.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _make_schema(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _make_schema(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found == SCHEMA_VERSION:
+        return
+    if found > SCHEMA_VERSION:
+        raise StoreUnavailable(
+            f"The state file was written by a newer version of the adapter (schema {found}, this one reads"
+            f" {SCHEMA_VERSION}): upgrade, or configure another file."
+        )
+    if connection.execute("SELECT 1 FROM sqlite_master").fetchall():
+        raise StoreUnavailable("The state file is another program's database: configure another file.")
+    for statement in _SCHEMA:
+        connection.execute(statement)
+
+
+def get(table: str, key: str, connection: sqlite3.Connection) -> Row | None:
+    found = connection.execute(
+        "SELECT value, version, due FROM rows WHERE tbl = ? AND key = ?", (table, key)
+    ).fetchall()
+    return Row(key, *found[0]) if found else None
+
+
+def put(
+    table: str,
+    key: str,
+    value: bytes,
+    expected: int | None,
+    due: float | None,
+    connection: sqlite3.Connection,
+) -> Row:
+    if expected is None:
+        written = connection.execute(
+            "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
+            " ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value, version = version + 1,"
+            " due = excluded.due RETURNING version",
+            (table, key, value, due),
+        ).fetchall()
+        return Row(key, value, written[0][0], due)
+    if expected == ABSENT:
+        cursor = connection.execute(
+            "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
+            " ON CONFLICT (tbl, key) DO NOTHING",
+            (table, key, value, due),
+        )
+    else:
+        cursor = connection.execute(
+            "UPDATE rows SET value = ?, version = version + 1, due = ?"
+            " WHERE tbl = ? AND key = ? AND version = ?",
+            (value, due, table, key, expected),
+        )
+    if cursor.rowcount == 0:
+        raise Conflict(f"the row is not at version {expected}")
+    return Row(key, value, expected + 1, due)
+
+
+def delete(table: str, key: str, expected: int | None, connection: sqlite3.Connection) -> bool:
+    if expected is None:
+        return connection.execute("DELETE FROM rows WHERE tbl = ? AND key = ?", (table, key)).rowcount > 0
+    gone = connection.execute(
+        "DELETE FROM rows WHERE tbl = ? AND key = ? AND version = ?", (table, key, expected)
+    )
+    if gone.rowcount > 0:
+        return True
+    if get(table, key, connection) is not None:
+        raise Conflict(f"the row is not at version {expected}")
+    return False
+
+
+def touch(table: str, dues: dict[str, float], connection: sqlite3.Connection) -> None:
+    connection.executemany(
+        "UPDATE rows SET due = ? WHERE tbl = ? AND key = ?",
+        [(due, table, key) for key, due in dues.items()],
+    )
+
+
+def scan(table: str, after: str, limit: int, connection: sqlite3.Connection) -> list[Row]:
+    found = connection.execute(
+        "SELECT key, value, version, due FROM rows WHERE tbl = ? AND key > ? ORDER BY key LIMIT ?",
+        (table, after, limit),
+    )
+    return [Row(*fields) for fields in found]
+
+
+def overdue(table: str, now: float, limit: int, connection: sqlite3.Connection) -> list[Row]:
+    found = connection.execute(
+        "SELECT key, value, version, due FROM rows WHERE tbl = ? AND due <= ? ORDER BY due, key LIMIT ?",
+        (table, now, limit),
+    )
+    return [Row(*fields) for fields in found]
+
+
+def count(table: str, connection: sqlite3.Connection) -> int:
+    (rows,) = connection.execute("SELECT count(*) FROM rows WHERE tbl = ?", (table,)).fetchone()
+    return int(rows)

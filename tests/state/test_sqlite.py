@@ -1,0 +1,230 @@
+"""What SQLite adds: durability, several openers of one file, and failures told in sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import StoreUnavailable
+from adapter.state.port import Conflict, Row
+from adapter.state.sqlite import SqliteStore
+
+_WRITES_FOREVER = """
+import asyncio, sys
+from pathlib import Path
+from adapter.state.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]), wal=sys.argv[2] == "wal")
+    await store.open()
+    async def write(writer):
+        for n in range(1_000_000):
+            await store.put("sessions", f"{writer}-{n}", b"x" * 500)
+            print(f"{writer}-{n}", flush=True)
+    await asyncio.gather(*(write(writer) for writer in range(4)))
+
+asyncio.run(main())
+"""
+
+_FILLS_ITS_DISK = """
+import asyncio, resource, sys
+from pathlib import Path
+from adapter.errors import StoreUnavailable
+from adapter.state.sqlite import SqliteStore
+
+def limit_files_to(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]), wal=sys.argv[2] == "wal")
+    await store.open()
+    await store.put("sessions", "before", b"kept")
+    limit_files_to(256 * 1024)
+    outcomes = await asyncio.gather(
+        store.put("sessions", "small", b"fits"),
+        store.put("sessions", "big", b"x" * 2_000_000),
+        store.get("sessions", "before"),
+        return_exceptions=True,
+    )
+    print([type(outcome).__name__ for outcome in outcomes], str(outcomes[1]))
+    limit_files_to(resource.RLIM_INFINITY)
+    await store.put("sessions", "big", b"x" * 2_000_000)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "adapter.sqlite3"
+
+
+async def _python(script: str, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        script,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.parametrize("journal", ["wal", "rollback"])
+async def test_what_put_returned_survives_kill_9(path: Path, journal: str) -> None:
+    """A process that is killed between and during its writes has lost none that it had been told was done."""
+    child = await _python(_WRITES_FOREVER, str(path), journal)
+    assert child.stdout is not None
+    acknowledged = [await child.stdout.readline() for _ in range(40)]
+    child.kill()
+    acknowledged += (await child.stdout.read()).splitlines(keepends=True)
+    await child.wait()
+
+    store = SqliteStore(path, wal=journal == "wal")
+    await store.open()
+    whole = [line.decode().strip() for line in acknowledged if line.endswith(b"\n")]
+    missing = [key for key in whole if await store.get("sessions", key) is None]
+    await store.close()
+    assert missing == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file size limits are of Unix")
+@pytest.mark.parametrize("journal", ["wal", "rollback"])
+async def test_a_full_disk_fails_one_write_and_recovers(path: Path, journal: str) -> None:
+    """Of three operations in one transaction only the one that does not fit fails; with room it succeeds."""
+    child = await _python(_FILLS_ITS_DISK, str(path), journal)
+    printed, _ = await child.communicate()
+    assert child.returncode == 0
+    assert printed.decode().startswith(
+        "['Row', 'StoreUnavailable', 'Row'] The disk of the state file is full"
+    )
+
+    store = SqliteStore(path)
+    await store.open()
+    assert [row.key for row in await store.scan("sessions")] == ["before", "big", "small"]
+    await store.close()
+
+
+async def test_two_stores_on_one_file_never_both_win(path: Path) -> None:
+    """Two openers that count up one row with compare-and-set lose no increment."""
+    stores = [SqliteStore(path), SqliteStore(path)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await stores[0].put("counters", "n", b"0")
+
+    async def count_up(store: SqliteStore) -> None:
+        for _ in range(25):
+            while True:
+                row = await store.get("counters", "n")
+                assert row is not None
+                try:
+                    await store.put("counters", "n", b"%d" % (int(row.value) + 1), expected=row.version)
+                    break
+                except Conflict:
+                    continue
+
+    await asyncio.gather(*(count_up(store) for store in stores))
+    assert await stores[1].get("counters", "n") == Row("n", b"50", 51, None)
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_many_may_open_a_new_file_at_once(path: Path) -> None:
+    """Whoever comes first makes the schema, the others find it."""
+    stores = [SqliteStore(path) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await asyncio.gather(*(store.put("sessions", f"{n}", b"") for n, store in enumerate(stores)))
+    assert await stores[0].count("sessions") == 8
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_file_and_directory_are_the_owners_alone(path: Path) -> None:
+    """Nobody but the owner may read the sessions, nor the log beside them."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.put("sessions", "a", b"")
+    modes = {entry.name: entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()}
+    await store.close()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert modes == {"adapter.sqlite3": 0o600, "adapter.sqlite3-wal": 0o600, "adapter.sqlite3-shm": 0o600}
+
+
+async def _refusal(store: SqliteStore) -> str:
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.open()
+    return str(caught.value)
+
+
+async def test_a_newer_schema_is_refused(path: Path) -> None:
+    """A file that a newer adapter wrote is left alone, and the sentence says what to do."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert "newer version of the adapter (schema 99" in await _refusal(store)
+
+
+async def test_a_foreign_database_is_refused(path: Path) -> None:
+    """The adapter does not move into a database that something else made."""
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE contacts (name TEXT)")
+    connection.close()
+    assert "another program" in await _refusal(SqliteStore(path))
+
+
+async def test_a_damaged_file_is_refused_without_its_path(path: Path) -> None:
+    """A file that is no database is named as such, in a sentence that gives no path away."""
+    path.parent.mkdir()
+    path.write_bytes(b"not a database at all, " * 500)
+    sentence = await _refusal(SqliteStore(path))
+    assert "no database" in sentence
+    assert "/" not in sentence
+
+
+async def test_a_directory_that_cannot_be_made_is_a_store_failure(tmp_path: Path) -> None:
+    """An operating system's refusal is translated like SQLite's own."""
+    (tmp_path / "file").write_bytes(b"")
+    await _refusal(SqliteStore(tmp_path / "file" / "state.sqlite3"))
+
+
+async def test_pages_damaged_under_an_open_store_are_a_store_failure(path: Path) -> None:
+    """Reading a damaged page raises StoreUnavailable, and the store still closes."""
+    store = SqliteStore(path)
+    await store.open()
+    await asyncio.gather(*(store.put("sessions", f"{n:05}", b"x" * 900) for n in range(2000)))
+    await store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(size - 4096))
+    await store.open()
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        await store.scan("sessions", limit=2000)
+    await store.close()
+
+
+async def test_a_store_that_is_not_open_says_so() -> None:
+    """Before open and after close every method raises StoreUnavailable."""
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await SqliteStore(Path("never-made.sqlite3")).get("sessions", "a")
+    assert not Path("never-made.sqlite3").exists()
+
+
+async def test_a_value_no_row_can_hold_fails_alone(path: Path) -> None:
+    """An argument that SQLite cannot store raises for its caller and spares the writes beside it."""
+    store = SqliteStore(path)
+    await store.open()
+    good, bad = await asyncio.gather(
+        store.put("sessions", "a", b""), store.put("sessions", "\udcff", b""), return_exceptions=True
+    )
+    assert isinstance(good, Row)
+    assert isinstance(bad, UnicodeEncodeError)
+    assert await store.count("sessions") == 1
+    await store.close()

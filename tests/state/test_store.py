@@ -1,0 +1,179 @@
+"""What every store promises, asked of each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from adapter.state.memory import MemoryStore
+from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite without a log"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    path = tmp_path / "state" / "adapter.sqlite3"
+    store: Store
+    match request.param:
+        case "memory":
+            store = MemoryStore()
+        case "sqlite":
+            store = SqliteStore(path)
+        case _:
+            store = SqliteStore(path, wal=False)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_a_row_comes_back_as_it_was_put(store: Store) -> None:
+    """Value, version and due time of a row are what put returned."""
+    put = await store.put("sessions", "a", b"\x00\xff", due=12.5)
+    assert put == Row("a", b"\x00\xff", 1, 12.5)
+    assert await store.get("sessions", "a") == put
+
+
+async def test_tables_do_not_share_rows(store: Store) -> None:
+    """The same key in another table is another row."""
+    await store.put("sessions", "a", b"one")
+    assert await store.get("pins", "a") is None
+    assert await store.count("pins") == 0
+
+
+async def test_creating_twice_is_a_conflict(store: Store) -> None:
+    """expected=ABSENT creates, or refuses and leaves the row alone."""
+    await store.put("sessions", "a", b"first", expected=ABSENT)
+    with pytest.raises(Conflict):
+        await store.put("sessions", "a", b"second", expected=ABSENT)
+    assert await store.get("sessions", "a") == Row("a", b"first", 1, None)
+
+
+async def test_a_write_at_the_version_read_succeeds_once(store: Store) -> None:
+    """A version can be replaced only once; the second writer with it is refused."""
+    first = await store.put("sessions", "a", b"1")
+    assert (await store.put("sessions", "a", b"2", expected=first.version)).version == 2
+    with pytest.raises(Conflict):
+        await store.put("sessions", "a", b"3", expected=first.version)
+
+
+async def test_replacing_a_row_that_is_gone_is_a_conflict(store: Store) -> None:
+    """A row that was deleted meanwhile is not created again by a conditional write."""
+    row = await store.put("sessions", "a", b"1")
+    await store.delete("sessions", "a")
+    with pytest.raises(Conflict):
+        await store.put("sessions", "a", b"2", expected=row.version)
+    assert await store.get("sessions", "a") is None
+
+
+async def test_an_unconditional_write_creates_and_replaces(store: Store) -> None:
+    """Without expected a write always wins, counts the version up and replaces the due time."""
+    await store.put("sessions", "a", b"1", due=5.0)
+    assert await store.put("sessions", "a", b"2") == Row("a", b"2", 2, None)
+    assert await store.get("sessions", "a") == Row("a", b"2", 2, None)
+
+
+async def test_of_fifty_writers_one_wins(store: Store) -> None:
+    """Fifty concurrent writes that expect the same version end in one row written and 49 conflicts."""
+    row = await store.put("sessions", "a", b"start")
+    writes = [store.put("sessions", "a", b"%d" % n, expected=row.version) for n in range(50)]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Row)]
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 49
+    assert await store.get("sessions", "a") == winner
+    assert winner.version == 2
+
+
+async def test_of_fifty_creators_one_wins(store: Store) -> None:
+    """Fifty concurrent creations of one key end in one row."""
+    creations = [store.put("sessions", "a", b"%d" % n, expected=ABSENT) for n in range(50)]
+    outcomes = await asyncio.gather(*creations, return_exceptions=True)
+    assert sum(isinstance(outcome, Row) for outcome in outcomes) == 1
+
+
+async def test_delete_says_whether_the_row_was_there(store: Store) -> None:
+    """The first delete finds the row, the second does not."""
+    await store.put("sessions", "a", b"1")
+    assert await store.delete("sessions", "a") is True
+    assert await store.delete("sessions", "a") is False
+    assert await store.delete("sessions", "a", expected=1) is False
+
+
+async def test_a_conditional_delete_spares_a_newer_row(store: Store) -> None:
+    """Deleting at an old version is a conflict and leaves the row; at its version it goes."""
+    await store.put("sessions", "a", b"1")
+    await store.put("sessions", "a", b"2")
+    with pytest.raises(Conflict):
+        await store.delete("sessions", "a", expected=1)
+    assert await store.delete("sessions", "a", expected=2) is True
+
+
+async def test_scan_pages_through_all_rows_in_order_of_bytes(store: Store) -> None:
+    """Paging with the last key seen visits every row once, ordered by the UTF-8 of its key."""
+    keys = ["", "a", "B", "ab", "é", "\uffee", "\U0001f600", "z\x00", "z"]
+    for key in keys:
+        await store.put("sessions", key, key.encode())
+    seen: list[str] = [""]
+    while page := await store.scan("sessions", after=seen[-1], limit=3):
+        assert len(page) <= 3
+        seen += [row.key for row in page]
+    assert seen == sorted(keys, key=lambda key: key.encode())
+
+
+async def test_overdue_gives_the_longest_overdue_first(store: Store) -> None:
+    """Only rows whose time has come are given, oldest first, no more than asked for; undated ones never."""
+    for key, due in {"late": 10.0, "later": 5.0, "just": 20.0, "future": 20.1}.items():
+        await store.put("sessions", key, b"", due=due)
+    await store.put("sessions", "undated", b"")
+    assert [row.key for row in await store.overdue("sessions", 20.0)] == ["later", "late", "just"]
+    assert [row.key for row in await store.overdue("sessions", 20.0, limit=1)] == ["later"]
+
+
+async def test_touch_moves_due_times_only(store: Store) -> None:
+    """Touching many rows changes neither value nor version, and creates nothing."""
+    for key in ("a", "b"):
+        await store.put("sessions", key, b"value", due=1.0)
+    await store.touch("sessions", {"a": 100.0, "b": 200.0, "absent": 300.0})
+    assert await store.get("sessions", "a") == Row("a", b"value", 1, 100.0)
+    assert await store.get("sessions", "absent") is None
+    assert [row.key for row in await store.overdue("sessions", 200.0)] == ["a", "b"]
+    await store.touch("sessions", {})
+
+
+async def test_count_follows_writes_and_deletes(store: Store) -> None:
+    """A table counts the rows it has now."""
+    await asyncio.gather(*(store.put("sessions", f"{n}", b"") for n in range(20)))
+    await store.put("sessions", "0", b"again")
+    await store.delete("sessions", "1")
+    assert await store.count("sessions") == 19
+
+
+async def test_a_write_is_seen_by_the_next_read(store: Store) -> None:
+    """Reads that are asked for together with a write see the state before or after it, in the order asked."""
+    before, _, after = await asyncio.gather(
+        store.get("sessions", "a"), store.put("sessions", "a", b"1"), store.get("sessions", "a")
+    )
+    assert (before, after) == (None, Row("a", b"1", 1, None))
+
+
+async def test_rows_survive_closing_and_opening(store: Store) -> None:
+    """Close finishes what is under way, and open finds it again."""
+    writes = [asyncio.ensure_future(store.put("sessions", f"{n}", b"x")) for n in range(100)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert all(write.done() for write in writes)
+    await store.close()
+    await store.open()
+    assert await store.count("sessions") == 100
+
+
+async def test_a_cancelled_caller_harms_nobody_else(store: Store) -> None:
+    """A write whose caller went away neither fails nor delays the writes beside it."""
+    leaving = asyncio.ensure_future(store.put("sessions", "leaving", b""))
+    staying = asyncio.ensure_future(store.put("sessions", "staying", b""))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await staying).key == "staying"
+    assert await store.get("sessions", "staying") is not None
