@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 import uvloop
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
@@ -22,6 +21,7 @@ from adapter.edge.front import Front
 from adapter.edge.guard import Cors, Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.edge.listener import Listener
 from adapter.errors import StoreUnavailable
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -242,18 +242,16 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     loop = asyncio.get_running_loop()
     await app.store.open()
     await app.sessions.load()
-    server = web.Server(app.front, handler_cancellation=True, access_log=None, auto_decompress=False)
-    listener = await loop.create_server(server, core.host, core.port, backlog=1024, reuse_address=True)
-    address: tuple[str, int] = listener.sockets[0].getsockname()[:2]
+    listener = await Listener.open(app.front, core.host, core.port)
     tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(loop.create_task(app.janitor.run()))
     try:
-        yield address
+        yield listener.address
     finally:
         listener.close()
         await app.front.drain(core.shutdown_grace_seconds)
-        await server.shutdown(0)
+        await listener.drop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,84 @@
+"""The adapter as a real server on a real socket, in front of a raw upstream."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.app import App, build, running
+from adapter.relay.stages import Plan
+from adapter.settings.root import Settings
+from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
+
+
+class Adapter:
+    """A running adapter with one server ``raw`` at ``/mcp``."""
+
+    def __init__(self, app: App, port: int) -> None:
+        self.app = app
+        self.port = port
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+
+async def done(exchange: Exchange) -> None:
+    """Answers every call with the text "done"."""
+    number = exchange.message["id"]
+    assert isinstance(number, int)
+    await exchange.json(result(number))
+
+
+StartUpstream = Callable[..., AbstractAsyncContextManager[RawUpstream]]
+StartAdapter = Callable[..., AbstractAsyncContextManager[Adapter]]
+
+
+@pytest.fixture
+def upstream() -> StartUpstream:
+    """``async with upstream(script) as up``: a raw upstream for as long as the block lasts."""
+
+    @contextlib.asynccontextmanager
+    async def start(script: Script = done, **fields: Any) -> AsyncIterator[RawUpstream]:
+        raw = RawUpstream(script, **fields)
+        await raw.start()
+        try:
+            yield raw
+        finally:
+            await raw.stop()
+
+    return start
+
+
+def merged(base: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in more.items():
+        base[key] = merged(dict(base[key]), value) if isinstance(base.get(key), dict) else value
+    return base
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> StartAdapter:
+    """``async with adapter(up, sessions={…}) as front``: the adapter in front of ``up``, pings off.
+
+    Starting it twice in one test is a restart: the state on disk stays.
+    """
+
+    @contextlib.asynccontextmanager
+    async def start(
+        raw: RawUpstream, plan: Plan | None = None, server: Mapping[str, Any] | None = None, **more: Any
+    ) -> AsyncIterator[Adapter]:
+        entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
+        settings = {
+            "core": {"port": 0, "shutdown_grace_seconds": 0, "upstream_ping": {"enabled": False}},
+            "storage": {"root": str(tmp_path)},
+            "servers": [entry],
+        }
+        app = build(Settings.model_validate(merged(settings, more)), {"raw": plan} if plan else None)
+        async with running(app) as (_, port):
+            yield Adapter(app, port)
+
+    return start

@@ -1,0 +1,171 @@
+"""Sessions as clients see them: opened, mapped, renewed, ended, limited."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, call_body, read_body, result
+
+
+async def test_session_id_is_minted_here_and_mapped(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The client never sees the upstream's session id, nor the upstream the client's."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head = await client.initialize()
+        assert len(head["mcp-session-id"]) == 43
+        assert "upstream-1" not in str(head.fields)
+        head, body = await client.call()
+        assert head.status == 200 and body == result(1)
+        assert up.calls("tools/call")[0].head["mcp-session-id"] == "upstream-1"
+
+
+async def test_ten_concurrent_calls_renew_a_forgotten_session_once(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """An upstream that restarted is initialized again once, and every call gets its answer."""
+    async with upstream() as up, adapter(up) as front, front.client() as first:
+        await first.initialize()
+        up.sessions.clear()
+        clients = [front.client() for _ in range(10)]
+        for client in clients:
+            await client.__aenter__()
+            client.session = first.session
+        answers = await asyncio.gather(*(client.call(number=n) for n, client in enumerate(clients)))
+        assert [body for _, body in answers] == [result(n) for n in range(10)]
+        assert up.opened == 2
+        assert len(up.calls("notifications/initialized")) == 1
+        for client in clients:
+            client.close()
+
+
+async def test_text_of_a_result_renews_nothing(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A result that speaks of an invalid session is just a result: one call, no new session."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(result(1, "Error: invalid session, session not found (404)"))
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        await client.call()
+        assert len(up.calls("tools/call")) == 1 and up.opened == 1
+
+
+async def test_open_session_survives_a_restart(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The session map is data: a new process serves the session that an earlier one opened."""
+    async with upstream() as up:
+        async with adapter(up) as front, front.client() as client:
+            await client.initialize()
+            session = client.session
+        async with adapter(up) as front, front.client() as client:
+            client.session = session
+            _, body = await client.call()
+            assert body == result(1)
+        assert up.opened == 1
+
+
+async def test_deleted_session_is_closed_upstream_and_unknown(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """DELETE travels upstream, and the session is 404 from then on, with the words that help."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.request("DELETE")
+        assert head.status == 200 and up.sessions == set()
+        head, body = await client.call(number=7)
+        assert head.status == 404
+        assert orjson.loads(body)["error"]["code"] == -32600
+        assert "initialize again" in orjson.loads(body)["error"]["message"]
+        assert orjson.loads(body)["id"] == 7
+
+
+async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What cannot be closed now is closed by the janitor when the upstream is back."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        await up.stop()
+        head, _ = await client.request("DELETE")
+        assert head.status == 200
+        await up.start()
+        up.sessions.add("upstream-1")
+        await front.app.janitor.go_round()
+        assert up.sessions == set()
+
+
+async def test_missing_unknown_and_hostile_session_ids(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """None is 400; one that is not known, of 300 characters or with path segments is 404 and harms nobody."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head, _ = await client.call()
+        assert head.status == 400
+        for hostile in ("x" * 300, "../../etc/passwd", "unknown"):
+            client.session = hostile
+            head, _ = await client.call()
+            assert head.status == 404
+        await client.initialize()
+        head, _ = await client.call()
+        assert head.status == 200
+
+
+async def test_idle_session_rests_and_is_revived(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """An idle session's upstream session is closed; a later request opens a new one behind the same id."""
+    async with (
+        upstream() as up,
+        adapter(up, sessions={"idle_ttl_seconds": 0.01}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        await asyncio.sleep(0.02)
+        await front.app.janitor.go_round()
+        assert up.sessions == set()
+        head, body = await client.call()
+        assert head.status == 200 and body == result(1)
+        assert up.opened == 2
+
+
+async def test_limits_are_answered_as_json_rpc(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Above max_active an initialize gets 200 with -32015, the limit and the setting by name."""
+    async with upstream() as up, adapter(up, sessions={"max_active": 1}) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.request(
+            "POST", b'{"jsonrpc":"2.0","id":"a","method":"initialize","params":{}}'
+        )
+        error = orjson.loads(body)["error"]
+        assert head.status == 200 and error["code"] == -32015
+        assert "sessions.max_active" in error["message"] and error["data"]["retry_after"] > 0
+        await client.request("DELETE")
+        await client.initialize()
+
+
+async def test_in_flight_counts_until_the_end_of_the_answer(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A call whose stream is still open counts, also when its headers have long arrived."""
+    finish = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["id"] != 1:
+            await exchange.json(result(2))
+            return
+        await exchange.begin_stream()
+        await finish.wait()
+        await exchange.chunk(b"data: " + result(1) + b"\n\n")
+        await exchange.end_stream()
+
+    limits = {"max_in_flight_per_session": 1}
+    async with upstream(script) as up, adapter(up, sessions=limits) as front, front.client() as one:
+        await one.initialize()
+        await one.send("POST", call_body(number=1))
+        head = await one.head()
+        async with front.client() as two:
+            two.session = one.session
+            _, body = await two.call(number=2)
+            assert orjson.loads(body)["error"]["code"] == -32015
+            finish.set()
+            assert b"done" in await read_body(one.reader, head)
+            _, body = await two.call(number=2)
+            assert body == result(2)
