@@ -1,0 +1,159 @@
+"""``mcp-adapter demo`` as a person meets it: started, read, its suggestions pasted into a shell, stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+ADAPTER = Path(sys.executable).with_name("mcp-adapter")
+NODE_TOOLS = Path(__file__).parents[2] / ".cache" / "npm" / "node_modules" / ".bin"
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A running demo and what it printed. It was started in ``place``."""
+
+    process: subprocess.Popen[str]
+    welcome: str
+    place: Path
+
+    def suggestion(self, number: int) -> str:
+        """The command below the given number in the welcome text."""
+        below = self.welcome.partition(f"\n{number}. ")[2].partition("\n\n")[2]
+        return re.split(r"\n\n(?=\d\. |Health:)", below)[0]
+
+    def upstream_port(self) -> int:
+        written = yaml.safe_load((self.place / "data" / "demo" / "config.yaml").read_text())
+        port = urlsplit(str(written["servers"][0]["upstream"]["url"])).port
+        assert port is not None
+        return port
+
+
+def start(place: Path, port: int = 0) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [ADAPTER, "demo", "--port", str(port)],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        welcome = ""
+        while not welcome.endswith("Stop with Ctrl-C.\n") and (line := process.stdout.readline()):
+            welcome += line
+        # The log's first line says that the port is open.
+        assert "serving" in process.stderr.readline()
+        yield Demo(process, welcome, tmp_path)
+        process.kill()
+
+
+def pasted(command: str, **more: str) -> str:
+    ran = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, env={**os.environ, **more}
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def wait_until_closed(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except ConnectionError:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"port {port} is still served")
+
+
+def test_curl_opens_a_session(demo: Demo) -> None:
+    """The first suggestion answers with a session id of the adapter's and what the server says of itself."""
+    answer = pasted(demo.suggestion(1))
+    assert answer.startswith("HTTP/1.1 200")
+    assert re.search(r"^mcp-session-id: [\w-]{43}\r?$", answer, re.MULTILINE | re.IGNORECASE)
+    assert '"name":"adapter-demo"' in answer
+
+
+@pytest.mark.skipif(not (NODE_TOOLS / "mcp-inspector").exists(), reason="the MCP inspector is not installed")
+def test_the_inspector_finds_orders(demo: Demo) -> None:
+    """The second suggestion prints orders of the customer it asks for."""
+    command = demo.suggestion(2).replace("npx -y @modelcontextprotocol/inspector", "mcp-inspector")
+    answer = pasted(command, PATH=f"{NODE_TOOLS}:{os.environ['PATH']}")
+    assert '"customer": "C-0001"' in answer
+
+
+def test_the_tour_shows_progress_a_question_and_a_resource(demo: Demo) -> None:
+    """The third suggestion prints each step, the server's question with its consequence, and the readme."""
+    lines = pasted(demo.suggestion(3)).splitlines()
+    assert lines[:3] == [f"progress: step {step} of 3" for step in (1, 2, 3)]
+    assert lines[3] == "the server asks: A table for 3: where would you like to sit?"
+    assert lines[4] == "Booked: 3 guests, terrace."
+    assert lines[5] == "# The demo server"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_both(demo: Demo, number: signal.Signals) -> None:
+    """Stopped with Ctrl-C or by a supervisor, the demo ends in order and its server with it."""
+    port = demo.upstream_port()
+    demo.process.send_signal(number)
+    assert demo.process.wait(timeout=15) == 0
+    wait_until_closed(port)
+
+
+def test_killed_leaves_no_orphan(demo: Demo) -> None:
+    """Killed without a chance to say so, the demo still takes its server with it."""
+    port = demo.upstream_port()
+    demo.process.kill()
+    wait_until_closed(port)
+
+
+def test_a_second_start_uses_the_same_state(demo: Demo) -> None:
+    """A session that curl opened before a restart is still known to the adapter after it."""
+    opened = pasted(demo.suggestion(1))
+    session = re.search(r"^mcp-session-id: (\S+)", opened, re.MULTILINE | re.IGNORECASE)
+    assert session is not None
+    demo.process.send_signal(signal.SIGTERM)
+    demo.process.wait(timeout=15)
+    url = re.search(r"http://127\.0\.0\.1:(\d+)/mcp/demo", demo.welcome)
+    assert url is not None
+    with start(demo.place, int(url[1])) as again:
+        assert again.stderr is not None
+        assert "serving" in again.stderr.readline()
+        status = pasted(
+            f"curl -sS -o /dev/null -w '%{{http_code}}' -X DELETE -H 'Mcp-Session-Id: {session[1]}' {url[0]}"
+        )
+        again.kill()
+    assert status == "200"
+
+
+def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    """A port that is in use ends the demo with status 2 and a sentence that names a way out."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, start(tmp_path, taken.getsockname()[1]) as process:
+        assert process.wait(timeout=15) == 2
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read() == ""
+        complaint = process.stderr.read()
+    assert complaint.count("\n") == 1
+    assert "is in use" in complaint
+    assert "mcp-adapter demo --port" in complaint
