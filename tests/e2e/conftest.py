@@ -1,0 +1,44 @@
+"""What end-to-end tests ask for by name; each skips, with the reason, where it cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.e2e import provision
+
+T = TypeVar("T")
+
+
+def _or_skip(get: Callable[[], T]) -> T:
+    try:
+        return get()
+    except provision.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    """Node 22, with the npm packages of the end-to-end tests installed."""
+    return _or_skip(provision.node)
+
+
+@pytest.fixture(scope="session")
+def mcp1_python() -> Path:
+    """A Python with the SDK 1.x."""
+    return _or_skip(lambda: provision.venv("mcp1"))
+
+
+@pytest.fixture(scope="session")
+def fastmcp4_python() -> Path:
+    """A Python with FastMCP 4."""
+    return _or_skip(lambda: provision.venv("fastmcp4"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The browser of the system."""
+    return _or_skip(provision.chromium)

@@ -1,0 +1,219 @@
+"""Real processes for end-to-end tests: servers, the adapter and clients, each started, watched and stopped here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.provision import ROOT
+
+START_TIMEOUT = 20.0
+"""Seconds until a started process says its first word or opens its port."""
+
+STOP_TIMEOUT = 5.0
+"""Seconds a process gets to end after SIGTERM."""
+
+LINE_LIMIT = 8 * 2**20
+"""Longest line read from a process, in bytes: a client prints a whole result on one."""
+
+
+@dataclass
+class Running:
+    """A process whose output lines are read by the test and whose errors go to ``log``."""
+
+    process: asyncio.subprocess.Process
+    log: Path
+    argv: Sequence[str]
+
+    async def line(self, timeout: float) -> str:
+        """The next line it prints. Raises TimeoutError, and EOFError with its log when it has ended."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(timeout):
+            line = await self.process.stdout.readline()
+        if not line:
+            raise EOFError(f"{self.argv} ended: {self.log.read_text()[-2000:]}")
+        return line.decode().rstrip("\n")
+
+    async def say(self, line: str) -> None:
+        """Writes a line to its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        await self.process.stdin.drain()
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL for what does not end by it, to the process and all it started."""
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self._ended()
+        except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL to the process and all it started: nothing gets to say goodbye."""
+        self._signal(signal.SIGKILL)
+        await self._ended()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, number)
+
+    async def _ended(self) -> None:
+        # Reads what is left too: an unread pipe keeps its transport open after the process has gone.
+        await self.process.communicate()
+
+
+async def start(
+    argv: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
+) -> Running:
+    """Starts a process in a group of its own, in the root of the repository; ``environment`` joins ours."""
+    command = [str(part) for part in argv]
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            limit=LINE_LIMIT,
+            start_new_session=True,
+        )
+    return Running(process, log, command)
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """An upstream of ours, ``python -m MODULE``, that can be killed and started again on its port."""
+
+    module: str
+    place: Path
+    port: int = 0
+    url: str = ""
+    running: Running | None = None
+
+    async def start(self) -> None:
+        """Returns when it listens."""
+        log = self.place / f"{self.module}.log"
+        self.running = await start([sys.executable, "-m", self.module, str(self.port)], log)
+        self.url = await self.running.line(START_TIMEOUT)
+        self.port = int(self.url.split(":")[2].split("/")[0])
+
+    async def kill(self) -> None:
+        """SIGKILL; nothing listens on the port any more."""
+        assert self.running is not None
+        await self.running.kill()
+
+    async def stop(self) -> None:
+        """Ends it, if it was not ended before."""
+        if self.running is not None:
+            await self.running.stop()
+
+
+@asynccontextmanager
+async def server(module: str, place: Path) -> AsyncIterator[Server]:
+    """The server of ``module``, listening until the block ends."""
+    upstream = Server(module, place)
+    try:
+        await upstream.start()
+        yield upstream
+    finally:
+        await upstream.stop()
+
+
+@dataclass
+class Adapter:
+    """The adapter as its own process, with a settings file and a store of its own in ``place``."""
+
+    place: Path
+    settings: Mapping[str, Any]
+    port: int = field(default_factory=free_port)
+    running: Running | None = None
+
+    @property
+    def base(self) -> str:
+        """``http://127.0.0.1:PORT``."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The mount of the first server."""
+        return f"{self.base}{self.settings['servers'][0]['mount_path']}"
+
+    async def start(self) -> None:
+        """Returns when the port is open and every upstream was reached once."""
+        config = self.place / "adapter.json"
+        config.write_text(json.dumps(self.settings))  # JSON is YAML too
+        argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "adapter",
+            "serve",
+            "--config",
+            config,
+            "--port",
+            str(self.port),
+        ]
+        self.running = await start(argv, self.place / "adapter.log")
+        await answers(f"{self.base}/livez", self.running)
+        await answers(f"{self.base}/readyz", self.running)
+
+    async def kill(self) -> None:
+        """SIGKILL; what it had not stored is lost."""
+        assert self.running is not None
+        await self.running.kill()
+
+    async def stop(self) -> None:
+        """Ends it, if it was not ended before."""
+        if self.running is not None:
+            await self.running.stop()
+
+
+@asynccontextmanager
+async def adapter(place: Path, upstream: str, **sections: Mapping[str, Any]) -> AsyncIterator[Adapter]:
+    """The adapter with one server, ``upstream`` at ``/mcp``; ``sections`` join the settings file."""
+    settings = {
+        "storage": {"root": str(place / "data")},
+        "servers": [{"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}}],
+        **sections,
+    }
+    front = Adapter(place, settings)
+    try:
+        await front.start()
+        yield front
+    finally:
+        await front.stop()
+
+
+async def answers(url: str, running: Running) -> None:
+    """Returns when ``url`` answers 200. Raises TimeoutError with the process's log when it does not in time."""
+    deadline = time.monotonic() + START_TIMEOUT
+    async with aiohttp.ClientSession() as http:
+        while time.monotonic() < deadline and running.process.returncode is None:
+            try:
+                async with http.get(url) as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientConnectionError:
+                pass  # the port is not open yet
+            await asyncio.sleep(0.05)
+    raise TimeoutError(f"{url} does not answer 200: {running.log.read_text()[-2000:]}")

@@ -1,0 +1,120 @@
+"""``python -m tests.e2e.provision``: what the end-to-end tests run and the project does not ship.
+
+npm packages go to ``.cache/npm``, clients that need other versions of Python packages than ours to ``.venvs``.
+Each is installed once: a stamp beside it holds the digest of the pins it was made from.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NPM = ROOT / ".cache" / "npm"
+VENVS = ROOT / ".venvs"
+VENV_NAMES = ("mcp1", "fastmcp4")
+INSTALL_TIMEOUT = 300.0
+"""Seconds one installation may take."""
+
+
+class Missing(Exception):
+    """Something that cannot be had on this machine; the text names it and is fit for a test's skip."""
+
+
+def node() -> Path:
+    """Node 22, installed with the packages: the conformance suite does not run on older ones."""
+    for machine in ("x64", "arm64"):
+        if (binary := packages() / f"node-linux-{machine}" / "bin" / "node").exists():
+            return binary
+    raise Missing("npm has no Node 22 for this machine")
+
+
+def packages() -> Path:
+    """``node_modules`` with everything of ``package.json``, installed if it is not. Raises Missing."""
+    pins = [HERE / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    _once(NPM, pins, _install_packages)
+    return NPM / "node_modules"
+
+
+def venv(name: str) -> Path:
+    """The Python of the virtual environment with ``requirements-NAME.txt``, made if needed. Raises Missing."""
+    _once(VENVS / name, [HERE / f"requirements-{name}.txt"], _install_venv)
+    return VENVS / name / "bin" / "python"
+
+
+def chromium() -> Path:
+    """Debian's browser. Raises Missing."""
+    if (found := shutil.which("chromium")) is None:
+        raise Missing("chromium is not installed")
+    return Path(found)
+
+
+def _once(place: Path, pins: list[Path], install: Callable[[Path, list[Path]], None]) -> None:
+    digest = hashlib.sha256(b"\0".join(pin.read_bytes() for pin in pins)).hexdigest()
+    stamp = place / ".stamp"
+    with _locked(place):
+        if stamp.exists() and stamp.read_text() == digest:
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        install(place, pins)
+        stamp.write_text(digest)
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """One process at a time: two runs of the tests may begin on a fresh machine together."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f".{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install_packages(place: Path, pins: list[Path]) -> None:
+    if (npm := shutil.which("npm")) is None:
+        raise Missing("npm is not installed")
+    for pin in pins:
+        shutil.copy(pin, place)
+    # No package here needs its install script, so none is run.
+    _run([npm, "ci", "--ignore-scripts", "--loglevel=error"], place)
+
+
+def _install_venv(place: Path, pins: list[Path]) -> None:
+    _run([sys.executable, "-m", "venv", str(place)], place)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "-r", str(pins[0])], place)
+
+
+def _run(command: list[str], place: Path) -> None:
+    try:
+        subprocess.run(
+            command, cwd=place, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT
+        )
+    except subprocess.TimeoutExpired as late:
+        raise Missing(f"{Path(command[0]).name} took longer than {late.timeout:.0f} s") from late
+    except subprocess.CalledProcessError as failed:
+        last = (failed.stderr.strip() or "no reason given").splitlines()[-1]
+        raise Missing(f"{Path(command[0]).name} could not install into {place.name}: {last}") from failed
+
+
+def main() -> int:
+    """Installs everything; 1 when something cannot be had."""
+    try:
+        print(f"npm packages: {packages()}\nNode: {node()}")
+        for name in VENV_NAMES:
+            print(f"{name}: {venv(name)}")
+    except Missing as missing:
+        print(f"provision: {missing}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

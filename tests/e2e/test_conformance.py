@@ -1,0 +1,40 @@
+"""The public conformance suite through the adapter, and how its two roads are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conformance import REVISIONS, Check, Verdict, compare, table
+
+PASSED = Check("ping", "SUCCESS", "")
+
+
+@pytest.mark.e2e
+async def test_every_scenario_is_the_same_through_the_adapter(node: Path, tmp_path: Path) -> None:
+    """Both revisions: every scenario passes directly, and each check comes out the same through the adapter."""
+    verdicts = await compare(tmp_path)
+    assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
+    assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
+
+
+@pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SKIPPED"])
+def test_a_check_that_does_not_pass_is_a_problem_on_both_roads(status: str) -> None:
+    """Two roads that fail alike are no success: there is no list of expected failures."""
+    bad = Check("ping", status, "no answer")
+    assert Verdict("2025-11-25", "ping", [bad], [bad]).problems == [
+        f"direct: ping {status} no answer",
+        f"adapter: ping {status} no answer",
+    ]
+
+
+def test_a_check_that_is_lost_on_the_way_is_a_problem() -> None:
+    """A check that was made on one road only is reported, though nothing failed."""
+    assert Verdict("2025-11-25", "ping", [PASSED, PASSED], [PASSED]).problems
+
+
+def test_a_scenario_that_did_not_run_is_a_problem() -> None:
+    """A scenario without a result does not pass by having no failure."""
+    assert Verdict("2025-11-25", "ping", [], []).problems == ["the scenario did not run on both roads"]
+    assert not Verdict("2025-11-25", "ping", [PASSED], [PASSED]).problems
