@@ -1,0 +1,48 @@
+"""The documents against the code: their links lead somewhere, and the settings they name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from adapter.settings.root import Settings
+
+HOUSE = Path(__file__).parents[1]
+PAGES = sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/*.md")])
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: page.name)
+def page(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file of this repository has a file at its end."""
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_named_settings_exist(page: Path) -> None:
+    """Every setting that is named with its section can be written in the file."""
+    sections = "|".join(Settings.model_fields)
+    named = re.findall(rf"`((?:{sections})(?:\[\])?\.[a-z_.\[\]]+)[`:]", page.read_text())
+    assert [name for name in named if not exists(Settings, name.replace("[]", "").split("."))] == []
+
+
+def exists(model: type[BaseModel], steps: list[str]) -> bool:
+    """Whether the steps lead from the model to a field of it or of a model inside it."""
+    field = model.model_fields.get(steps[0])
+    if field is None or len(steps) == 1:
+        return field is not None
+    return any(exists(inner, steps[1:]) for inner in models_in(field.annotation))
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in models_in(argument)]
