@@ -76,7 +76,7 @@ class Breaker:
     def retry_after(self, now: float) -> float:
         """Seconds until it is worth asking again, at least 1."""
         if self._state is BreakerState.OPEN:
-            return max(1.0, self._opened + self._cooldown - now)
+            return max(1.0, self._cooldown - (now - self._opened))
         return 1.0
 
     def may_probe(self, now: float) -> bool:

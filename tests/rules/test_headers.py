@@ -1,0 +1,188 @@
+"""Headers: what crosses the adapter each way, and above all what does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.headers import missing, to_client, to_upstream
+
+Fields = list[tuple[str, str]]
+
+
+def _sent(
+    headers: Fields,
+    passthrough: tuple[str, ...] = (),
+    static: Fields | None = None,
+    withhold: tuple[str, ...] = (),
+) -> Fields:
+    return to_upstream(
+        headers, passthrough=frozenset(passthrough), static=static or [], withhold=frozenset(withhold)
+    )
+
+
+def test_what_mcp_needs_goes_up_as_it_was_spelled() -> None:
+    """Order, spelling and repeated fields are kept."""
+    headers = [
+        ("Accept", "application/json"),
+        ("ACCEPT", "text/event-stream"),
+        ("Accept-Encoding", "gzip"),
+        ("content-type", "application/json"),
+        ("Content-Encoding", "gzip"),
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "click"),
+        ("Mcp-Param-Region", "eu"),
+        ("Last-Event-ID", "7"),
+        ("traceparent", "00-1"),
+        ("tracestate", "a=b"),
+        ("baggage", "c=d"),
+    ]
+    assert _sent(headers) == headers
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization",
+        "Cookie",
+        "User-Agent",
+        "X-Forwarded-For",
+        "X-Mcp-Adapter-Auth-Token",
+        "Origin",
+        "Referer",
+        "X-Anything",
+        "Mcp-Unheard-Of",
+    ],
+)
+def test_what_nobody_listed_stays_here(name: str) -> None:
+    """Credentials, cookies and what tells of the client do not reach an upstream unasked."""
+    assert _sent([(name, "value")]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Authorization",
+        "Proxy-Connection",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "Expect",
+        "Content-Length",
+        "Mcp-Session-Id",
+    ],
+)
+def test_what_belongs_to_a_connection_never_passes(name: str) -> None:
+    """Neither a passthrough list nor static headers make a hop's fields travel."""
+    assert _sent([(name, "value")], passthrough=(name.lower(),), static=[(name, "static")]) == []
+    assert to_client([(name, "value")]) == []
+
+
+def test_passthrough_lets_a_field_pass() -> None:
+    """What is listed passes, also a credential of the client's own."""
+    headers = [("Authorization", "Bearer upstreams-own"), ("X-Tenant", "7")]
+    assert _sent(headers, passthrough=("authorization", "x-tenant")) == headers
+
+
+def test_the_adapters_own_credential_is_withheld_even_if_listed() -> None:
+    """What carried the adapter's token stays here, whatever the configuration lets pass."""
+    headers = [("Authorization", "Bearer adapters-own"), ("Accept", "*/*")]
+    sent = _sent(headers, passthrough=("authorization",), withhold=("authorization",))
+    assert sent == [("Accept", "*/*")]
+
+
+def test_a_static_field_replaces_the_clients() -> None:
+    """The client cannot speak over the operator, and the operator's credential is not withheld."""
+    sent = _sent(
+        [("authorization", "Bearer clients"), ("Accept", "*/*")],
+        passthrough=("authorization",),
+        static=[("Authorization", "Bearer operators")],
+        withhold=("authorization",),
+    )
+    assert sent == [("Accept", "*/*"), ("Authorization", "Bearer operators")]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["Connection first", "Connection last"])
+def test_fields_named_by_connection_end_here(first: bool) -> None:
+    """RFC 9110 §7.6.1: what Connection names is of this hop, wherever in the head it stands."""
+    connection = [("Connection", "keep-alive, Traceparent ,x-tenant")]
+    fields = [("traceparent", "00-1"), ("X-Tenant", "7"), ("Accept", "*/*")]
+    headers = connection + fields if first else fields + connection
+    assert _sent(headers, passthrough=("x-tenant",)) == [("Accept", "*/*")]
+    assert to_client([("Vary", "Accept"), ("Connection", "vary"), ("ETag", "1")]) == [("ETag", "1")]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b"])
+def test_a_value_that_could_split_a_message_is_dropped(value: str) -> None:
+    """No way leads a line break into an upstream's request or a client's answer."""
+    assert _sent([("Accept", value)], static=[("X-Static", value)]) == []
+    assert to_client([("Content-Type", value)]) == []
+
+
+def test_a_name_that_could_split_a_message_is_dropped() -> None:
+    """A prefix does not let the rest of a name be anything."""
+    assert _sent([("Mcp-Param-\r\nX-Evil", "1")]) == []
+    assert to_client([("Mcp-\r\nX-Evil", "1")]) == []
+
+
+def test_tabs_and_other_scripts_pass() -> None:
+    """What is odd but legal in a value is kept."""
+    headers = [("Baggage", "a\tb"), ("Mcp-Param-City", "Zürich"), ("Mcp-Name", "\udcff")]
+    assert _sent(headers) == headers
+
+
+def test_what_an_answer_says_of_itself_goes_down() -> None:
+    """Representation, caching, authentication and MCP's own fields reach the client."""
+    headers = [
+        ("Content-Type", "text/event-stream"),
+        ("Content-Encoding", "gzip"),
+        ("Content-Language", "en"),
+        ("Cache-Control", "no-cache"),
+        ("Retry-After", "3"),
+        ("WWW-Authenticate", "Bearer"),
+        ("Allow", "POST"),
+        ("Vary", "Origin"),
+        ("X-Accel-Buffering", "no"),
+        ("Last-Modified", "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("ETag", '"1"'),
+        ("traceresponse", "00-1"),
+        ("X-Request-Id", "r"),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Mcp-Unheard-Of", "1"),
+    ]
+    assert to_client(headers) == headers
+
+
+@pytest.mark.parametrize("name", ["Set-Cookie", "Location", "Server", "Access-Control-Allow-Origin", "Link"])
+def test_what_would_speak_for_the_adapter_stays_here(name: str) -> None:
+    """An upstream sets no cookies on the adapter's origin, sends nobody away and opens no origin."""
+    assert to_client([(name, "value")]) == []
+
+
+def test_the_first_missing_header_is_named_as_it_was_configured() -> None:
+    """Present is any spelling with something in it."""
+    headers = [("x-tenant", "7"), ("X-Blank", "  ")]
+    assert missing(["X-Tenant"], headers) is None
+    assert missing(["X-Tenant", "X-Blank", "X-Absent"], headers) == "X-Blank"
+    assert missing([], []) is None
+
+
+_names = (
+    st.sampled_from(["accept", "HOST", "Cookie", "connection", "mcp-param-a", "mcp-x", "x-ok"]) | st.text()
+)
+_fields = st.lists(st.tuples(_names, st.text()), max_size=12)
+
+
+@given(_fields)
+def test_nothing_is_invented_or_reordered(headers: Fields) -> None:
+    """What leaves is a part of what came, in its order; no field changes on the way."""
+    for passed in (_sent(headers, passthrough=("x-ok",)), to_client(headers)):
+        rest = iter(headers)
+        assert all(field in rest for field in passed)
+        assert not any(character in value for _, value in passed for character in "\r\n\x00")

@@ -1,0 +1,80 @@
+"""Tokens and the principals they stand for."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.principals import ANONYMOUS, Principals, bearer
+
+_ALICE, _BOB = sha256(b"alices token").digest(), sha256(b"bobs token").digest()
+
+
+def test_a_token_stands_for_its_principal() -> None:
+    """The name and the digest's first 16 hex digits, the first time and from then on."""
+    principals = Principals([("alice", _ALICE), ("bob", _BOB)])
+    assert principals.accept("bobs token") == f"bob:{_BOB.hex()[:16]}"
+    assert principals.accept("bobs token") == f"bob:{_BOB.hex()[:16]}"
+    assert principals.accept("alices token") == f"alice:{_ALICE.hex()[:16]}"
+
+
+def test_a_replaced_token_is_another_principal() -> None:
+    """The same name with a new token owns nothing of the old one's."""
+    old, new = Principals([("ci", _ALICE)]), Principals([("ci", _BOB)])
+    assert old.accept("alices token") != new.accept("bobs token")
+
+
+@pytest.mark.parametrize(
+    "token", ["", "alices token ", "Alices token", _ALICE.hex(), "\udcff", "x" * 100_000]
+)
+def test_another_token_stands_for_nobody(token: str) -> None:
+    """Near misses, the digest itself and text that is no UTF-8 are all simply wrong."""
+    assert Principals([("alice", _ALICE)]).accept(token) is None
+
+
+def test_without_tokens_nobody_is_accepted() -> None:
+    """An empty list locks the door; nobody is anonymous by a token."""
+    assert Principals([]).accept("") is None
+    assert Principals([]).accept(ANONYMOUS) is None
+
+
+def test_a_digest_of_the_wrong_length_is_refused() -> None:
+    """A token in place of its digest is noticed at start."""
+    with pytest.raises(ValueError, match="SHA-256"):
+        Principals([("alice", b"alices token")])
+
+
+def test_a_repr_shows_no_token() -> None:
+    """Printing the object gives neither a digest nor a name away."""
+    assert repr(Principals([("alice", _ALICE)])) == "<Principals: 1 tokens>"
+
+
+@pytest.mark.parametrize(
+    ("value", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer abc", "abc"),
+        ("BEARER   abc  ", "abc"),
+        ("Bearer", None),
+        ("Bearer ", None),
+        ("Bearer a b", None),
+        ("Basic YTpi", None),
+        ("Bearerabc", None),
+        ("abc", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_bearer_finds_the_token(value: str | None, token: str | None) -> None:
+    """The scheme in any case, one token, nothing else."""
+    assert bearer(value) == token
+
+
+@given(st.text())
+def test_no_authorization_raises(value: str) -> None:
+    """Hostile text has a token or has none."""
+    token = bearer(value)
+    assert token is None or token in value

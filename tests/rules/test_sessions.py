@@ -1,0 +1,275 @@
+"""Sessions: the table, the ids, the record as bytes, and the verdict on a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import SessionUnknown
+from adapter.rules.sessions import (
+    TRANSITIONS,
+    UNKNOWN,
+    Event,
+    Refuse,
+    Revive,
+    Serve,
+    SessionRecord,
+    SessionState,
+    advance,
+    decode,
+    due,
+    encode,
+    judge,
+    scope_id,
+    session_id_from,
+    session_key,
+    well_formed,
+)
+
+_TABLE = """
+          used  reinitialized  expired_idle  revived  deleted  revoked_by_drift  tombstone_expired
+open      open  open           idle          -        ended    revoked           -
+idle      -     -              -             open     ended    revoked           ended
+ended     -     -              -             -        -        -                 -
+revoked   -     -              -             -        ended    -                 ended
+"""
+
+
+def _cells() -> list[tuple[SessionState, Event, SessionState | None]]:
+    heading, *lines = (line.split() for line in _TABLE.strip().splitlines())
+    return [
+        (SessionState(state), Event(event), None if cell == "-" else SessionState(cell))
+        for state, *cells in lines
+        for event, cell in zip(heading, cells, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("state", "event", "after"), _cells())
+def test_each_cell_of_the_table(state: SessionState, event: Event, after: SessionState | None) -> None:
+    """The code's table is the printed one; a cell that is empty there raises."""
+    if after is None:
+        with pytest.raises(KeyError):
+            advance(state, event)
+    else:
+        assert advance(state, event) is after
+
+
+def test_the_printed_table_is_whole() -> None:
+    """Every pair of a state and an event has its cell above."""
+    assert len(_cells()) == len(SessionState) * len(Event)
+    assert set(TRANSITIONS) == {(state, event) for state, event, after in _cells() if after is not None}
+
+
+# --- ids ---
+
+
+def test_a_session_id_is_43_url_safe_characters() -> None:
+    """256 random bits become an id that fits a header as it is, and that is well formed."""
+    session_id = session_id_from(bytes(range(224, 256)))
+    assert session_id == "4OHi4-Tl5ufo6err7O3u7_Dx8vP09fb3-Pn6-_z9_v8"
+    assert len(session_id) == 43
+    assert well_formed(session_id)
+
+
+def test_fewer_random_bits_are_refused() -> None:
+    """Nobody mints a guessable id by accident."""
+    with pytest.raises(ValueError, match="32 random bytes"):
+        session_id_from(b"short")
+
+
+@pytest.mark.parametrize("hostile", ["", "a" * 129, "a" * 300, "a b", "a\n", "é", "a\x00", "\x7f", "\udcff"])
+def test_an_id_that_is_not_visible_ascii_is_not_well_formed(hostile: str) -> None:
+    """A hostile session header is told apart by a question, not by an exception."""
+    assert not well_formed(hostile)
+
+
+@given(st.text())
+def test_any_text_has_a_key_and_a_scope_that_do_not_hold_it(session_id: str) -> None:
+    """Key and scope are hex of fixed length, whatever a client sent for an id."""
+    assert len(session_key(session_id)) == 64
+    assert len(scope_id(b"secret", session_id)) == 32
+    assert int(session_key(session_id) + scope_id(b"secret", session_id), 16) > 0
+
+
+def test_a_surrogate_escaped_id_has_a_key_too() -> None:
+    """Header text that was no UTF-8 is hashed like any other."""
+    assert session_key("\udcff") != session_key("\udcfe")
+
+
+def test_the_scope_depends_on_the_secret_and_the_id() -> None:
+    """Who knows an id but not the secret cannot name its scope, and two sessions never share one."""
+    scopes = {scope_id(secret, session) for secret in (b"one", b"two") for session in ("a", "b")}
+    assert len(scopes) == 4
+
+
+# --- the record ---
+
+OPEN = SessionRecord(
+    server="browser",
+    principal="alice:0123456789abcdef",
+    upstream_session="upstream-1",
+    protocol_version="2025-11-25",
+    initialize=b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}',
+    initialized=None,
+    said="ab" * 32,
+    generation=0,
+    state=SessionState.OPEN,
+    created=1000.0,
+    last_seen=2000.0,
+    reason=None,
+    request_headers=(("MCP-Protocol-Version", "2025-11-25"),),
+)
+
+# Surrogates included: header text may hold them where the bytes were no UTF-8.
+_any_text = st.text(st.characters(codec=None))
+_records = st.builds(
+    SessionRecord,
+    server=_any_text,
+    principal=_any_text,
+    upstream_session=st.none() | _any_text,
+    protocol_version=_any_text,
+    initialize=st.binary(),
+    initialized=st.none() | st.binary(),
+    said=_any_text,
+    generation=st.integers(0, 2**53),
+    state=st.sampled_from(SessionState),
+    created=st.floats(allow_nan=False, allow_infinity=False),
+    last_seen=st.floats(allow_nan=False, allow_infinity=False),
+    reason=st.none() | _any_text,
+    request_headers=st.lists(st.tuples(_any_text, _any_text), max_size=4).map(tuple),
+)
+
+
+@given(_records)
+def test_decode_undoes_encode(record: SessionRecord) -> None:
+    """Any bytes and any text come back from the store as they went in."""
+    assert decode(encode(record)) == record
+
+
+def test_a_record_reads_like_json_in_the_store() -> None:
+    """Ordinary bodies stay readable for whoever looks into the file."""
+    assert b"upstream-1" in encode(OPEN)
+    assert b'\\"method\\": \\"initialize\\"' in encode(OPEN)
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"nonsense", b"[]", b"null", b"{}", b'{"format": 2}', b'{"format": 1}', b"\xff"]
+)
+def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
+    """A row of another version, or of nothing at all, raises one kind of exception."""
+    with pytest.raises(ValueError):
+        decode(value)
+
+
+# --- due and judge ---
+
+
+@pytest.mark.parametrize(
+    ("state", "idle_ttl", "expected"),
+    [
+        (SessionState.OPEN, 60.0, 2060.0),
+        (SessionState.OPEN, None, None),
+        (SessionState.IDLE, 60.0, 2960.0),
+        (SessionState.IDLE, None, 2900.0),
+        (SessionState.REVOKED, 60.0, 2900.0),
+        (SessionState.ENDED, 60.0, 2000.0),
+    ],
+)
+def test_when_the_janitor_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
+    """Each state has its time, counted from when the session was last seen."""
+    assert due(replace(OPEN, state=state), idle_ttl, 900.0) == expected
+
+
+def _verdict(
+    record: SessionRecord | None,
+    *,
+    server: str = "browser",
+    principal: str = OPEN.principal,
+    now: float = 2001.0,
+    allow_revival: bool = True,
+) -> Serve | Revive | Refuse:
+    return judge(
+        record,
+        server=server,
+        principal=principal,
+        now=now,
+        idle_ttl=60.0,
+        tombstone_ttl=900.0,
+        allow_revival=allow_revival,
+    )
+
+
+def test_an_open_session_is_served() -> None:
+    """The owner of an open session, at its server, in time."""
+    assert _verdict(OPEN) == Serve()
+
+
+@pytest.mark.parametrize("state", SessionState)
+def test_another_principals_session_is_as_unknown_as_none(state: SessionState) -> None:
+    """A stolen id, or one of another server, learns nothing: no state, no reason."""
+    record = replace(OPEN, state=state, reason="The tools changed.")
+    assert (
+        _verdict(record, principal="mallory:0")
+        == _verdict(record, server="shell")
+        == _verdict(None)
+        == UNKNOWN
+    )
+
+
+def test_an_ended_session_is_unknown() -> None:
+    """Deleted sessions answer like ones that never were."""
+    assert _verdict(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
+
+
+def test_a_revoked_session_says_why() -> None:
+    """The sentence holds the reason and what to do next, under the status that makes clients do it."""
+    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
+    assert isinstance(verdict, Refuse)
+    failure = verdict.failure()
+    assert isinstance(failure, SessionUnknown)
+    assert failure.http == 404
+    assert str(failure) == ("This session was revoked: the upstream's tools changed. Send initialize again.")
+
+
+def test_a_revoked_session_without_a_reason_says_what_to_do() -> None:
+    """No reason leaves no gap in the sentence."""
+    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED))
+    assert isinstance(verdict, Refuse)
+    assert verdict.sentence == "This session was revoked: send initialize again."
+
+
+@pytest.mark.parametrize(
+    ("now", "allow_revival", "expected"),
+    [
+        (2900.0, True, Revive()),
+        (2959.9, True, Revive()),
+        (2960.0, True, UNKNOWN),
+        (2900.0, False, UNKNOWN),
+    ],
+)
+def test_a_tombstone_is_revived_in_its_time(
+    now: float, allow_revival: bool, expected: Revive | Refuse
+) -> None:
+    """Until the tombstone's end, and only where revival is allowed."""
+    record = replace(OPEN, state=SessionState.IDLE)
+    assert _verdict(record, now=now, allow_revival=allow_revival) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "allow_revival", "expected"),
+    [
+        (2059.9, False, Serve()),
+        (2060.0, False, UNKNOWN),
+        (2060.0, True, Serve()),
+        (2959.9, True, Serve()),
+        (2960.0, True, UNKNOWN),
+    ],
+)
+def test_an_open_session_the_janitor_has_not_got_to(
+    now: float, allow_revival: bool, expected: Serve | Refuse
+) -> None:
+    """A late janitor lets nobody in who would have been refused; who may come back just goes on."""
+    assert _verdict(OPEN, now=now, allow_revival=allow_revival) == expected
