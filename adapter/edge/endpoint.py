@@ -25,13 +25,13 @@ class Visit:
 
     era: Era
     rpc: bool = False
-    id_bytes: bytes | None = None
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
 
     @property
     def asker(self) -> Asker:
-        return Asker(self.era, self.id_bytes, self.rpc)
+        # The id is looked up only here: most visits never fail.
+        return Asker(self.era, id_of(self.envelope) if self.envelope else None, self.rpc)
 
     @property
     def method(self) -> str:
@@ -116,5 +116,4 @@ class Endpoint:
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)
         visit.envelope, visit.era = read_message(text, request)
-        visit.id_bytes = id_of(visit.envelope)
         return body, encoded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -69,9 +70,10 @@ class Exchange:
 
     @property
     def message(self) -> dict[str, object]:
-        read = orjson.loads(self.body) if self.body else {}
-        assert isinstance(read, dict)
-        return read
+        """The JSON object that was received, unzipped if need be; of a batch, whose members differ, ``{}``."""
+        text = gzip.decompress(self.body) if self.head.get("content-encoding") == "gzip" else self.body
+        read = orjson.loads(text) if text else {}
+        return read if isinstance(read, dict) else {}
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -110,6 +112,11 @@ class Exchange:
 Script = Callable[[Exchange], Awaitable[None]]
 
 
+async def accepted(exchange: Exchange) -> None:
+    """What upstreams say to a notification."""
+    await exchange.answer(202, b"")
+
+
 def initialize_result(number: object, version: str = "2025-11-25") -> bytes:
     return orjson.dumps(
         {
@@ -129,10 +136,13 @@ class RawUpstream:
     """An upstream that opens sessions by itself and gives every other request to ``script``.
 
     ``sessions`` are the ones it knows; a request in another one gets 404. ``seen`` holds all exchanges.
+    ``opening`` answers ``initialize`` in its place, ``hearing`` notifications.
     """
 
     script: Script
     version: str = "2025-11-25"
+    opening: Script | None = None
+    hearing: Script | None = None
     sessions: set[str] = field(default_factory=set)
     seen: list[Exchange] = field(default_factory=list)
     opened: int = 0
@@ -177,7 +187,9 @@ class RawUpstream:
 
     async def _answer(self, exchange: Exchange) -> None:
         message, session = exchange.message, exchange.head.get("mcp-session-id")
-        if message.get("method") == "initialize":
+        if message.get("method") == "initialize" and self.opening is not None:
+            await self.opening(exchange)
+        elif message.get("method") == "initialize":
             self.opened += 1
             name = f"upstream-{self.opened}"
             self.sessions.add(name)
@@ -185,7 +197,7 @@ class RawUpstream:
         elif session is not None and session not in self.sessions:
             await exchange.answer(404, b"Session not found")
         elif str(message.get("method", "")).startswith("notifications/"):
-            await exchange.answer(202, b"")
+            await (self.hearing or accepted)(exchange)
         elif message.get("method") == "ping":
             await exchange.json(b'{"jsonrpc":"2.0","id":%s,"result":{}}' % orjson.dumps(message["id"]))
         elif exchange.head.method == "DELETE":
@@ -246,6 +258,20 @@ class RawClient:
         await self.send(method, body, path, **fields)
         head = await self.head()
         return head, await read_body(self.reader, head)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        assert self._writer is not None
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def read_until(self, size: int, got: bytes = b"") -> bytes:
+        """Read chunks of a chunked answer until at least ``size`` bytes of body have come, ``got`` included."""
+        while len(got) < size:
+            chunk = await read_chunk(self.reader)
+            assert chunk, "the answer ended early"
+            got += chunk
+        return got
 
     async def call(self, name: str = "tool", number: int = 1) -> tuple[Head, bytes]:
         return await self.request("POST", call_body(name, number))
