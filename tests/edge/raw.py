@@ -7,6 +7,7 @@ import contextlib
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -98,6 +99,10 @@ class Exchange:
     async def end_stream(self) -> None:
         await self.send(b"0\r\n\r\n")
 
+    def hang_up(self) -> None:
+        """Close the connection in good order once everything that was sent has left, complete or not."""
+        self.writer.close()
+
     def break_off(self) -> None:
         """Close the connection in the middle of whatever was being sent, with a reset."""
         self.writer.transport.abort()
@@ -147,6 +152,7 @@ class RawUpstream:
     seen: list[Exchange] = field(default_factory=list)
     opened: int = 0
     port: int = 0
+    _arrival: asyncio.Event = field(default_factory=asyncio.Event)
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -171,6 +177,14 @@ class RawUpstream:
         """The exchanges whose JSON-RPC method, or else HTTP method, is ``method``."""
         return [each for each in self.seen if each.message.get("method", each.head.method) == method]
 
+    async def arrived(self, method: str) -> Exchange:
+        """The first exchange of ``calls(method)``, as soon as it has come."""
+        async with asyncio.timeout(5):
+            while not (came := self.calls(method)):
+                self._arrival.clear()
+                await self._arrival.wait()
+        return came[0]
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
@@ -178,6 +192,7 @@ class RawUpstream:
                 head = await read_head(reader)
                 exchange = Exchange(head, await read_body(reader, head), writer, reader)
                 self.seen.append(exchange)
+                self._arrival.set()
                 await self._answer(exchange)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -276,6 +291,10 @@ class RawClient:
     async def call(self, name: str = "tool", number: int = 1) -> tuple[Head, bytes]:
         return await self.request("POST", call_body(name, number))
 
+    async def modern_call(self, name: str = "tool", number: int = 1) -> tuple[Head, bytes]:
+        """A call of the stateless era, its headers mirroring its body."""
+        return await self.request("POST", modern_body(name, number), **modern_fields(name))
+
     async def initialize(self, **fields: str) -> Head:
         """Open a session and go on in it."""
         self.session = None
@@ -303,6 +322,30 @@ def call_body(name: str = "tool", number: int = 1) -> bytes:
     return orjson.dumps(
         {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": {}}}
     )
+
+
+MODERN_VERSION = "2026-07-28"
+
+
+def modern_body(name: str = "tool", number: int = 1) -> bytes:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": name, "arguments": {}, "_meta": meta}
+    return orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+
+
+def modern_fields(name: str = "tool") -> dict[str, str]:
+    """The header fields of ``modern_body``, in the spelling of ``RawClient.send``."""
+    return {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "tools/call", "mcp_name": name}
+
+
+def error_of(body: bytes) -> dict[str, Any]:
+    """The error of a JSON-RPC response, with the id it was sent under as ``"id"``."""
+    message = orjson.loads(body)
+    return {**message["error"], "id": message["id"]}
 
 
 def event(data: bytes, number: str | None = None) -> bytes:

@@ -1,0 +1,305 @@
+"""Bodies and statuses cross the adapter as they are: what one side sent is what the other side got."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, call_body, read_body, result
+
+ODD_REQUEST = (
+    b'\r\n{ "params" : {"x-more":[1.0,1e5,1E+05,-0,0.10], "arguments":{"n":123456789012345678901234567890,'
+    b'"t":"\\u00e9\\/\xc3\xa9\xe2\x80\xa8","nested":{"id":1,"id":2,"method":"x"}}  ,\t"name":"tool",'
+    b'"_meta":{"progressToken":1.0,"vendor/key":null}},"extra":{"b":1,"a":2},\n "id" : 9007199254740993 ,'
+    b'"method":"tools/call","jsonrpc":"2.0"}\n'
+)
+"""Legal, and changed by whoever decodes and encodes it."""
+
+ODD_ANSWER = (
+    b' {"result":{"structuredContent":{"big":123456789012345678901234567890,"one":1.0,"e":1E400,"z":-0},'
+    b'"content":[{"type":"hologram","x":"\\ud83d\\ude00\\u0000"},{"type":"text","text":"\xf0\x9f\x98\x80\\/"}],'
+    b'"isError":false,"isError":false,"_meta":{}, "resultType":"complete" },\r\n'
+    b'"unknown":[ ],"id":9007199254740993,"jsonrpc":"2.0"}\n\n'
+)
+
+
+async def test_odd_request_and_odd_answer_keep_their_bytes(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Big integers, ``1.0``, odd spaces, escapes, key order and unknown members survive both ways."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(ODD_ANSWER)
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.request("POST", ODD_REQUEST)
+        assert head.status == 200 and body == ODD_ANSWER
+        assert up.calls("tools/call")[0].body == ODD_REQUEST
+
+
+async def test_initialize_keeps_its_bytes_both_ways(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The result that mints a session is read, yet leaves as it came, and so does the request."""
+    asked = (
+        b'{ "id":"a\\u0062","jsonrpc":"2.0","x":1.0,"method":"initialize",'
+        b'"params":{"protocolVersion":"2025-11-25","capabilities":{"vendor":{"n":1e2}},"clientInfo":{}}}'
+    )
+    said = (
+        b'{"id":"ab", "jsonrpc":"2.0","result":{"serverInfo":{},"capabilities":{"odd":{"z":1.0}},'
+        b'"instructions":"\\u00e9","protocolVersion":"2025-11-25","mine":123456789012345678901}}'
+    )
+
+    async def opening(exchange: Exchange) -> None:
+        await exchange.json(said, "Mcp-Session-Id: theirs")
+
+    async with upstream(opening=opening) as up, adapter(up) as front, front.client() as client:
+        head, body = await client.request("POST", asked)
+        assert body == said and head.get("mcp-session-id") not in (None, "theirs")
+        assert up.calls("initialize")[0].body == asked
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (
+            200,
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":[1.0]}}',
+            "application/json",
+        ),
+        (202, b"", ""),
+        (204, b"", ""),
+        (400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"odd"}}', "application/json"),
+        (401, b"who are you", "text/plain"),
+        (403, b"<p>no</p>", "text/html; charset=latin-1"),
+        (405, b"", ""),
+        (418, b"\x00\xff teapot", "application/octet-stream"),
+        (429, b"slow down", "text/plain"),
+        (500, b"Internal Server Error", "text/plain"),
+        (503, b"", ""),
+    ],
+)
+async def test_upstreams_own_status_and_body_are_passed_on(
+    upstream: StartUpstream, adapter: StartAdapter, status: int, body: bytes, kind: str
+) -> None:
+    """What the upstream answers, it answers: no status, text or content type is replaced."""
+
+    async def script(exchange: Exchange) -> None:
+        fields = [f"Content-Type: {kind}"] if kind else []
+        if status == 204:
+            await exchange.send(b"HTTP/1.1 204 X\r\n\r\n")
+        else:
+            await exchange.answer(status, body, *fields)
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, got = await client.call()
+        assert (head.status, got, head.get("content-type") or "") == (status, body, kind)
+        assert len(up.calls("tools/call")) == 1
+
+
+async def test_404_of_an_upstream_without_sessions_is_its_own_answer(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Where no upstream session can have been lost, a 404 is passed on and nothing is replayed."""
+
+    async def opening(exchange: Exchange) -> None:
+        await exchange.json(b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}')
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(404, b"no such thing", "Content-Type: text/plain")
+
+    async with upstream(script, opening=opening) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.call()
+        assert (head.status, body) == (404, b"no such thing")
+        assert "mcp-session-id" not in dict(up.calls("tools/call")[0].head.fields)
+        assert len(up.calls("initialize")) == 1
+
+
+async def test_refused_initialize_is_passed_on_and_mints_nothing(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """An initialize that the upstream refuses, by status or by error, leaves no session behind."""
+    refusal = b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Unsupported","data":{"x":1.0}}}'
+    statuses = iter([200, 400])
+
+    async def opening(exchange: Exchange) -> None:
+        await exchange.answer(next(statuses), refusal, "Content-Type: application/json")
+
+    async with upstream(opening=opening) as up, adapter(up) as front, front.client() as client:
+        for status in (200, 400):
+            head, body = await client.request("POST", b'{"jsonrpc":"2.0","id":0,"method":"initialize"}')
+            assert (head.status, body) == (status, refusal)
+            assert head.get("mcp-session-id") is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0", "method":"notifications/cancelled","params":{"requestId":1.0,"reason":"\\u0062"}}',
+        b'{"method":"notifications/progress","jsonrpc":"2.0","params":{"progressToken":"p","progress":0.10}}',
+        b'{"jsonrpc":"2.0","method":"notifications/vendor/unheard-of","params":[1,  2]}',
+        b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}',
+    ],
+)
+async def test_notifications_travel_as_they_are(
+    upstream: StartUpstream, adapter: StartAdapter, message: bytes
+) -> None:
+    """A client's notification reaches its own upstream session, and the upstream's 202 comes back."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.request("POST", message)
+        assert (head.status, body) == (202, b"")
+        assert up.seen[-1].body == message
+        assert up.seen[-1].head["mcp-session-id"] == "upstream-1"
+
+
+async def test_refused_notification_is_the_upstreams_own_answer(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What an upstream says to a notification that it does not take is not turned into a 202."""
+
+    async def hearing(exchange: Exchange) -> None:
+        await exchange.answer(
+            400, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}', "Content-Type: text/x-odd"
+        )
+
+    async with upstream(hearing=hearing) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.request("POST", b'{"jsonrpc":"2.0","method":"notifications/odd"}')
+        assert head.status == 400 and head["content-type"] == "text/x-odd"
+        assert body == b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":"s-1", "result":{"action":"accept","content":{"n":1.0}},"more":null}',
+        b'{"error":{"code":-1,"message":"User rejected","data":{"big":12345678901234567890123}},"id":7,"jsonrpc":"2.0"}',
+    ],
+)
+async def test_client_responses_travel_as_they_are(
+    upstream: StartUpstream, adapter: StartAdapter, message: bytes
+) -> None:
+    """A client's answer to a server's request is delivered byte for byte, error data too."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(202, b"")
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.request("POST", message)
+        assert (head.status, body) == (202, b"")
+        assert up.seen[-1].body == message
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "completion/complete",
+        "logging/setLevel",
+        "resources/subscribe",
+        "prompts/get",
+        "tools/list",
+        "resources/read",
+        "vendor/own",
+    ],
+)
+async def test_every_method_is_one_request_upstream(
+    upstream: StartUpstream, adapter: StartAdapter, method: str
+) -> None:
+    """Known or not, a method is sent once and as it is; the adapter asks the upstream nothing of its own."""
+    asked = b'{"jsonrpc":"2.0","id":"\\u0031","method":"%s","params":{"$defs":{"x":1.0}}}' % method.encode()
+    said = b'{"jsonrpc":"2.0","id":"1","result":{"$defs":{"y":1.0},"tools":[{"name":"a","x":1.0}]}}'
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(said)
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        _, body = await client.request("POST", asked)
+        assert body == said
+        assert [each.body for each in up.seen[1:]] == [asked]
+
+
+async def test_keep_alive_connection_serves_many_requests(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """One client connection and one upstream connection carry one call after the other."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        for number in range(20):
+            _, body = await client.call(number=number)
+            assert body == result(number)
+        assert len({id(each.writer) for each in up.seen}) == 1
+
+
+async def test_pipelined_requests_are_answered_in_order(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Requests that a client sends without waiting come back in the order it sent them."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        for number in range(5):
+            await client.send("POST", call_body(number=number))
+        for number in range(5):
+            head = await client.head()
+            assert await read_body(client.reader, head) == result(number)
+
+
+async def test_client_that_leaves_ends_the_upstreams_exchange(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A disconnect in the middle of a call closes that call's upstream connection, and no other."""
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["id"] == 2:
+            await exchange.json(result(2))
+            return
+        asked.set()
+        await exchange.gone()
+        closed.set()
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as stays:
+        await stays.initialize()
+        async with front.client() as leaves:
+            leaves.session = stays.session
+            await leaves.send("POST", call_body(number=1))
+            await asked.wait()
+        async with asyncio.timeout(2):
+            await closed.wait()
+        _, body = await stays.call(number=2)
+        assert body == result(2)
+
+
+async def test_cancelling_reaches_the_upstream_while_the_call_is_open(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A ``notifications/cancelled`` overtakes the call it cancels; the upstream then ends the call itself."""
+    cancelled = asyncio.Event()
+    note = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+
+    async def script(exchange: Exchange) -> None:
+        await cancelled.wait()
+        await exchange.json(result(1, "stopped"))
+
+    async def hearing(exchange: Exchange) -> None:
+        assert exchange.body == note
+        cancelled.set()
+        await exchange.answer(202, b"")
+
+    async with (
+        upstream(script, hearing=hearing) as up,
+        adapter(up) as front,
+        front.client() as client,
+        front.client() as other,
+    ):
+        await client.initialize()
+        other.session = client.session
+        await client.send("POST", call_body(number=1))
+        head, _ = await other.request("POST", note)
+        assert head.status == 202
+        assert await read_body(client.reader, await client.head()) == result(1, "stopped")
