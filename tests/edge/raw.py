@@ -280,6 +280,15 @@ class RawClient:
         self._writer.write(data)
         await self._writer.drain()
 
+    def stop_reading(self) -> None:
+        """Take nothing more from the socket until ``read_on``."""
+        assert self._writer is not None
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's own can
+
+    def read_on(self) -> None:
+        assert self._writer is not None
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]  # a stream's own can
+
     async def read_until(self, size: int, got: bytes = b"") -> bytes:
         """Read chunks of a chunked answer until at least ``size`` bytes of body have come, ``got`` included."""
         while len(got) < size:

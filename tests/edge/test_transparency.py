@@ -177,7 +177,7 @@ async def test_refused_notification_is_the_upstreams_own_answer(
     "message",
     [
         b'{"jsonrpc":"2.0","id":"s-1", "result":{"action":"accept","content":{"n":1.0}},"more":null}',
-        b'{"error":{"code":-1,"message":"User rejected","data":{"big":12345678901234567890123}},"id":7,"jsonrpc":"2.0"}',
+        b'{"error":{"code":-1,"message":"no","data":{"big":12345678901234567890123}},"id":7,"jsonrpc":"2.0"}',
     ],
 )
 async def test_client_responses_travel_as_they_are(
