@@ -64,12 +64,15 @@ class App:
     log: FilteringBoundLogger
 
 
-def build(settings: Settings, plans: Mapping[str, Plan] | None = None) -> App:
-    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped."""
+def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
+    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
+
+    ``store`` takes the place of the one that ``state_persistence`` describes.
+    """
     logger = log.get_logger("adapter")
     clock = time.time
     plans = plans or {}
-    store = _store(settings)
+    store = store or _store(settings)
     servers = {entry.id: _server(settings, entry, plans.get(entry.id, Plan())) for entry in settings.servers}
     sessions = Sessions(store, _limits(settings), clock)
     mapping = SessionMapping(

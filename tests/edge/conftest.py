@@ -13,6 +13,7 @@ import pytest
 from adapter.app import App, build, running
 from adapter.relay.stages import Plan
 from adapter.settings.root import Settings
+from adapter.state.port import Store
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
 
 
@@ -69,7 +70,11 @@ def adapter(tmp_path: Path) -> StartAdapter:
 
     @contextlib.asynccontextmanager
     async def start(
-        raw: RawUpstream, plan: Plan | None = None, server: Mapping[str, Any] | None = None, **more: Any
+        raw: RawUpstream,
+        plan: Plan | None = None,
+        server: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+        **more: Any,
     ) -> AsyncIterator[Adapter]:
         entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
         settings = {
@@ -77,7 +82,7 @@ def adapter(tmp_path: Path) -> StartAdapter:
             "storage": {"root": str(tmp_path)},
             "servers": [entry],
         }
-        app = build(Settings.model_validate(merged(settings, more)), {"raw": plan} if plan else None)
+        app = build(Settings.model_validate(merged(settings, more)), {"raw": plan} if plan else None, store)
         async with running(app) as (_, port):
             yield Adapter(app, port)
 
