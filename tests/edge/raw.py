@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,8 +71,9 @@ class Exchange:
 
     @property
     def message(self) -> dict[str, object]:
-        """The JSON object that was received, unzipped if need be; of a batch, whose members differ, ``{}``."""
-        text = gzip.decompress(self.body) if self.head.get("content-encoding") == "gzip" else self.body
+        """The JSON object that was received, decompressed if need be; of a batch ``{}``."""
+        coded = self.head.get("content-encoding") is not None
+        text = zlib.decompress(self.body, 32 + zlib.MAX_WBITS) if coded else self.body
         read = orjson.loads(text) if text else {}
         return read if isinstance(read, dict) else {}
 
@@ -261,6 +262,12 @@ class RawClient:
         head |= {name.replace("_", "-"): value for name, value in fields.items()}
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items() if value)]
         self._writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+        await self._writer.drain()
+
+    async def send_more(self, data: bytes) -> None:
+        """Bytes as they are, such as a body that was announced before."""
+        assert self._writer is not None
+        self._writer.write(data)
         await self._writer.drain()
 
     async def head(self) -> Head:

@@ -1,0 +1,233 @@
+"""What a client is told when its own request cannot be served: each cell of the table of failures."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import orjson
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import (
+    INITIALIZE,
+    Exchange,
+    call_body,
+    error_of,
+    modern_body,
+    modern_fields,
+    read_chunk,
+    result,
+)
+
+TOKENS = {
+    "auth": {
+        "enabled": True,
+        "tokens": [{"name": "ann", "token": "ann-secret"}, {"name": "ben", "token": "ben-secret"}],
+    }
+}
+SMALL = {"max_request_bytes": 2048}
+BATCH = b"[" + call_body(number=1) + b"," + call_body(number=2) + b"]"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [(INITIALIZE, {}), (modern_body(number=0), modern_fields())],
+    ids=["legacy", "modern"],
+)
+async def test_token_missing_or_wrong_is_401_under_the_requests_id(
+    upstream: StartUpstream, adapter: StartAdapter, body: bytes, fields: dict[str, str]
+) -> None:
+    """Both eras get WWW-Authenticate and a JSON-RPC error under the id; a GET gets ``detail``; none gets in."""
+    async with upstream() as up, adapter(up, core=TOKENS) as front, front.client() as client:
+        for credentials in ({}, {"authorization": "Bearer wrong"}, {"x_mcp_adapter_auth_token": "wrong"}):
+            head, text = await client.request("POST", body, **fields, **credentials)
+            assert head.status == 401 and head["www-authenticate"].startswith("Bearer")
+            assert error_of(text)["code"] == -32600 and error_of(text)["id"] == 0
+            head, text = await client.request("GET", **credentials)
+            assert head.status == 401 and list(orjson.loads(text)) == ["detail"]
+        assert up.seen == []
+
+
+async def test_foreign_host_is_421_and_foreign_origin_403(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A page that rebinds its name to this machine is refused before anything is read."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        for body, era in ((INITIALIZE, {}), (modern_body(), modern_fields())):
+            head, text = await client.request("POST", body, **{**era, "host": "evil.example"})
+            assert head.status == 421 and "core.allowed_hosts" in error_of(text)["message"]
+            head, text = await client.request("POST", body, **{**era, "origin": "https://evil.example"})
+            assert head.status == 403 and "core.allowed_origins" in error_of(text)["message"]
+        head, text = await client.request("GET", path="/healthz", host="evil.example")
+        assert head.status == 421 and list(orjson.loads(text)) == ["detail"]
+        assert up.seen == []
+
+
+async def test_unknown_mount_is_404_with_detail(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Where nothing is served, no JSON-RPC is spoken either."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        for body, fields in ((INITIALIZE, {}), (modern_body(), modern_fields()), (b"", {})):
+            head, text = await client.request("POST" if body else "GET", body, path="/nowhere", **fields)
+            assert head.status == 404 and list(orjson.loads(text)) == ["detail"]
+
+
+@pytest.mark.parametrize("fields", [{}, modern_fields()], ids=["legacy", "modern"])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", -32700),
+        (b"", -32700),
+        (b'"\xff"', -32700),
+        (b'"text"', -32600),
+        (b"[]", -32600),
+        (b"{}", -32600),
+    ],
+)
+async def test_what_is_no_message_is_400(
+    upstream: StartUpstream, adapter: StartAdapter, body: bytes, code: int, fields: dict[str, str]
+) -> None:
+    """Bad JSON is -32700, JSON that is no message -32600; the id that cannot be known is null."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head, text = await client.request("POST", body, **fields)
+        assert head.status == 400
+        assert error_of(text)["code"] == code and error_of(text)["id"] is None
+
+
+async def test_batch_is_400_where_the_era_has_none(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Neither a session of 2025-11-25 nor the modern era takes a batch, and nothing of it goes upstream."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        for fields in ({}, modern_fields()):
+            head, text = await client.request("POST", BATCH, **fields)
+            assert head.status == 400 and error_of(text)["code"] == -32600
+            assert "2025-03-26" in error_of(text)["message"]
+        assert up.calls("tools/call") == []
+
+
+# --- too large ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [{}, modern_fields()], ids=["legacy", "modern"])
+async def test_large_body_is_413_before_it_is_read(
+    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str]
+) -> None:
+    """Its length says enough: the answer comes though not one byte of the body was sent, and names the setting."""
+    async with upstream() as up, adapter(up, core=SMALL) as front:
+        for more in ({}, {"expect": "100-continue"}):
+            async with front.client() as client:
+                head, text = await client.request("POST", content_length="2049", **fields, **more)
+                assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
+
+
+async def test_body_that_is_waited_for_is_asked_for(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """With ``Expect: 100-continue`` a body within the limit is invited once and then served."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        await client.send("POST", content_length=str(len(INITIALIZE)), expect="100-continue")
+        assert (await client.head()).status == 100
+        await client.send_more(INITIALIZE)
+        assert (await client.head()).status == 200
+
+
+async def test_chunked_body_is_413_once_it_grows_too_large(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A body without a length is read as far as the limit, and its end is not waited for."""
+    async with upstream() as up, adapter(up, core=SMALL) as front, front.client() as client:
+        chunk = b"%x\r\n%s\r\n" % (4096, b" " * 4096)
+        head, text = await client.request("POST", chunk, content_length="", transfer_encoding="chunked")
+        assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
+
+
+async def test_gzip_bomb_is_413(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """What a body decompresses to counts, and is not decompressed any further than the limit."""
+    async with upstream() as up, adapter(up, core=SMALL) as front, front.client() as client:
+        bomb = gzip.compress(b" " * 1_000_000)
+        assert len(bomb) < 2048
+        head, text = await client.request("POST", bomb, content_encoding="gzip")
+        assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
+
+
+# --- sessions, headers, limits --------------------------------------------------------------------------------
+
+
+async def test_session_of_another_principal_is_404(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A stolen session id opens nothing: the answer is that of a session which never was."""
+    async with upstream() as up, adapter(up, core=TOKENS) as front, front.client() as client:
+        await client.initialize(authorization="Bearer ann-secret")
+        ben = {"authorization": "Bearer ben-secret"}
+        stolen = await client.request("POST", call_body(), **ben)
+        stream, _ = await client.request("GET", **ben)
+        end, _ = await client.request("DELETE", **ben)
+        client.session = "never-was"
+        unknown = await client.request("POST", call_body(), **ben)
+        assert stolen[0].status == unknown[0].status == 404 and stolen[1] == unknown[1]
+        assert stream.status == end.status == 404
+        assert up.sessions == {"upstream-1"} and up.calls("tools/call") == []
+
+
+async def test_session_missing_is_400_and_unknown_404_without_an_id_too(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """GET, DELETE and notifications get the statuses of requests."""
+    note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        for method, body in (("POST", call_body()), ("POST", note), ("GET", b""), ("DELETE", b"")):
+            client.session = None
+            head, text = await client.request(method, body)
+            assert head.status == 400 and b"initialize" in text
+            client.session = "unknown"
+            head, text = await client.request(method, body)
+            assert head.status == 404 and b"initialize again" in text
+
+
+async def test_missing_required_header_is_400_and_named(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """``client_headers.required`` is checked in both eras; with the header the request passes, header and all."""
+    server = {"upstream": {"client_headers": {"required": ["X-Tenant"]}}}
+    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+        for body, fields in ((INITIALIZE, {}), (modern_body(), modern_fields())):
+            head, text = await client.request("POST", body, **fields)
+            error = error_of(text)
+            assert head.status == 400 and error["code"] == -32600 and "X-Tenant" in error["message"]
+        await client.initialize(x_tenant="blue")
+        assert up.calls("initialize")[0].head["x-tenant"] == "blue"
+
+
+async def test_limit_of_a_modern_principal_is_429(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A modern call above the limit gets Retry-After and the same body a legacy one gets with 200."""
+    finish = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.chunk(b": here\n\n")
+        await finish.wait()
+        await exchange.chunk(b"data: " + result(1) + b"\n\n")
+        await exchange.end_stream()
+
+    limits = {"max_in_flight_per_session": 1}
+    async with upstream(script) as up, adapter(up, sessions=limits) as front, front.client() as one:
+        await one.send("POST", modern_body(), **modern_fields())
+        await one.head()
+        assert await read_chunk(one.reader) == b": here\n\n"
+        async with front.client() as two:
+            head, text = await two.modern_call(number=2)
+            error = error_of(text)
+            assert head.status == 429 and int(head["retry-after"]) >= 1
+            assert error["code"] == -32015 and error["id"] == 2 and error["data"]["retry_after"] >= 1
+            assert "sessions.max_in_flight_per_session" in error["message"]
+        finish.set()
+
+
+async def test_max_active_counts_with_auth_on(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Sessions of all principals count together, and the one too many is told so in JSON-RPC."""
+    async with (
+        upstream() as up,
+        adapter(up, core=TOKENS, sessions={"max_active": 1}) as front,
+        front.client() as client,
+    ):
+        await client.initialize(authorization="Bearer ann-secret")
+        head, text = await client.request("POST", INITIALIZE, authorization="Bearer ben-secret")
+        assert head.status == 200 and error_of(text)["code"] == -32015
+        assert up.opened == 1
