@@ -38,10 +38,12 @@ ONLY_IN = {
     "python_multipart": "edge",
     "aiofiles": "files",
     "aiohttp": "upstream",
-    "httptools": "upstream",
     "mcp": "upstream",
 }
 """The longest prefix counts: ``aiohttp.web`` with its parts is the edge's, all other aiohttp the upstream's."""
+
+HTTP_ENDS = ("edge", "upstream")
+"""Where HTTP is spoken, so where its parser may be imported."""
 
 NEUTRAL_PARTS_OF_AIOHTTP = ("abc", "hdrs", "http_exceptions", "typedefs")
 
@@ -121,6 +123,8 @@ def foreign(found: Import) -> bool:
         return False
     if parts[0] == "aiohttp" and parts[1:2] and (parts[1] == "web" or parts[1].startswith("web_")):
         return found.room != ONLY_IN["aiohttp.web"]
+    if parts[0] == "httptools":
+        return found.room not in HTTP_ENDS
     return parts[0] in ONLY_IN and found.room != ONLY_IN[parts[0]]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.guard import MCP_METHODS, Guard
 from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
-from adapter.edge.rendering import Asker, render_failure, send_answer
+from adapter.edge.rendering import Asker, send_answer, send_failure
+from adapter.edge.request import ClientGone, Reply, Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, Unauthorized
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.relay import Relay
@@ -52,41 +52,40 @@ class Endpoint:
     log: FilteringBoundLogger
     legacy_statuses: bool = False
 
-    async def serve(self, request: web.BaseRequest, server: Server, visit: Visit) -> web.StreamResponse:
-        """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``."""
+    async def serve(self, request: Request, server: Server, visit: Visit) -> None:
+        """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
+
+        Raises ClientGone.
+        """
         extra = self.guard.cors_fields(request.headers)
         answer: Answer | None = None
         try:
             ask = await self._ask(request, server, visit)
             answer = await self.relay.handle(ask)
-            return await send_answer(request, answer, extra)
+            await send_answer(request.reply, answer, extra)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
-            return self._failed(error, visit, extra)
-        except (ConnectionError, TimeoutError):
-            # The client has gone; nobody is left to answer.
+            self._fail(request.reply, error, visit, extra)
+        except ClientGone:
             visit.outcome = "client_gone"
             raise
         except Exception:
             visit.outcome = "internal"
             self.log.exception("a request failed unexpectedly", server=server.id)
-            if answer is not None:
-                raise
-            return self._failed(InternalError(), visit, extra)
+            self._fail(request.reply, InternalError(), visit, extra)
         finally:
             if answer is not None:
                 await answer.close()
 
-    def _failed(self, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> web.Response:
-        response = render_failure(error, visit.asker, legacy_statuses=self.legacy_statuses)
-        for name, value in extra:
-            response.headers[name] = value
-        return response
+    def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
+        if reply.status is None:
+            send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
+        else:
+            reply.abort()
 
-    async def _ask(self, request: web.BaseRequest, server: Server, visit: Visit) -> Ask:
+    async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
         headers = request.headers
-        visit.rpc = request.method == "POST"
         self.guard.check_place(headers)
         principal, withhold = await self._authenticate(request, visit)
         if request.method not in ("POST", "GET", "DELETE"):
@@ -101,17 +100,17 @@ class Endpoint:
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
         return ask
 
-    async def _authenticate(self, request: web.BaseRequest, visit: Visit) -> tuple[str, frozenset[str]]:
+    async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:
         try:
             return self.guard.principal(request.headers)
         except Unauthorized:
             # A stranger's body is not waited for; if it is here already, the refusal can carry its id.
-            if visit.rpc and request.content.is_eof():
+            if visit.rpc and request.body.complete:
                 with contextlib.suppress(AdapterError):
                     await self._read(request, visit)
             raise
 
-    async def _read(self, request: web.BaseRequest, visit: Visit) -> tuple[bytes, bool]:
+    async def _read(self, request: Request, visit: Visit) -> tuple[bytes, bool]:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)

@@ -7,19 +7,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.endpoint import Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
-from adapter.edge.rendering import Asker, render_failure
+from adapter.edge.rendering import Asker, send_failure
+from adapter.edge.request import Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
 from adapter.relay.server import Server
 from adapter.wire.eras import Era
 
-Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-"""What serves a path that is no mount. Raises AdapterError."""
+Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
+"""What serves a path that is no mount: status and JSON. Raises AdapterError."""
 
 _NOT_RPC = Asker(Era.LEGACY)
 
@@ -51,25 +51,25 @@ class Front:
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def __call__(self, request: Request) -> None:
         path = request.path
         server = self._mounts.get(path) or self._mounts.get(path.rstrip("/"))
         if server is None:
-            return await self._other(request, path)
-        preflight = self._guard.preflight_fields(request.headers) if request.method == "OPTIONS" else None
-        if preflight is not None:
-            return web.Response(status=204, headers=preflight)
+            await self._other(request, path)
+            return
+        if request.method == "OPTIONS":
+            preflight = self._guard.preflight_fields(request.headers)
+            if preflight is not None:
+                request.reply.send(204, preflight)
+                return
         began = time.monotonic()
-        visit = Visit(era_of_head(request))
+        visit = Visit(era_of_head(request), rpc=request.method == "POST")
         task = asyncio.current_task()
         # A GET stream has no end of its own, so a stopping adapter does not wait for it.
-        waited_for = request.method != "GET"
-        if task is not None and waited_for:
+        if task is not None and request.method != "GET":
             self._busy.add(task)
-        response: web.StreamResponse | None = None
         try:
-            response = await self._endpoint.serve(request, server, visit)
-            return response
+            await self._endpoint.serve(request, server, visit)
         except asyncio.CancelledError:
             visit.outcome = "client_gone"
             raise
@@ -77,9 +77,9 @@ class Front:
             if task is not None:
                 self._busy.discard(task)
             if self._calls is not None:
-                self._calls.write(_line(request, server, visit, response, time.monotonic() - began))
+                self._calls.write(_line(request, server, visit, time.monotonic() - began))
 
-    async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _other(self, request: Request, path: str) -> None:
         try:
             route = self._routes.get(path)
             if route is None:
@@ -87,12 +87,14 @@ class Front:
             self._guard.check_place(request.headers)
             if request.method not in ("GET", "HEAD"):
                 raise MethodNotAllowed()
-            return await route(request)
+            status, body = await route(request)
+            fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+            request.reply.send(status, fields, b"" if request.method == "HEAD" else body)
         except AdapterError as error:
-            return render_failure(error, _NOT_RPC)
+            send_failure(request.reply, error, _NOT_RPC, [])
         except Exception:
             self._log.exception("a request failed unexpectedly", path=path)
-            return render_failure(InternalError(), _NOT_RPC)
+            send_failure(request.reply, InternalError(), _NOT_RPC, [])
 
     async def drain(self, grace: float) -> None:
         """Wait up to ``grace`` seconds for the exchanges under way."""
@@ -100,13 +102,7 @@ class Front:
             await asyncio.wait(self._busy, timeout=grace)
 
 
-def _line(
-    request: web.BaseRequest,
-    server: Server,
-    visit: Visit,
-    response: web.StreamResponse | None,
-    seconds: float,
-) -> dict[str, object]:
+def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dict[str, object]:
     return {
         "at": time.time(),
         "event": "exchange",
@@ -115,7 +111,7 @@ def _line(
         "era": visit.era.value,
         "method": visit.method,
         "name": visit.name,
-        "status": response.status if response is not None else None,
+        "status": request.reply.status,
         "outcome": visit.outcome,
         "ms": round(seconds * 1000, 2),
     }

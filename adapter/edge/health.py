@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from aiohttp import web
 
 from adapter.edge.guard import Guard
-from adapter.edge.rendering import SERVER
+from adapter.edge.request import Request
 from adapter.errors import StoreUnavailable
 from adapter.relay.probe import Watch
 from adapter.relay.server import Server
@@ -37,18 +36,18 @@ class Health:
     store: Store
     readiness: Literal["any", "all"] = "any"
 
-    async def live(self, request: web.BaseRequest) -> web.Response:
+    async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
         return _json(200, {"status": "alive"})
 
-    async def ready(self, request: web.BaseRequest) -> web.Response:
+    async def ready(self, request: Request) -> tuple[int, bytes]:
         """200 when any or all servers can be called (``core.readiness``), else 503."""
         able = [self._is_ready(server) for server in self.servers]
         ready = any(able) if self.readiness == "any" else all(able)
         ready = ready and await self._store_failure() is None
         return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
 
-    async def show(self, request: web.BaseRequest) -> web.Response:
+    async def show(self, request: Request) -> tuple[int, bytes]:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
         servers = [self._server(server, details) for server in self.servers]
@@ -141,8 +140,5 @@ def _degraded(servers: list[dict[str, Any]], store_failure: str | None) -> str |
     return None
 
 
-def _json(status: int, body: dict[str, Any]) -> web.Response:
-    headers = {"Cache-Control": "no-store", "Server": SERVER}
-    return web.Response(
-        status=status, body=orjson.dumps(body), content_type="application/json", headers=headers
-    )
+def _json(status: int, body: dict[str, Any]) -> tuple[int, bytes]:
+    return status, orjson.dumps(body)

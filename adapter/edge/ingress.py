@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 
-from aiohttp import web
-
+from adapter.edge.request import Body, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import Ask
 from adapter.relay.server import Server
@@ -26,28 +25,23 @@ class Ingress:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
 
-    async def read_body(self, request: web.BaseRequest) -> bytes:
+    async def read_body(self, request: Request) -> bytes:
         """The body as it was sent. Raises MessageTooLong, before reading where its length says so."""
-        length = request.content_length
-        if length is not None and length > self._max_bytes:
+        if request.length is not None and request.length > self._max_bytes:
             raise self._too_long()
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        content = request.content
-        if content.is_eof():
-            whole = content.read_nowait(-1)
-            if len(whole) > self._max_bytes:
-                raise self._too_long()
-            return whole
-        return await self._read_on(request)
+        if not request.body.complete:
+            return await self._read_on(request.body)
+        if request.body.size > self._max_bytes:
+            raise self._too_long()
+        return request.body.take()
 
-    async def _read_on(self, request: web.BaseRequest) -> bytes:
+    async def _read_on(self, body: Body) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
             try:
                 async with asyncio.timeout(BODY_SILENCE):
-                    chunk = await request.content.readany()
+                    chunk = await body.read()
             except TimeoutError:
                 raise BadRequest(f"The body stopped coming for {BODY_SILENCE:g} s.") from None
             if not chunk:
@@ -57,7 +51,7 @@ class Ingress:
                 raise self._too_long()
             chunks.append(chunk)
 
-    def plain(self, body: bytes, request: web.BaseRequest) -> tuple[bytes, bool]:
+    def plain(self, body: bytes, request: Request) -> tuple[bytes, bool]:
         """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong."""
         coding = request.headers.get("Content-Encoding", "identity").strip().lower()
         if coding == "identity":
@@ -81,18 +75,18 @@ class Ingress:
         )
 
 
-def era_of_head(request: web.BaseRequest) -> Era:
+def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
     return classify(request.headers.get("MCP-Protocol-Version"), None)
 
 
-def read_message(text: bytes, request: web.BaseRequest) -> tuple[Envelope | Batch, Era]:
+def read_message(text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
     """The message and its era. Raises BadJson, BadRequest."""
     envelope = read_envelope(text)
     return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
 
 
-def check_head(envelope: Envelope | Batch, request: web.BaseRequest) -> None:
+def check_head(envelope: Envelope | Batch, request: Request) -> None:
     """Raises HeaderMismatch where a modern message and its headers disagree (MCP 2026-07-28)."""
     if isinstance(envelope, Envelope):
         headers = request.headers
@@ -111,12 +105,10 @@ def id_of(envelope: Envelope | Batch) -> bytes | None:
     return b"null" if any(member.kind is Kind.REQUEST for member in envelope.members) else None
 
 
-def ask_of(
-    request: web.BaseRequest, server: Server, *, era: Era, principal: str, withhold: frozenset[str]
-) -> Ask:
+def ask_of(request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]) -> Ask:
     """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
     headers = request.headers
-    absent = missing(server.required, headers.items())
+    absent = missing(server.required, headers.pairs)
     if absent is not None:
         raise BadRequest(f"This server needs the header {absent} with every request.")
     return Ask(
@@ -125,7 +117,7 @@ def ask_of(
         era=era,
         principal=principal,
         headers=to_upstream(
-            headers.items(), passthrough=server.passthrough, static=server.static, withhold=withhold
+            headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold
         ),
         session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
         last_event_id=headers.get("Last-Event-ID"),

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp import web
-
-from adapter.edge.front import Front
+from adapter.edge.connection import ClientConnection, Handler
 
 BACKLOG = 1024
+LEAVING_SECONDS = 2.0
+"""How long broken-off exchanges may take to notice."""
 
 
 class Listener:
     """Open until ``close`` (no new connections) and ``drop`` (no connections at all)."""
 
-    def __init__(self, server: web.Server, listening: asyncio.Server) -> None:
-        self._server = server
+    def __init__(self, listening: asyncio.Server, connections: set[ClientConnection]) -> None:
         self._listening = listening
+        self._connections = connections
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.address}: {len(self._connections)} connections>"
 
     @classmethod
-    async def open(cls, front: Front, host: str, port: int) -> Listener:
+    async def open(cls, handler: Handler, host: str, port: int) -> Listener:
         """Listen on that address. Raises OSError when it cannot be bound."""
-        # A body passes as it came, so it is not decompressed here; an exchange ends when its client goes.
-        server = web.Server(front, handler_cancellation=True, access_log=None, auto_decompress=False)
-        loop = asyncio.get_running_loop()
-        return cls(server, await loop.create_server(server, host, port, backlog=BACKLOG, reuse_address=True))
+        connections: set[ClientConnection] = set()
+        listening = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(handler, connections), host, port, backlog=BACKLOG, reuse_address=True
+        )
+        return cls(listening, connections)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -32,7 +36,16 @@ class Listener:
         return host, port
 
     def close(self) -> None:
+        """Take no new connection and let go of the idle ones."""
         self._listening.close()
+        for connection in list(self._connections):
+            connection.close_if_idle()
 
     async def drop(self) -> None:
-        await self._server.shutdown(0)
+        """Break off what is left, and give the exchanges on it a turn to notice."""
+        connections = list(self._connections)
+        running = [connection.task for connection in connections if connection.task is not None]
+        for connection in connections:
+            connection.abort()
+        if running:
+            await asyncio.wait(running, timeout=LEAVING_SECONDS)

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 
 import orjson
-from aiohttp import web
 
+from adapter.edge.request import Reply
 from adapter.errors import AdapterError, Unauthorized
 from adapter.relay.exchange import Answer
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
 
-SERVER = "mcp-file-adapter"
+_JSON = ("Content-Type", "application/json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,61 +25,46 @@ class Asker:
     rpc: bool = False
 
 
-def render_failure(error: AdapterError, asker: Asker, *, legacy_statuses: bool = False) -> web.Response:
+def send_failure(
+    reply: Reply,
+    error: AdapterError,
+    asker: Asker,
+    extra: list[tuple[str, str]],
+    *,
+    legacy_statuses: bool = False,
+) -> None:
     """A failed JSON-RPC request is answered as JSON-RPC, everything else as ``{"detail": …}``.
 
-    ``legacy_statuses`` gives legacy requests the HTTP statuses of the modern era (``core.errors.legacy_status``).
+    ``extra`` are fields of the edge's own, such as CORS. ``legacy_statuses`` gives legacy requests the HTTP
+    statuses of the modern era (``core.errors.legacy_status``).
     """
     status = error.http
-    answers_request = asker.id_bytes is not None
-    if answers_request and asker.era is Era.LEGACY and not legacy_statuses:
+    if asker.id_bytes is not None and asker.era is Era.LEGACY and not legacy_statuses:
         status = error.legacy_http or status
+    fields = [_JSON, *extra]
+    if error.retry_after is not None and status in (429, 503):
+        fields.append(("Retry-After", str(math.ceil(error.retry_after))))
+    if isinstance(error, Unauthorized):
+        fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
     detail = {"detail": str(error)}
     body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)
-    response = web.Response(status=status, body=body, content_type="application/json")
-    response.headers["Server"] = SERVER
-    if error.retry_after is not None and status in (429, 503):
-        response.headers["Retry-After"] = str(math.ceil(error.retry_after))
-    if isinstance(error, Unauthorized):
-        response.headers["WWW-Authenticate"] = 'Bearer realm="mcp-file-adapter"'
-    return response
+    reply.send(status, fields, body)
 
 
-async def send_answer(
-    request: web.BaseRequest, answer: Answer, extra: list[tuple[str, str]]
-) -> web.StreamResponse:
-    """Send an answer to its last byte; ``extra`` are fields of the edge's own, such as CORS.
+async def send_answer(reply: Reply, answer: Answer, extra: list[tuple[str, str]]) -> None:
+    """Send an answer to its last byte. Raises ClientGone.
 
     A body that cannot be completed is broken off, so that the client does not take it for whole.
     """
+    fields = answer.headers + extra if extra else answer.headers
     if isinstance(answer.body, bytes):
-        return _whole(answer, extra)
-    response = web.StreamResponse(status=answer.status)
-    _fill(response, answer, extra)
-    if answer.length is not None:
-        response.content_length = answer.length
-    await response.prepare(request)
+        reply.send(answer.status, fields, answer.body)
+        return
+    reply.begin(answer.status, fields, answer.length)
     try:
         async for piece in answer.body:
-            await response.write(piece)
-        await response.write_eof()
+            await reply.write(piece)
     except AdapterError:
-        if request.transport is not None:
-            request.transport.abort()
-    return response
-
-
-def _whole(answer: Answer, extra: list[tuple[str, str]]) -> web.Response:
-    assert isinstance(answer.body, bytes)
-    response = web.Response(status=answer.status, body=answer.body or None)
-    _fill(response, answer, extra)
-    return response
-
-
-def _fill(response: web.StreamResponse, answer: Answer, extra: list[tuple[str, str]]) -> None:
-    headers = response.headers
-    for name, value in answer.headers:
-        headers.add(name, value)
-    for name, value in extra:
-        headers[name] = value
-    headers["Server"] = SERVER
+        reply.abort()
+        return
+    reply.end()

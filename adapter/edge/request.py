@@ -1,0 +1,140 @@
+"""One HTTP request as it arrives: its head, its body piece by piece, and the way to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+RESUME_BELOW = 64 * 1024
+"""Bytes of a body that may wait unread before its sender is slowed down."""
+
+
+class ClientGone(ConnectionError):
+    """The client closed its connection before the exchange was over."""
+
+
+class Fields(Mapping[str, str]):
+    """Header fields by name in any spelling; of several of one name the first. ``pairs`` has all, as they came."""
+
+    __slots__ = ("_first", "pairs")
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.pairs = pairs
+        self._first: dict[str, str] = {}
+        for name, value in pairs:
+            self._first.setdefault(name.lower(), value)
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+
+class Body:
+    """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow."""
+
+    __slots__ = ("_chunks", "_failure", "_resume", "_waiter", "complete", "size", "wanted")
+
+    def __init__(self, resume: Callable[[], None]) -> None:
+        self.complete = False
+        self.size = 0
+        self.wanted: Callable[[], None] | None = None
+        self._chunks: list[bytes] = []
+        self._failure: ClientGone | None = None
+        self._resume = resume
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        """What has come since the last call, ``b""`` at the end. Raises ClientGone."""
+        while not self._chunks and not self.complete:
+            if self._failure is not None:
+                raise self._failure
+            if self.wanted is not None:
+                wanted, self.wanted = self.wanted, None
+                wanted()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.take()
+
+    def take(self) -> bytes:
+        """What is here now."""
+        piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self.size = 0
+        if not self.complete:
+            self._resume()
+        return piece
+
+    # --- for the connection ---------------------------------------------------------------------------------
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.size += len(chunk)
+        self._wake()
+
+    def end(self) -> None:
+        self.complete = True
+        self._wake()
+
+    def fail(self, failure: ClientGone) -> None:
+        self._failure = failure
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Reply(Protocol):
+    """The way to answer a request: once whole, or a head and then pieces."""
+
+    def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
+        """The whole answer. ``fields`` hold no framing field."""
+
+    def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
+        """The head of an answer whose body follows; without ``length`` (bytes) it is chunked."""
+
+    async def write(self, piece: bytes) -> None:
+        """One piece; waits while the client is slow. Raises ClientGone."""
+
+    def end(self) -> None:
+        """The body is complete."""
+
+    def abort(self) -> None:
+        """Break the connection off, so that nobody takes the answer for complete."""
+
+    @property
+    def status(self) -> int | None:
+        """The status that was sent, None before."""
+
+
+class Request:
+    """``path`` is percent-decoded, without its query; ``target`` is as it was sent."""
+
+    __slots__ = ("body", "headers", "length", "method", "path", "reply", "target")
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        path: str,
+        headers: Fields,
+        length: int | None,
+        body: Body,
+        reply: Reply,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.path = path
+        self.headers = headers
+        self.length = length
+        self.body = body
+        self.reply = reply
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.path}>"
