@@ -1,0 +1,238 @@
+"""Clients nobody here wrote: they work through the adapter, read its failures, and go on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.processes import START_TIMEOUT, Adapter, Running, adapter, server, start
+from tests.e2e.provision import HERE, packages
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE = 3.0
+"""Seconds within which every client must know what failed."""
+
+REFUSED = "The upstream server refused the connection"
+"""What a client reads while nothing listens where the upstream was."""
+
+UPSTREAM = "tests.e2e.upstream_server"
+LEGACY = ("python_v1", "python_v2 legacy", "ts_v1", "ts_v2 legacy")
+MODERN = ("python_v2 2026-07-28", "ts_v2 2026-07-28")
+CHOOSING = ("python_v2 auto", "fastmcp4", "ts_v2 auto")
+CLIENTS = (*LEGACY, *MODERN, *CHOOSING)
+
+Command = Callable[[str], list[str | Path]]
+"""The command line of a client by its name, without its URL and headers."""
+
+
+@pytest.fixture
+def command(node: Path, mcp1_python: Path, fastmcp4_python: Path) -> Command:
+    """Every client is there."""
+    pythons = {"python_v1": mcp1_python, "python_v2": Path(sys.executable), "fastmcp4": fastmcp4_python}
+
+    def line(name: str) -> list[str | Path]:
+        script = name.split()[0]
+        if script.startswith("ts_"):
+            return [node, HERE / "clients" / f"{script}.mjs"]
+        return [pythons[script], "-m", f"tests.e2e.clients.{script}"]
+
+    return line
+
+
+class Talk:
+    """One client's conversation; every answer has to come in time."""
+
+    def __init__(self, name: str, running: Running) -> None:
+        self.name = name
+        self._running = running
+
+    async def answer(self, timeout: float = PATIENCE) -> dict[str, Any]:
+        """The next thing the client tells. Raises TimeoutError when it hangs."""
+        told: dict[str, Any] = json.loads(await self._running.line(timeout))
+        return told
+
+    async def say(self, step: str, **more: Any) -> None:
+        """Gives a command without waiting for what comes of it."""
+        await self._running.say(json.dumps({"step": step, **more}))
+
+    async def ask(self, step: str, **more: Any) -> dict[str, Any]:
+        """Gives a command and returns what came of it."""
+        await self.say(step, **more)
+        return await self.answer()
+
+    async def echo(self, text: str) -> dict[str, Any]:
+        """Calls the tool that gives back its text."""
+        return await self.ask("call", tool="echo", arguments={"text": text})
+
+
+@asynccontextmanager
+async def opened(
+    command: Command, name: str, url: str, place: Path, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Talk]:
+    """The client called ``name``, loaded; its first answer says whether it connected."""
+    argv = [*command(name), url, json.dumps(dict(headers or {})), *name.split()[1:]]
+    running = await start(argv, place / f"{name}.log", {"NODE_PACKAGES": str(packages())})
+    try:
+        talk = Talk(name, running)
+        assert (await talk.answer(START_TIMEOUT))["step"] == "start"
+        yield talk
+    finally:
+        await running.stop()
+
+
+async def together(talk: Talk) -> list[dict[str, Any]]:
+    """What comes of two calls at once, the failures last."""
+    told = await talk.ask("together", tool="wait", arguments={"seconds": 0.5}, count=2)
+    answers: list[dict[str, Any]] = told["answers"]
+    return sorted(answers, key=lambda answer: answer["ok"], reverse=True)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_client_outlives_its_upstream(name: str, command: Command, tmp_path: Path) -> None:
+    """Lists, calls, reads in time why calls fail while the upstream is away, and goes on in the same session."""
+    async with (
+        server(UPSTREAM, tmp_path) as upstream,
+        adapter(tmp_path, upstream.url) as front,
+        opened(command, name, front.url, tmp_path) as client,
+    ):
+        assert (await client.answer())["ok"]
+        assert await client.ask("list") == {"step": "list", "ok": True, "text": "echo wait"}
+        assert (await client.echo("one"))["text"] == "you said one"
+
+        await client.say("call", tool="wait", arguments={"seconds": 60})
+        assert upstream.running is not None
+        assert await upstream.running.line(PATIENCE) == "waiting"
+        await upstream.kill()
+        cut_off = await client.answer()
+        assert not cut_off["ok"]
+        assert "upstream" in cut_off["text"], cut_off
+
+        refused = await client.echo("two")
+        assert not refused["ok"]
+        assert REFUSED in refused["text"], refused
+
+        await upstream.start()
+        assert (await client.echo("three"))["text"] == "you said three"
+
+
+async def test_every_client_reads_which_limit_it_hit(command: Command, tmp_path: Path) -> None:
+    """Of two calls at once one is answered and one is refused, naming the setting; then the client goes on."""
+    limits = {"max_in_flight_per_session": 1}
+    async with (
+        server(UPSTREAM, tmp_path) as upstream,
+        adapter(tmp_path, upstream.url, sessions=limits) as front,
+    ):
+        for name in CLIENTS:
+            async with opened(command, name, front.url, tmp_path) as client:
+                assert (await client.answer())["ok"], name
+                answered, refused = await together(client)
+                assert answered == {"ok": True, "text": "waited"}, name
+                assert "max_in_flight_per_session" in refused["text"], (name, refused)
+                assert (await client.echo("again"))["text"] == "you said again", name
+
+
+async def test_every_client_is_refused_with_a_wrong_token(command: Command, tmp_path: Path) -> None:
+    """A wrong token ends in a failure that says so, with the right one the same client connects."""
+    auth = {"auth": {"enabled": True, "token": "right-token-of-the-test"}}
+    async with (
+        server(UPSTREAM, tmp_path) as upstream,
+        adapter(tmp_path, upstream.url, core=auth) as front,
+    ):
+        for name in CLIENTS:
+            for token, welcome in (("wrong-token", False), ("right-token-of-the-test", True)):
+                headers = {"Authorization": f"Bearer {token}"}
+                async with opened(command, name, front.url, tmp_path, headers) as client:
+                    told = await client.answer()
+                    if told["ok"]:  # a client pinned to the modern era connects without a word
+                        told = await client.ask("list")
+                    assert told["ok"] is welcome, (name, told)
+                    assert welcome or "token" in told["text"] or "401" in told["text"], (name, told)
+
+
+async def test_a_client_whose_session_is_gone_knows_it(command: Command, tmp_path: Path) -> None:
+    """The adapter lost its store: a legacy client's call fails in time, and a new client is served."""
+    async with server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(opened(command, name, front.url, tmp_path)) for name in LEGACY
+            ]
+            for client in clients:
+                await _settled(client)
+            await _forget_everything(front)
+            for client in clients:
+                told = await client.echo("still there?")
+                assert not told["ok"], (client.name, told)
+                assert "ession" in told["text"], (client.name, told)
+        async with opened(command, LEGACY[0], front.url, tmp_path) as fresh:
+            assert (await fresh.answer())["ok"]
+            assert (await fresh.echo("hello"))["text"] == "you said hello"
+
+
+async def test_sessions_go_on_after_the_adapter_was_killed(command: Command, tmp_path: Path) -> None:
+    """SIGKILL to the adapter and a new start: every client's next call is answered, as if nothing had been."""
+    async with (
+        server(UPSTREAM, tmp_path) as upstream,
+        adapter(tmp_path, upstream.url) as front,
+        AsyncExitStack() as stack,
+    ):
+        clients = [
+            await stack.enter_async_context(opened(command, name, front.url, tmp_path)) for name in CLIENTS
+        ]
+        for client in clients:
+            await _settled(client)
+        await front.kill()
+        await front.start()
+        for client in clients:
+            assert (await client.echo("again"))["text"] == "you said again", client.name
+
+
+async def test_the_inspector_calls_and_reads_why_it_cannot(node: Path, tmp_path: Path) -> None:
+    """The inspector's command line lists and calls; with the upstream away it ends in time with the sentence."""
+    async with server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
+        call = ("tools/call", "--tool-name", "echo", "--tool-arg", "text=hi")
+        listed = await _inspect(node, front.url, "tools/list")
+        assert [tool["name"] for tool in json.loads(listed)["tools"]] == ["echo", "wait"]
+        assert "you said hi" in await _inspect(node, front.url, *call)
+        await upstream.kill()
+        assert REFUSED in await _inspect(node, front.url, *call)
+        await upstream.start()
+        assert "you said hi" in await _inspect(node, front.url, *call)
+
+
+async def _settled(client: Talk) -> None:
+    """Connected, and called once: the SDK 2.x closes its connection for good, with or without the adapter,
+    when the server dies while its ``notifications/initialized`` is still on the way."""
+    assert (await client.answer())["ok"], client.name
+    assert (await client.echo("before"))["ok"], client.name
+
+
+async def _forget_everything(front: Adapter) -> None:
+    await front.kill()
+    shutil.rmtree(front.settings["storage"]["root"])
+    await front.start()
+
+
+async def _inspect(node: Path, url: str, method: str, *more: str) -> str:
+    script = (
+        packages() / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    )
+    argv = ["--cli", url, "--transport", "http", "--method", method, *more]
+    process = await asyncio.create_subprocess_exec(
+        node,
+        script,
+        *argv,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(PATIENCE):
+        printed, _ = await process.communicate()
+    return printed.decode()
