@@ -101,23 +101,25 @@ class Relay:
         recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
         try:
             reply = await self.mapping.send(ask, session, ask.body, silence)
+            headers = to_client(reply.headers)
+            if reply.whole is not None:
+                return Answer(reply.status, headers, reply.whole)
+            if media_type(reply) == "text/event-stream":
+                if is_encoded(reply):
+                    # Nobody looks into it, but its events are due at once, so it is not held either.
+                    return Answer(reply.status, headers, piped(reply, silence), release=reply.abort)
+                stream = AnswerStream(
+                    reply,
+                    list(requests),
+                    silence=silence,
+                    recovery=recovery,
+                    resumable=ask.era is Era.LEGACY,
+                )
+                return Answer(reply.status, headers, stream.pieces(), release=reply.abort)
+            return await self._pipe(reply, headers, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
-        headers = to_client(reply.headers)
-        if reply.whole is not None:
-            return Answer(reply.status, headers, reply.whole)
-        kind = media_type(reply)
-        if kind == "text/event-stream" and not is_encoded(reply):
-            stream = AnswerStream(
-                reply,
-                list(requests),
-                silence=silence,
-                recovery=recovery,
-                resumable=ask.era is Era.LEGACY,
-            )
-            return Answer(reply.status, headers, stream.pieces(), release=reply.abort)
-        return await self._pipe(reply, headers, silence)
 
     async def _pipe(
         self, reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None
@@ -191,22 +193,25 @@ class Relay:
         silence = _silence(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
+            headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+            if media_type(reply) == "text/event-stream" and not is_encoded(reply):
+                stream = AnswerStream(
+                    reply,
+                    [call.envelope],
+                    silence=silence,
+                    recovery=recovery,
+                    resumable=ask.era is Era.LEGACY,
+                    rewrite=lambda data: walk_response(stages, call, data),
+                    limit=ANSWER_LIMIT,
+                )
+                return Answer(
+                    reply.status, headers, stream.pieces(), release=_both(reply.abort, recovery.finish)
+                )
+            raw = await read_body(reply, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
-        headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
-        if media_type(reply) == "text/event-stream" and not is_encoded(reply):
-            stream = AnswerStream(
-                reply,
-                [call.envelope],
-                silence=silence,
-                recovery=recovery,
-                resumable=ask.era is Era.LEGACY,
-                rewrite=lambda data: walk_response(stages, call, data),
-                limit=ANSWER_LIMIT,
-            )
-            return Answer(reply.status, headers, stream.pieces(), release=_both(reply.abort, recovery.finish))
-        body = decoded(await read_body(reply, silence), reply)
+        body = decoded(raw, reply)
         if media_type(reply) == "application/json" and reply.status == 200:
             body = await walk_response(stages, call, body)
         recovery.finish()
