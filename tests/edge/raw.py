@@ -281,12 +281,6 @@ class RawClient:
         head = await self.head()
         return head, await read_body(self.reader, head)
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
-        assert self._writer is not None
-        self._writer.write(data)
-        await self._writer.drain()
-
     def stop_reading(self) -> None:
         """Take nothing more from the socket until ``read_on``."""
         assert self._writer is not None

@@ -50,6 +50,7 @@ async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(
             assert first == ODD_STREAM[:cut]
             has_first.set()
             assert first + await read_body(client.reader, head) == ODD_STREAM
+        assert len(up.calls("tools/call")) == len(ODD_STREAM) - 1
 
 
 async def test_stream_of_single_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:

@@ -1,0 +1,179 @@
+"""Which header fields cross, each way, as both sides see them on the wire."""
+
+from __future__ import annotations
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, call_body, result
+
+TOKEN = "the-adapters-own-token"
+CLIENTS_OWN = {
+    "authorization": "Bearer for-somebody-else",
+    "cookie": "session=secret",
+    "x-api-key": "k",
+    "user-agent": "raw/1",
+    "x_forwarded_for": "10.0.0.1",
+    "forwarded": "for=10.0.0.1",
+    "proxy_authorization": "Basic eDp5",
+    "origin": "http://127.0.0.1",
+    "referer": "http://127.0.0.1/page",
+    "connection": "keep-alive, traceparent, x-listed",
+    "traceparent": "00-hop-by-hop",
+    "te": "trailers",
+    "tracestate": "a=1,b=2",
+    "baggage": "k=v",
+    "x_listed": "hop-by-hop",
+    "x_tenant": "t 1",
+}
+
+
+async def test_upstream_gets_exactly_the_allowed_fields(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Token, cookies and whatever else a client sends stay here; only the allow-list crosses, and framing."""
+    auth = {"enabled": True, "token": TOKEN}
+    async with upstream() as up, adapter(up, core={"auth": auth}) as front, front.client() as client:
+        own = CLIENTS_OWN | {"x_mcp_adapter_auth_token": TOKEN}
+        await client.initialize(**own)
+        await client.request("POST", call_body(), mcp_protocol_version="2025-11-25", **own)
+        common = {
+            "host": f"127.0.0.1:{up.port}",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+            "tracestate": "a=1,b=2",
+            "baggage": "k=v",
+        }
+        opening, call = up.seen
+        assert dict(opening.head.fields) == common | {"content-length": str(len(opening.body))}
+        assert dict(call.head.fields) == common | {
+            "content-length": str(len(call.body)),
+            "mcp-protocol-version": "2025-11-25",
+            "mcp-session-id": "upstream-1",
+        }
+
+
+async def test_token_sent_as_bearer_stays_here_even_where_authorization_is_passed_on(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The credential that opened the adapter is never shown to an upstream; another's is, where listed."""
+    server = {"upstream": {"client_headers": {"passthrough": ["Authorization"]}}}
+    core = {"auth": {"enabled": True, "token": TOKEN}}
+    async with (
+        upstream() as up,
+        adapter(up, server=server, core=core) as front,
+        front.client() as client,
+    ):
+        await client.initialize(authorization=f"Bearer {TOKEN}")
+        assert TOKEN not in str(up.seen[-1].head)
+        await client.request(
+            "POST", call_body(), authorization="Bearer for-upstream", x_mcp_adapter_auth_token=TOKEN
+        )
+        assert up.seen[-1].head["authorization"] == "Bearer for-upstream"
+        assert TOKEN not in str(up.seen[-1].head)
+
+
+async def test_listed_headers_pass_with_each_request_as_they_then_are(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """``client_headers.passthrough`` is read per request: nothing freezes when the session begins."""
+    server = {"upstream": {"client_headers": {"passthrough": ["X-Tenant", "Cookie"]}}}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(result(1))
+
+    async with upstream(script) as up, adapter(up, server=server) as front, front.client() as client:
+        await client.initialize(x_tenant="one", cookie="a=1")
+        await client.request("POST", call_body(), x_tenant="two; \t q=\xe9\xc3\xa9")
+        await client.request("GET", x_tenant="three")
+        await client.request("DELETE", x_tenant="four")
+        seen = [each.head for each in up.seen]
+        assert [head.get("x-tenant") for head in seen] == ["one", "two; \t q=\xe9\xc3\xa9", "three", "four"]
+        assert [head.get("cookie") for head in seen] == ["a=1", None, None, None]
+
+
+async def test_static_headers_are_added_and_win(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """An operator's own header goes with every request, in place of a client's of that name."""
+    server = {
+        "upstream": {
+            "static_headers": {"X-Api-Key": "operators", "Authorization": "Bearer up"},
+            "client_headers": {"passthrough": ["X-Api-Key"]},
+        }
+    }
+    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+        await client.initialize(x_api_key="clients")
+        await client.request("POST", call_body(), x_api_key="clients")
+        await client.request("DELETE")
+        for exchange in up.seen:
+            values = [value for name, value in exchange.head.fields if name == "x-api-key"]
+            assert values == ["operators"]
+            assert exchange.head["authorization"] == "Bearer up"
+
+
+async def test_repeated_fields_stay_repeated(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Fields of one name keep their number and order, both ways."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(
+            result(1), "Vary: Accept", "Vary: Origin", "WWW-Authenticate: A", "www-authenticate: B"
+        )
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        await client.send("POST", call_body(), tracestate="a=1\r\ntracestate: b=2")
+        head = await client.head()
+        asked = up.calls("tools/call")[0].head
+        assert [value for name, value in asked.fields if name == "tracestate"] == ["a=1", "b=2"]
+        assert [value for name, value in head.fields if name == "vary"] == ["Accept", "Origin"]
+        assert [value for name, value in head.fields if name == "www-authenticate"] == ["A", "B"]
+
+
+async def test_client_gets_exactly_the_allowed_fields(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """No cookie, no redirect, no word of what the upstream is; what a client can use crosses unchanged."""
+    said = [
+        "Content-Type: application/json; Charset=UTF-8",
+        "Set-Cookie: a=1",
+        "Location: http://10.0.0.1/",
+        "X-Powered-By: secret/1",
+        "Server: secret/1",
+        "Access-Control-Allow-Origin: *",
+        "Alt-Svc: h3",
+        "Connection: keep-alive, etag",
+        "Keep-Alive: timeout=5",
+        "ETag: hop",
+        "Mcp-Session-Id: changed-by-upstream",
+        "Mcp-Odd: \xe9\xff\xc3\xa9",
+        "Cache-Control: no-store",
+        "X-Request-Id: r 1",
+        "Retry-After: 3",
+    ]
+
+    async def script(exchange: Exchange) -> None:
+        lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(result(1))}", *said]
+        await exchange.send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + result(1))
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.call()
+        assert body == result(1)
+        fields = dict(head.fields)
+        assert fields.pop("date") and fields.pop("server") == "mcp-file-adapter"
+        assert fields == {
+            "content-type": "application/json; Charset=UTF-8",
+            "content-length": str(len(result(1))),
+            "mcp-odd": "\xe9\xff\xc3\xa9",
+            "cache-control": "no-store",
+            "x-request-id": "r 1",
+            "retry-after": "3",
+        }
+
+
+async def test_redirect_is_not_followed(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A redirect is the upstream's answer like any other: its status passes, its target is not asked."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(307, b"", "Location: http://127.0.0.1:9/elsewhere")
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.call()
+        assert head.status == 307 and head.get("location") is None
+        assert len(up.calls("tools/call")) == 1
