@@ -25,6 +25,8 @@ from tests.bench.report import table
 from tests.bench.targets import MIB
 
 AT_ONCE = 8
+WARM_UP = 10 * AT_ONCE
+"""Units before the first reading: they fill the pool of connections to the upstream."""
 SLACK_RSS = 2 * MIB
 """Bytes that RSS may move without a leak: arenas of the allocator, a log buffer, the pages SQLite keeps."""
 SLACK_DESCRIPTORS = 4
@@ -87,6 +89,7 @@ class Watched:
 
 async def check(watched: Watched, title: str, work: Callable[[int], Awaitable[None]], units: int) -> bool:
     """Do the work in two halves and print what is held around them. True when nothing grew."""
+    await work(WARM_UP)
     before = await watched.holding(at_most=1)
     await work(units // 2)
     middle = await watched.holding(at_most=before.upstream_sessions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.bench.results import BASELINE, NO_PROXY, Results
+from tests.bench.results import BASELINE, NO_PROXY, Results, median
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.targets import KIB, MIB, TARGETS
 from tests.bench.upstream import EVENTS_IN_STREAM
@@ -25,7 +25,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def report(results: Results) -> Iterator[str]:
     """Blocks of text, to be parted by empty lines."""
-    yield "CPU time of the front's process tree, µs per unit (× nginx); minimum of the rounds\n" + table(
+    yield "CPU time of the front's process tree, µs per unit (× nginx); median of the rounds\n" + table(
         list(_cpu_rows(results))
     )
     yield (
@@ -53,7 +53,7 @@ def _cpu_rows(results: Results) -> Iterator[list[str]]:
         cells = []
         for scenario in counted:
             times = results.times(front, scenario.name)
-            ratio = "" if times is None or front == BASELINE else f" ({_number(times, 1)})"
+            ratio = "" if not times or front == BASELINE else f" ({_number(median(times), 1)})"
             cells.append(_number(results.cpu(front, scenario.name)) + ratio)
         yield [results.titles[front], *cells]
 
@@ -63,7 +63,7 @@ def _latency_rows(results: Results) -> Iterator[list[str]]:
     for front in results.samples:
         cells = []
         for scenario, share in (("seq", 0.5), ("seq", 0.99), ("first", 0.5)):
-            added = results.added(front, scenario, share)
+            added = median(results.added(front, scenario, share))
             above = "" if added is None or front == NO_PROXY else f" ({added:+.2f})"
             cells.append(_number(results.wait(front, scenario, share), 2) + above)
         yield [results.titles[front], *cells]
@@ -90,9 +90,10 @@ def _notes(results: Results) -> Iterator[str]:
 
 
 def _target_rows(results: Results) -> Iterator[list[str]]:
-    yield ["measure", "no.", "measured", "unit", "must", "goal", "met"]
+    yield ["measure", "no.", "measured", "unit", "must", "goal", "met", "rounds from", "to"]
     for target in TARGETS:
-        value = target.read(results)
+        values = target.read(results)
+        value = median(values)
         bound = "≥ " if target.at_least else "≤ "
         yield [
             target.measure,
@@ -102,4 +103,5 @@ def _target_rows(results: Results) -> Iterator[list[str]]:
             f"{bound}{target.must:g}",
             f"{bound}{target.goal:g}",
             target.verdict(value),
+            *((_number(min(values), 2), _number(max(values), 2)) if len(values) > 1 else ("", "")),
         ]

@@ -1,7 +1,8 @@
 """What a run has measured, and how many rounds become one number.
 
-CPU is the *minimum* over the rounds, since whatever else runs on the machine only ever adds to it. Latency is
-the *median* over the rounds of each round's percentile; what is added is taken against direct of that round.
+Always the *median* over the rounds; ratios and differences are taken within each round first. Not the minimum:
+what a wake-up costs depends on which core the scheduler puts whom on, that changes from round to round by a factor
+of four for nginx, and the best round of one front would be divided by the best of another kind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
+def median(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return statistics.median(values) if values else None
+
+
 @dataclass
 class Results:
     """``samples`` by front and scenario, one a round. What could not be measured is absent."""
@@ -41,29 +47,25 @@ class Results:
 
     def cpu(self, front: str, scenario: str) -> float | None:
         """µs of CPU time of the front's process tree per unit."""
-        return min(
-            (sample.cpu for sample in self._of(front, scenario) if sample.cpu is not None), default=None
-        )
+        return median([sample.cpu for sample in self._of(front, scenario) if sample.cpu is not None])
 
-    def times(self, front: str, scenario: str, other: str = BASELINE) -> float | None:
-        """How many times as much CPU as ``other``."""
-        own, others = self.cpu(front, scenario), self.cpu(other, scenario)
-        return None if own is None or not others else own / others
+    def times(self, front: str, scenario: str, other: str = BASELINE) -> list[float]:
+        """How many times as much CPU as ``other``, round by round."""
+        pairs = zip(self._of(front, scenario), self._of(other, scenario), strict=False)
+        return [own.cpu / base.cpu for own, base in pairs if own.cpu is not None and base.cpu]
 
     def wait(self, front: str, scenario: str, share: float) -> float | None:
         """Milliseconds, of the latency's percentile ``share``."""
-        found = [percentile(sample.waits, share) for sample in self._of(front, scenario) if sample.waits]
-        return statistics.median(found) * 1e3 if found else None
+        return median([percentile(own.waits, share) * 1e3 for own in self._of(front, scenario) if own.waits])
 
-    def added(self, front: str, scenario: str, share: float) -> float | None:
-        """Milliseconds above direct."""
+    def added(self, front: str, scenario: str, share: float) -> list[float]:
+        """Milliseconds above direct, round by round."""
         pairs = zip(self._of(front, scenario), self._of(NO_PROXY, scenario), strict=False)
-        above = [
-            percentile(own.waits, share) - percentile(bare.waits, share)
+        return [
+            (percentile(own.waits, share) - percentile(bare.waits, share)) * 1e3
             for own, bare in pairs
             if own.waits and bare.waits
         ]
-        return statistics.median(above) * 1e3 if above else None
 
     def events(self, front: str) -> float | None:
         """Progress notifications that arrived per stream."""
@@ -71,12 +73,12 @@ class Results:
         return min(found) if found else None
 
     def as_json(self) -> dict[str, object]:
-        """Everything that was measured, in the units of the methods above; memory in bytes."""
+        """Everything that was measured, in the units of the methods above; memory in bytes. Lists: by round."""
         fronts = {}
         for front, by_scenario in self.samples.items():
             held = self.memory.get(front)
             fronts[front] = {
-                "cpu_us": {name: self.cpu(front, name) for name in by_scenario},
+                "cpu_us": {name: [sample.cpu for sample in rounds] for name, rounds in by_scenario.items()},
                 "times_nginx": {name: self.times(front, name) for name in by_scenario},
                 "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
                 "first_event_ms": {"p50": self.wait(front, "first", 0.5)},
