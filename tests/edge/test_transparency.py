@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.edge.conftest import StartAdapter, StartUpstream
@@ -249,57 +247,20 @@ async def test_pipelined_requests_are_answered_in_order(
             assert await read_body(client.reader, head) == result(number)
 
 
-async def test_client_that_leaves_ends_the_upstreams_exchange(
-    upstream: StartUpstream, adapter: StartAdapter
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 409, 500, 502])
+async def test_error_text_about_sessions_is_just_an_error(
+    upstream: StartUpstream, adapter: StartAdapter, status: int
 ) -> None:
-    """A disconnect in the middle of a call closes that call's upstream connection, and no other."""
-    asked, closed = asyncio.Event(), asyncio.Event()
+    """Whatever an error says and whatever its status but 404: the call runs once and the session stays."""
+    said = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid session: Session not found"}}'
 
     async def script(exchange: Exchange) -> None:
-        if exchange.message["id"] == 2:
-            await exchange.json(result(2))
-            return
-        asked.set()
-        await exchange.gone()
-        closed.set()
+        await exchange.answer(status, said, "Content-Type: application/json")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as stays:
-        await stays.initialize()
-        async with front.client() as leaves:
-            leaves.session = stays.session
-            await leaves.send("POST", call_body(number=1))
-            await asked.wait()
-        async with asyncio.timeout(2):
-            await closed.wait()
-        _, body = await stays.call(number=2)
-        assert body == result(2)
-
-
-async def test_cancelling_reaches_the_upstream_while_the_call_is_open(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """A ``notifications/cancelled`` overtakes the call it cancels; the upstream then ends the call itself."""
-    cancelled = asyncio.Event()
-    note = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
-
-    async def script(exchange: Exchange) -> None:
-        await cancelled.wait()
-        await exchange.json(result(1, "stopped"))
-
-    async def hearing(exchange: Exchange) -> None:
-        assert exchange.body == note
-        cancelled.set()
-        await exchange.answer(202, b"")
-
-    async with (
-        upstream(script, hearing=hearing) as up,
-        adapter(up) as front,
-        front.client() as client,
-        front.client() as other,
-    ):
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
         await client.initialize()
-        other.session = client.session
-        await client.send("POST", call_body(number=1))
-        head, _ = await other.request("POST", note)
-        assert head.status == 202
-        assert await read_body(client.reader, await client.head()) == result(1, "stopped")
+        for _ in range(2):
+            head, body = await client.call()
+            assert (head.status, body) == (status, said)
+        assert len(up.calls("tools/call")) == 2 and up.opened == 1
+        assert up.sessions == {"upstream-1"}

@@ -87,6 +87,28 @@ async def test_compressed_event_stream_keeps_its_bytes_and_its_pace(
         assert got + await read_body(client.reader, head) == first + rest
 
 
+async def test_compressed_event_stream_that_breaks_is_broken_for_its_client_too(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Nothing can be added to a compressed stream, so its client sees it break off and not just end."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream("Content-Encoding: gzip")
+        await exchange.chunk(gzip.compress(event(b"{}")))
+        await has_first.wait()
+        exchange.break_off()
+
+    has_first = asyncio.Event()
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        await client.send("POST", call_body(), accept_encoding="gzip")
+        await client.head()
+        await client.read_until(1)
+        has_first.set()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.read_until(1 << 20)
+
+
 async def test_large_json_answer_with_its_length(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """5 MiB of JSON arrive unchanged, with the Content-Length that the upstream gave."""
     said = result(1, "é" * (FIVE_MEBIBYTES // 2))
