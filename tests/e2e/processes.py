@@ -22,6 +22,9 @@ from tests.e2e.provision import ROOT
 START_TIMEOUT = 20.0
 """Seconds until a started process says its first word or opens its port."""
 
+PROBE_TIMEOUT = 2.0
+"""Seconds one question for a process's health may take before it is asked again."""
+
 STOP_TIMEOUT = 5.0
 """Seconds a process gets to end after SIGTERM."""
 
@@ -207,13 +210,15 @@ async def adapter(place: Path, upstream: str, **sections: Mapping[str, Any]) -> 
 async def answers(url: str, running: Running) -> None:
     """Returns when ``url`` answers 200. Raises TimeoutError with the process's log when it does not in time."""
     deadline = time.monotonic() + START_TIMEOUT
-    async with aiohttp.ClientSession() as http:
+    last: object = "nothing was tried"
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_TIMEOUT)) as http:
         while time.monotonic() < deadline and running.process.returncode is None:
             try:
                 async with http.get(url) as response:
                     if response.status == 200:
                         return
-            except aiohttp.ClientConnectionError:
-                pass  # the port is not open yet
+                    last = f"{response.status} {await response.text()}"
+            except (aiohttp.ClientConnectionError, TimeoutError) as error:
+                last = repr(error)  # the port is not open yet, or the machine is busy
             await asyncio.sleep(0.05)
-    raise TimeoutError(f"{url} does not answer 200: {running.log.read_text()[-2000:]}")
+    raise TimeoutError(f"{url} does not answer 200 but {last}: {running.log.read_text()[-2000:]}")
