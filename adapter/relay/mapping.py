@@ -26,9 +26,11 @@ from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 ACCEPT = "application/json, text/event-stream"
-_POST_FIELDS = frozenset(
+POST_FIELDS = frozenset(
     {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
 )
+"""What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
+
 LONGEST_RETRY = 10.0
 """Seconds an upstream's ``retry:`` is followed when the adapter itself resumes a stream."""
 
@@ -94,7 +96,9 @@ class Mapping:
                 return
             renewed = await self._replay(ask, record)
             if not await self._sessions.remap(session, row, renewed):
-                await self.close(ask.server, renewed)
+                reply = await self.close(ask.server, renewed)
+                if reply is not None:
+                    reply.abort()
                 return
             ask.server.counters.reinitialized += 1
             self._log.info(
@@ -106,7 +110,7 @@ class Mapping:
 
     async def _replay(self, ask: Ask, record: SessionRecord) -> SessionRecord:
         """Initialize upstream as the client once did. Raises SessionUnknown if that is refused now."""
-        credentials = forwardable(ask.headers, drop=_POST_FIELDS)
+        credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
         reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
@@ -140,18 +144,21 @@ class Mapping:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def close(
-        self, server: Server, record: SessionRecord, headers: list[tuple[str, str]] | None = None
+        self,
+        server: Server,
+        session: Session | SessionRecord,
+        headers: list[tuple[str, str]] | None = None,
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
         ``headers`` are a client's, where it is one that ends the session. Raises what Upstream.send raises.
         """
-        if record.upstream_session is None:
+        if session.upstream_session is None:
             return None
         fields = list(headers) if headers is not None else [*server.static]
         if header(fields, "mcp-protocol-version") is None:
-            fields.append(("MCP-Protocol-Version", record.protocol_version))
-        fields.append(("Mcp-Session-Id", record.upstream_session))
+            fields.append(("MCP-Protocol-Version", session.protocol_version))
+        fields.append(("Mcp-Session-Id", session.upstream_session))
         return await server.upstream.send(UpstreamRequest("DELETE", fields), server.silence.request)
 
 
@@ -166,7 +173,7 @@ class Resumption:
         version: str | None,
     ) -> None:
         self._server = server
-        self._headers = [*forwardable(headers, drop=_POST_FIELDS), ("Accept", "text/event-stream")]
+        self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         if version:
             self._headers.append(("MCP-Protocol-Version", version))
         if upstream_session is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from adapter.errors import AdapterError, BadRequest, SessionUnknown, UpstreamSilent
+from adapter.errors import AdapterError, BadRequest, UpstreamSilent
 from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask, requests_of
@@ -238,17 +238,21 @@ class Relay:
 
     async def _delete(self, ask: Ask, session: Session) -> Answer:
         """End the session here in any case; the janitor closes upstream what could not be closed now."""
-        record = await asyncio.shield(self.sessions.end(session))
-        if record is None:
-            raise SessionUnknown()
+        self.sessions.begin_end(session)
+        # Begun, it is finished, also when the client does not wait for it.
+        return await asyncio.shield(asyncio.ensure_future(self._end(ask, session)))
+
+    async def _end(self, ask: Ask, session: Session) -> Answer:
         try:
-            reply = await self.mapping.close(ask.server, record, ask.headers)
+            reply = await self.mapping.close(ask.server, session, ask.headers)
             body = await read_body(reply, ask.server.silence.request) if reply else b""
         except AdapterError:
+            await self.sessions.end(session, closed=False)
             return Answer(200, [], b"")
         if reply is not None and reply.status >= 500:
+            await self.sessions.end(session, closed=False)
             return Answer(200, [], b"")
-        await self.sessions.closed(session.key)
+        await self.sessions.end(session, closed=True)
         if reply is None or reply.status == 404:
             return Answer(200, [], b"")
         return Answer(reply.status, to_client(reply.headers), body)

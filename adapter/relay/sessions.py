@@ -82,6 +82,7 @@ class Sessions:
         self._clock = clock
         self._open: dict[str, Session] = {}
         self._opening = 0
+        self._ending: set[str] = set()
         self._modern_in_flight: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -147,6 +148,8 @@ class Sessions:
 
     async def _read(self, key: str, server: str, principal: str) -> Session:
         """A session this process has not used yet, or one that idled away and is asked for again."""
+        if key in self._ending:
+            raise SessionUnknown()
         row = await self._store.get(TABLE, key)
         record = decode(row.value) if row else None
         verdict = judge(
@@ -235,21 +238,33 @@ class Sessions:
         session.protocol_version = record.protocol_version
         session.asleep = record.state is SessionState.IDLE
 
-    async def end(self, session: Session) -> SessionRecord | None:
-        """Make a session unknown to clients at once, and due for closing upstream. None: it had ended already."""
+    def begin_end(self, session: Session) -> None:
+        """Make a session unknown to clients at once. Raises SessionUnknown when another request was first."""
+        if session.key in self._ending:
+            raise SessionUnknown()
+        self._ending.add(session.key)
         self._forget(session)
-        row = await self._store.get(TABLE, session.key)
-        if row is None:
-            return None
-        record = decode(row.value)
-        if record.state is SessionState.ENDED:
-            return None
+
+    async def end(self, session: Session, *, closed: bool) -> None:
+        """Write the end down. Unless it is ``closed`` upstream too, the janitor is to see to that."""
+        try:
+            if closed:
+                await self._store.delete(TABLE, session.key)
+            else:
+                await self._mark_ended(session.key)
+        finally:
+            self._ending.discard(session.key)
+
+    async def _mark_ended(self, key: str) -> None:
+        row = await self._store.get(TABLE, key)
+        record = decode(row.value) if row else None
+        if row is None or record is None or record.state is SessionState.ENDED:
+            return
         ended = replace(record, state=advance(record.state, Event.DELETED), last_seen=self._clock())
         try:
-            await self._store.put(TABLE, session.key, encode(ended), expected=row.version, due=self._clock())
+            await self._store.put(TABLE, key, encode(ended), expected=row.version, due=self._clock())
         except Conflict:
-            return await self.end(session)
-        return ended
+            await self._mark_ended(key)
 
     async def closed(self, key: str) -> None:
         """The upstream session of an ended session is closed too: nothing is left to remember."""
