@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.answers import read_answer, read_body
-from adapter.relay.exchange import Answer, Ask
-from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
+from adapter.relay.exchange import Answer, Ask, forwardable
+from adapter.relay.mapping import (
+    POST_FIELDS,
+    Mapping,
+    Resumption,
+    digest,
+    initialize_result,
+    negotiated_version,
+)
 from adapter.relay.sessions import Sessions
 from adapter.rules.headers import to_client
 from adapter.rules.sessions import SessionRecord, SessionState
@@ -42,8 +51,23 @@ class Opening:
         result = initialize_result(answer.response)
         if result is not None:
             record = self._record(ask, envelope, upstream_session, result)
-            headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+            headers.append(("Mcp-Session-Id", await self._mint(ask, record)))
         return Answer(200, headers, answer.raw)
+
+    async def _mint(self, ask: Ask, record: SessionRecord) -> str:
+        """The client's id for the session. Raises StoreUnavailable, having ended the session upstream.
+
+        The client would never learn of it, and a store that failed reminds nobody to close it later.
+        """
+        try:
+            return await self._sessions.create(record)
+        except StoreUnavailable:
+            with contextlib.suppress(AdapterError):
+                credentials = forwardable(ask.headers, drop=POST_FIELDS)
+                reply = await self._mapping.close(ask.server, record, credentials)
+                if reply is not None:
+                    reply.abort()
+            raise
 
     def _record(
         self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes

@@ -44,7 +44,7 @@ async def test_token_missing_or_wrong_is_401_under_the_requests_id(
             head, text = await client.request("POST", body, **fields, **credentials)
             assert head.status == 401 and head["www-authenticate"].startswith("Bearer")
             assert error_of(text)["code"] == -32600 and error_of(text)["id"] == 0
-            head, text = await client.request("GET", **credentials)
+            head, text = await client.request("GET", b"", **credentials)
             assert head.status == 401 and list(orjson.loads(text)) == ["detail"]
         assert up.seen == []
 
@@ -116,7 +116,7 @@ async def test_large_body_is_413_before_it_is_read(
     async with upstream() as up, adapter(up, core=SMALL) as front:
         for more in ({}, {"expect": "100-continue"}):
             async with front.client() as client:
-                head, text = await client.request("POST", content_length="2049", **fields, **more)
+                head, text = await client.request("POST", b"", content_length="2049", **fields, **more)
                 assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
 
 
@@ -157,8 +157,8 @@ async def test_session_of_another_principal_is_404(upstream: StartUpstream, adap
         await client.initialize(authorization="Bearer ann-secret")
         ben = {"authorization": "Bearer ben-secret"}
         stolen = await client.request("POST", call_body(), **ben)
-        stream, _ = await client.request("GET", **ben)
-        end, _ = await client.request("DELETE", **ben)
+        stream, _ = await client.request("GET", b"", **ben)
+        end, _ = await client.request("DELETE", b"", **ben)
         client.session = "never-was"
         unknown = await client.request("POST", call_body(), **ben)
         assert stolen[0].status == unknown[0].status == 404 and stolen[1] == unknown[1]

@@ -1,0 +1,89 @@
+"""What still works, and what a client is told, while the adapter's own store fails."""
+
+from __future__ import annotations
+
+import orjson
+
+from adapter.errors import StoreUnavailable
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import INITIALIZE, call_body, error_of, result
+
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
+
+
+class FailingStore(MemoryStore):
+    """A store in memory that fails while ``down``."""
+
+    down = False
+
+    def check(self) -> None:
+        if self.down:
+            raise StoreUnavailable
+
+    async def get(self, table: str, key: str) -> Row | None:
+        self.check()
+        return await super().get(table, key)
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        self.check()
+        return await super().put(table, key, value, expected=expected, due=due)
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        self.check()
+        await super().touch(table, dues)
+
+    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
+        self.check()
+        return await super().overdue(table, now, limit=limit)
+
+    async def count(self, table: str) -> int:
+        self.check()
+        return await super().count(table)
+
+
+async def test_store_that_fails_stops_only_stateful_work(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Calls in sessions at hand and modern calls go on; what needs the store is -32014, and health says why."""
+    store = FailingStore()
+    async with upstream() as up, adapter(up, store=store) as front, front.client() as client:
+        await client.initialize()
+        store.down = True
+        assert (await client.call())[1] == result(1)
+        assert (await client.modern_call())[1] == result(1)
+        session = client.session
+        for method, body in (("POST", INITIALIZE), ("POST", call_body(number=0))):
+            client.session = None if body == INITIALIZE else "not-at-hand"
+            head, text = await client.request(method, body)
+            assert head.status == 200 and error_of(text)["code"] == -32014 and error_of(text)["id"] == 0
+        for method, body in (("GET", b""), ("POST", NOTE)):
+            head, _ = await client.request(method, body)
+            assert head.status == 503
+        head, text = await client.request("GET", path="/healthz")
+        assert head.status == 503
+        assert orjson.loads(text)["degraded_reason"] == "persistence_unavailable"
+        store.down = False
+        client.session = session
+        assert (await client.call())[1] == result(1)
+        assert (await client.request("GET", path="/healthz"))[0].status == 200
+
+
+async def test_session_that_could_not_be_written_down_is_closed_upstream(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The client never learns of it, so nobody else would close it."""
+    store = FailingStore()
+    async with (
+        upstream() as up,
+        adapter(up, store=store, core={"errors": {"legacy_status": "http"}}) as front,
+        front.client() as client,
+    ):
+        store.down = True
+        head, text = await client.request("POST", INITIALIZE)
+        assert head.status == 503 and error_of(text)["code"] == -32014
+        await up.arrived("DELETE")
+        assert up.sessions == set()
