@@ -152,7 +152,8 @@ class ClientConnection(asyncio.Protocol):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._pairs.append((name.decode("latin-1"), value.decode("latin-1")))
+        # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
+        self._pairs.append((name.decode("latin-1"), value.decode("latin-1").strip(" \t")))
 
     def on_headers_complete(self) -> None:
         self._reading_head = False

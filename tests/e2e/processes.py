@@ -207,6 +207,21 @@ async def adapter(place: Path, upstream: str, **sections: Mapping[str, Any]) -> 
         await front.stop()
 
 
+async def listens(port: int, running: Running) -> None:
+    """Returns when something accepts connections on ``port``. Raises TimeoutError with the process's log."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline and running.process.returncode is None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return
+    raise TimeoutError(f"nothing listens on {port}: {running.log.read_text()[-2000:]}")
+
+
 async def answers(url: str, running: Running) -> None:
     """Returns when ``url`` answers 200. Raises TimeoutError with the process's log when it does not in time."""
     deadline = time.monotonic() + START_TIMEOUT

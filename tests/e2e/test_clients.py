@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import START_TIMEOUT, Adapter, Running, adapter, server, start
+from tests.e2e import talk
+from tests.e2e.processes import Adapter, adapter, server
 from tests.e2e.provision import HERE, packages
+from tests.e2e.talk import PATIENCE, Talk
 
 pytestmark = pytest.mark.e2e
-
-PATIENCE = 3.0
-"""Seconds within which every client must know what failed."""
 
 REFUSED = "The upstream server refused the connection"
 """What a client reads while nothing listens where the upstream was."""
@@ -48,50 +47,27 @@ def command(node: Path, mcp1_python: Path, fastmcp4_python: Path) -> Command:
     return line
 
 
-class Talk:
-    """One client's conversation; every answer has to come in time."""
-
-    def __init__(self, name: str, running: Running) -> None:
-        self.name = name
-        self._running = running
-
-    async def answer(self, timeout: float = PATIENCE) -> dict[str, Any]:
-        """The next thing the client tells. Raises TimeoutError when it hangs."""
-        told: dict[str, Any] = json.loads(await self._running.line(timeout))
-        return told
-
-    async def say(self, step: str, **more: Any) -> None:
-        """Gives a command without waiting for what comes of it."""
-        await self._running.say(json.dumps({"step": step, **more}))
-
-    async def ask(self, step: str, **more: Any) -> dict[str, Any]:
-        """Gives a command and returns what came of it."""
-        await self.say(step, **more)
-        return await self.answer()
-
-    async def echo(self, text: str) -> dict[str, Any]:
-        """Calls the tool that gives back its text."""
-        return await self.ask("call", tool="echo", arguments={"text": text})
-
-
 @asynccontextmanager
 async def opened(
     command: Command, name: str, url: str, place: Path, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Talk]:
     """The client called ``name``, loaded; its first answer says whether it connected."""
-    argv = [*command(name), url, json.dumps(dict(headers or {})), *name.split()[1:]]
-    running = await start(argv, place / f"{name}.log", {"NODE_PACKAGES": str(packages())})
-    try:
-        talk = Talk(name, running)
-        assert (await talk.answer(START_TIMEOUT))["step"] == "start"
-        yield talk
-    finally:
-        await running.stop()
+    conversation = talk.opened(
+        name,
+        command(name),
+        place / f"{name}.log",
+        url=url,
+        mode=name.split()[1:],
+        headers=headers,
+        environment={"NODE_PACKAGES": str(packages())},
+    )
+    async with conversation as client:
+        yield client
 
 
-async def together(talk: Talk) -> list[dict[str, Any]]:
+async def together(client: Talk) -> list[dict[str, Any]]:
     """What comes of two calls at once, the failures last."""
-    told = await talk.ask("together", tool="wait", arguments={"seconds": 0.5}, count=2)
+    told = await client.ask("together", tool="wait", arguments={"seconds": 0.5}, count=2)
     answers: list[dict[str, Any]] = told["answers"]
     return sorted(answers, key=lambda answer: answer["ok"], reverse=True)
 
