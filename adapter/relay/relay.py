@@ -102,10 +102,10 @@ class Relay:
         try:
             reply = await self.mapping.send(ask, session, ask.body, silence)
             headers = to_client(reply.headers)
-            if reply.whole is not None:
-                return Answer(reply.status, headers, reply.whole)
             if media_type(reply) == "text/event-stream":
                 if is_encoded(reply):
+                    if reply.whole is not None:
+                        return Answer(reply.status, headers, reply.whole)
                     # Nobody looks into it, but its events are due at once, so it is not held either.
                     return Answer(reply.status, headers, piped(reply, silence), release=reply.abort)
                 stream = AnswerStream(
@@ -115,7 +115,11 @@ class Relay:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                 )
+                if reply.whole is not None and stream.settled_by(reply.whole):
+                    return Answer(reply.status, headers, reply.whole)
                 return Answer(reply.status, headers, stream.pieces(), release=reply.abort)
+            if reply.whole is not None:
+                return Answer(reply.status, headers, reply.whole)
             return await self._pipe(reply, headers, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
@@ -224,16 +228,17 @@ class Relay:
         silence = ask.server.silence.request
         reply = await self.mapping.send(ask, session, b"", silence)
         headers = to_client(reply.headers)
-        if reply.whole is not None:
-            return Answer(reply.status, headers, reply.whole)
-        if media_type(reply) != "text/event-stream":
-            return await self._pipe(reply, headers, silence)
-        ask.server.counters.streams += 1
+        stream = media_type(reply) == "text/event-stream"
         rewrite = None
-        if session is not None and ask.server.plan.named and not is_encoded(reply):
+        if stream and session is not None and ask.server.plan.named and not is_encoded(reply):
             if ask.last_event_id is not None:
                 await self.parking.load(session)
             rewrite = partial(self.parking.claim, session)
+        if reply.whole is not None and rewrite is None:
+            return Answer(reply.status, headers, reply.whole)
+        if not stream:
+            return await self._pipe(reply, headers, silence)
+        ask.server.counters.streams += 1
         return Answer(reply.status, headers, listening(reply, rewrite, ANSWER_LIMIT), release=reply.abort)
 
     async def _delete(self, ask: Ask, session: Session) -> Answer:

@@ -83,7 +83,8 @@ class AnswerStream:
                 if isinstance(self._failure, UpstreamBroken) and last_id and not resumed:
                     resumed = True
                     if (rest := await self._recovery.resume(last_id)) is not None:
-                        yield self._seam()
+                        if seam := self._seam():
+                            yield seam
                         self._reply, self._reader = rest, self._reader_after(last_id)
                         self._failure = None
                         continue
@@ -92,6 +93,14 @@ class AnswerStream:
                 return
         finally:
             self._reply.abort()
+
+    def settled_by(self, body: bytes) -> bool:
+        """Whether ``body``, if it is the whole of a piped stream, needs nothing added to it."""
+        wanted = list(self._wanted)
+        self._look(body)
+        settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
+        self._wanted, self._reader = wanted, self._new_reader()
+        return settled
 
     async def _next(self) -> bytes:
         """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""
@@ -152,7 +161,10 @@ class AnswerStream:
         if self._rewrite is not None or not self._reader.inside:
             return b""
         last_id = self._reader.last_id
-        return b"\nevent: torn\n" + (b"id: " + last_id + b"\n" if last_id else b"") + b"\n"
+        # Where a line has just ended, one more line end would be the blank line that dispatches the event.
+        rest = self._reader.rest
+        line_end = b"\n" if rest and rest[-1] not in b"\r\n" else b""
+        return line_end + b"event: torn\n" + (b"id: " + last_id + b"\n" if last_id else b"") + b"\n"
 
     def _why(self) -> AdapterError:
         return self._failure or UpstreamBroken("The upstream server ended its answer without a response.")
