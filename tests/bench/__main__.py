@@ -29,7 +29,14 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from tests.bench.fronts import FRONTS, Front, FrontUnavailable, Running, upstream_running
+from tests.bench.fronts import (
+    FRONTS,
+    Front,
+    FrontUnavailable,
+    Running,
+    end_tidily_when_terminated,
+    upstream_running,
+)
 from tests.bench.hotpath import state_microseconds
 from tests.bench.load import LoadFailed
 from tests.bench.memory import measure_memory
@@ -57,6 +64,7 @@ QUICK = Extent(rounds=1, part=0.02, idle=50, held=10)
 
 async def run(fronts: list[Front], extent: Extent) -> Results:
     """Measure everything; a front that cannot start or answers wrongly is noted and left out."""
+    end_tidily_when_terminated()
     results = Results({front.name: front.title for front in fronts})
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         async with upstream_running(Path(place)) as upstream:

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -48,6 +49,13 @@ class Front:
     title: str
     start: Start
     share: float = 1.0
+
+
+def end_tidily_when_terminated() -> None:
+    """Make SIGTERM cancel the current task, so that every process it has started is stopped first."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench.fronts import Running, adapter, upstream_running
+from tests.bench.fronts import Running, adapter, end_tidily_when_terminated, upstream_running
 from tests.bench.load import Client, upstream_census
 from tests.bench.process import open_descriptors, rss_bytes, tree
 from tests.bench.report import table
@@ -113,6 +113,7 @@ async def check(watched: Watched, title: str, work: Callable[[int], Awaitable[No
 
 
 async def run(sessions: int, calls: int) -> bool:
+    end_tidily_when_terminated()
     with tempfile.TemporaryDirectory(prefix="leak-") as name:
         place = Path(name)
         async with upstream_running(place) as upstream, adapter(upstream, place) as front:
