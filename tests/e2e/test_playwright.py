@@ -1,0 +1,125 @@
+"""A real server with real browsers behind it: Playwright MCP with the system's chromium, through the adapter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.e2e import talk
+from tests.e2e.processes import adapter, free_port, listens, start
+from tests.e2e.provision import packages
+from tests.e2e.talk import Talk
+
+pytestmark = pytest.mark.e2e
+
+BROWSER_TIMEOUT = 30.0
+"""Seconds the first call of a client may take: a browser is started for it."""
+
+PAGE = """<!doctype html><title>Clicks</title><h1>Clicks</h1><button>Click me</button><p></p>
+<script>
+const show = () => { document.querySelector('p').textContent = `clicked ${localStorage.clicks ?? 0} times`; };
+document.querySelector('button').onclick = () => {
+  localStorage.clicks = Number(localStorage.clicks ?? 0) + 1;
+  show();
+};
+show();
+</script>"""
+
+# No request leaves the machine: chromium would look for updates, and try QUIC and its variations service.
+QUIET = (
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[str]:
+    """The address of a page that counts clicks in its browser's storage."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(text=PAGE, content_type="text/html")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    yield f"http://127.0.0.1:{port}/"
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def playwright(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of Playwright MCP, which starts a browser of its own for every session."""
+    config = tmp_path / "playwright.json"
+    config.write_text(json.dumps({"browser": {"launchOptions": {"args": QUIET}}}))
+    port = free_port()
+    # It serves the name localhost only, though it is bound to the address.
+    where = ["--host", "127.0.0.1", "--port", str(port), "--allowed-hosts", f"127.0.0.1:{port}"]
+    browser: list[str | Path] = ["--headless", "--no-sandbox", "--isolated", "--executable-path", chromium]
+    script = packages() / "@playwright" / "mcp" / "cli.js"
+    argv: list[str | Path] = [
+        node,
+        script,
+        *where,
+        *browser,
+        "--config",
+        config,
+        "--output-dir",
+        tmp_path / "output",
+    ]
+    running = await start(argv, tmp_path / "playwright.log")
+    try:
+        await listens(port, running)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        await running.stop()
+
+
+@asynccontextmanager
+async def visitor(url: str, log: Path) -> AsyncIterator[Talk]:
+    """A connected client of the SDK, in the era that Playwright MCP speaks."""
+    argv = [sys.executable, "-m", "tests.e2e.clients.python_v2"]
+    async with talk.opened(log.name, argv, log, url=url, mode=["legacy"]) as client:
+        assert (await client.answer())["ok"]
+        yield client
+
+
+async def browse(client: Talk, tool: str, **arguments: str) -> str:
+    """What the tool says, which it must say without an error."""
+    told = await client.ask("call", tool=tool, arguments=arguments, timeout=BROWSER_TIMEOUT)
+    assert told["ok"], told
+    return str(told["text"])
+
+
+async def test_a_click_shows_in_the_next_snapshot(playwright: str, page: str, tmp_path: Path) -> None:
+    """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
+    async with adapter(tmp_path, playwright) as front, visitor(front.url, tmp_path / "visitor.log") as client:
+        assert page in await browse(client, "browser_navigate", url=page)
+        assert "clicked 0 times" in await browse(client, "browser_snapshot")
+        await browse(client, "browser_click", element="the button", target="button")
+        assert "clicked 1 times" in await browse(client, "browser_snapshot")
+
+
+async def test_two_clients_have_two_browsers(playwright: str, page: str, tmp_path: Path) -> None:
+    """What one client's browser stored, the other's does not know; and each goes on with its own."""
+    async with (
+        adapter(tmp_path, playwright) as front,
+        visitor(front.url, tmp_path / "ada.log") as ada,
+        visitor(front.url, tmp_path / "ben.log") as ben,
+    ):
+        await browse(ada, "browser_navigate", url=page)
+        await browse(ada, "browser_click", element="the button", target="button")
+        await browse(ben, "browser_navigate", url=page)
+        assert "clicked 0 times" in await browse(ben, "browser_snapshot")
+        assert "clicked 1 times" in await browse(ada, "browser_snapshot")
+        await browse(ada, "browser_navigate", url=page)
+        assert "clicked 1 times" in await browse(ada, "browser_snapshot")
