@@ -37,6 +37,13 @@ def is_encoded(reply: UpstreamReply) -> bool:
     return (header(reply.headers, "content-encoding") or "identity").strip().lower() != "identity"
 
 
+def require_plain(reply: UpstreamReply) -> None:
+    """Raise UpstreamBroken for a compressed event stream: it must not pass by the stages that read it."""
+    if is_encoded(reply):
+        reply.abort()
+        raise UpstreamBroken("The upstream server compressed a stream that was asked for uncompressed.")
+
+
 async def read_body(reply: UpstreamReply, silence: float | None, limit: int = ANSWER_LIMIT) -> bytes:
     """The whole body as it came. Raises UpstreamBroken, also above ``limit`` bytes, and UpstreamSilent."""
     if reply.whole is not None:

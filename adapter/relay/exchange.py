@@ -67,3 +67,10 @@ def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:
 def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, str]]:
     """``headers`` without the fields named in ``drop`` (lower case)."""
     return [field for field in headers if field[0].lower() not in drop]
+
+
+def asking_plain(
+    headers: list[tuple[str, str]], *, drop: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
+    """``headers`` with the wish for an answer that can be read as it comes, and without ``drop`` (lower case)."""
+    return [*forwardable(headers, drop=drop | {"accept-encoding"}), ("Accept-Encoding", "identity")]

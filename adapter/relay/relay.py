@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, BadRequest, UpstreamSilent
-from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body
+from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body, require_plain
 from adapter.relay.errands import Errands
-from adapter.relay.exchange import Answer, Ask, requests_of
+from adapter.relay.exchange import Answer, Ask, asking_plain, requests_of
 from adapter.relay.mapping import Mapping
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
@@ -189,16 +189,13 @@ class Relay:
         self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
     ) -> Answer:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
-        coded = {"content-encoding"} if ask.encoded else set()
-        fields = [
-            (name, value) for name, value in ask.headers if name.lower() not in coded | {"accept-encoding"}
-        ]
-        ask.headers = [*fields, ("Accept-Encoding", "identity")]
+        ask.headers = asking_plain(ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
         silence = _silence(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
             headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
-            if media_type(reply) == "text/event-stream" and not is_encoded(reply):
+            if media_type(reply) == "text/event-stream":
+                require_plain(reply)
                 stream = AnswerStream(
                     reply,
                     [call.envelope],
@@ -226,11 +223,15 @@ class Relay:
     async def _get(self, ask: Ask, session: Session | None) -> Answer:
         ask.server.require_healthy(asyncio.get_running_loop().time())
         silence = ask.server.silence.request
+        watched = session is not None and bool(ask.server.plan.named)
+        if watched:
+            ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)
         headers = to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
-        if stream and session is not None and ask.server.plan.named and not is_encoded(reply):
+        if stream and watched and session is not None:
+            require_plain(reply)
             if ask.last_event_id is not None:
                 await self.parking.load(session)
             rewrite = partial(self.parking.claim, session)

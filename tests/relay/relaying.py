@@ -1,0 +1,118 @@
+"""The relay on its own: asks go in, answers come out, and the upstream is whatever a test brings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import orjson
+
+from adapter import log
+from adapter.relay.errands import Errands
+from adapter.relay.exchange import Answer, Ask
+from adapter.relay.janitor import Janitor
+from adapter.relay.mapping import Mapping
+from adapter.relay.opening import Opening
+from adapter.relay.parking import Parking
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server, Silence
+from adapter.relay.sessions import SessionLimits, Sessions
+from adapter.relay.stages import Plan
+from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Store
+from adapter.upstream.port import Upstream
+from adapter.wire.envelope import read_envelope
+from adapter.wire.eras import Era
+
+PARKED_TTL = 100.0
+INITIALIZE = orjson.dumps(
+    {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+)
+
+
+@dataclass
+class Clock:
+    """Unix time that passes when told."""
+
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Relaying:
+    """One adapter process in front of one upstream; two of them on one store are two processes."""
+
+    upstream: Upstream
+    plan: Plan = field(default_factory=Plan)
+    store: Store = field(default_factory=MemoryStore)
+    clock: Clock = field(default_factory=Clock)
+    limits: SessionLimits = field(default_factory=SessionLimits)
+
+    def __post_init__(self) -> None:
+        logger = log.get_logger("test")
+        self.server = Server("one", "/mcp", self.upstream, silence=Silence(0.2, 0.2), plan=self.plan)
+        self.sessions = Sessions(self.store, self.limits, self.clock)
+        self.mapping = Mapping(self.sessions, renewals=1, clock=self.clock, log=logger)
+        self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
+        self.errands = Errands()
+        opening = Opening(self.sessions, self.mapping, self.clock)
+        self.relay = Relay(self.sessions, self.mapping, opening, self.parking, self.errands)
+        servers = {"one": self.server}
+        self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)
+
+    async def open(self, version: str = "2025-11-25", state: SessionState = SessionState.OPEN) -> str:
+        """A session that a client opened earlier, whose upstream session is ``up-1``. Its id."""
+        record = SessionRecord(
+            server="one",
+            principal="anonymous",
+            upstream_session="up-1",
+            protocol_version=version,
+            initialize=INITIALIZE,
+            initialized=None,
+            said="",
+            generation=0,
+            state=state,
+            created=self.clock(),
+            last_seen=self.clock(),
+            reason="the tools changed" if state is SessionState.REVOKED else None,
+            request_headers=(),
+        )
+        return await self.sessions.create(record)
+
+    def ask(self, body: bytes, session: str | None, **more: object) -> Ask:
+        """A POST of ``body`` in that session; ``more`` are other fields of the Ask."""
+        envelope = read_envelope(body) if body else None
+        era = Era.LEGACY if session is not None else Era.MODERN
+        ask = Ask(self.server, "POST", era, "anonymous", [], session, envelope=envelope, body=body)
+        for name, value in more.items():
+            setattr(ask, name, value)
+        return ask
+
+    async def post(self, body: bytes, session: str | None) -> bytes:
+        """The whole answer to a POST."""
+        return await whole(await self.relay.handle(self.ask(body, session)))
+
+    async def get(self, session: str, last_event_id: str) -> bytes:
+        """Everything a GET stream brings until its end."""
+        headers = [("Accept-Encoding", "gzip"), ("Last-Event-ID", last_event_id)]
+        ask = self.ask(b"", session, method="GET", headers=headers, last_event_id=last_event_id)
+        return await whole(await self.relay.handle(ask))
+
+
+async def whole(answer: Answer) -> bytes:
+    """The body to its end, and the answer closed as the edge does it."""
+    try:
+        if isinstance(answer.body, bytes):
+            return answer.body
+        return b"".join([piece async for piece in answer.body])
+    finally:
+        await answer.close()
+
+
+def pieces(answer: Answer) -> AsyncGenerator[bytes, None]:
+    """The body piece by piece; whoever takes it closes the answer."""
+    assert not isinstance(answer.body, bytes)
+    return answer.body
