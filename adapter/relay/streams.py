@@ -18,6 +18,9 @@ from adapter.wire.sse import SseEvent, SseReader, encode, replace_data
 LOOK_LIMIT = 1 << 20
 """Bytes of one event that are kept to look into. A larger one is taken for the answer: nothing else is so big."""
 
+UNREAD_AT_MOST = 64 << 10
+"""Bytes of a piped stream that are kept unread; above, they are read and let go."""
+
 Rewrite = Callable[[bytes], Awaitable[bytes]]
 
 
@@ -53,6 +56,7 @@ class AnswerStream:
     ) -> None:
         self._reply = reply
         self._wanted = wanted
+        self._asked = wanted[0]
         self._silence = silence
         self._recovery = recovery
         self._resumable = resumable
@@ -60,6 +64,8 @@ class AnswerStream:
         self._limit = limit
         self._reader = self._new_reader()
         self._failure: AdapterError | None = None
+        self._unread: list[bytes] = []
+        self._unread_size = 0
 
     def _new_reader(self) -> SseReader:
         return SseReader(self._limit, skip=self._rewrite is None)
@@ -72,6 +78,7 @@ class AnswerStream:
                     piece = await self._pass_events(chunk) if self._rewrite else self._look(chunk)
                     if piece:
                         yield piece
+                self._catch_up()
                 if self._rewrite is not None and self._failure is None and self._reader.rest:
                     yield self._reader.rest
                 if not self._wanted:
@@ -98,6 +105,7 @@ class AnswerStream:
         """Whether ``body``, if it is the whole of a piped stream, needs nothing added to it."""
         wanted = list(self._wanted)
         self._look(body)
+        self._catch_up()
         settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
         self._wanted, self._reader = wanted, self._new_reader()
         return settled
@@ -113,10 +121,35 @@ class AnswerStream:
             return b""
 
     def _look(self, chunk: bytes) -> bytes:
+        """The chunk as it came. What it holds is asked for only at the end, and seldom more than the last event:
+
+        reading each event as it passes would cost a fifth of a stream.
+        """
         if self._wanted:
-            for event in self._reader.feed(chunk):
-                self._strike_off(event)
+            self._unread.append(chunk)
+            self._unread_size += len(chunk)
+            if self._unread_size > UNREAD_AT_MOST:
+                self._catch_up()
         return chunk
+
+    def _catch_up(self) -> None:
+        """Read what has passed, so that ``_wanted`` and the reader tell of it."""
+        unread = b"".join(self._unread)
+        self._unread.clear()
+        self._unread_size = 0
+        if unread and not (self._failure is None and self._last_event_answers(unread)):
+            for event in self._reader.feed(unread):
+                self._strike_off(event)
+
+    def _last_event_answers(self, unread: bytes) -> bool:
+        """Whether the last whole event of ``unread`` is all that was waited for; then the others do not matter."""
+        if len(self._wanted) != 1 or not unread.endswith(b"\n\n"):
+            return False
+        _, separator, last = unread[:-2].rpartition(b"\n\n")
+        if not separator and self._reader.inside:
+            return False
+        events = self._new_reader().feed(last + b"\n\n")
+        return any(self._strike_off(event) for event in events)
 
     async def _pass_events(self, chunk: bytes) -> bytes:
         """The chunk's whole events as received, the response among them as the stages want it."""
@@ -129,10 +162,17 @@ class AnswerStream:
         leaving: list[bytes] = []
         for event in events:
             if event.data and self._strike_off(event):
-                leaving.append(replace_data(event, await self._rewrite(event.data)))
+                leaving.append(replace_data(event, await self._rewritten(event.data)))
             else:
                 leaving.append(event.raw)
         return b"".join(leaving)
+
+    async def _rewritten(self, data: bytes) -> bytes:
+        assert self._rewrite is not None
+        try:
+            return await self._rewrite(data)
+        except AdapterError as error:
+            return failure(error, self._asked.id_bytes)
 
     def _strike_off(self, event: SseEvent) -> bool:
         """Whether the event answers a request that is still waiting, which it then no longer is."""

@@ -148,6 +148,14 @@ async def test_batch_with_a_call_of_a_stage_is_refused() -> None:
     assert upstream.requests == [] and stage.asked == stage.finished == 0
 
 
+async def test_stage_that_fails_on_a_stream_is_answered_on_it() -> None:
+    """The head has left, so the failure takes the place of the response, under the request's id."""
+    upstream = ScriptedUpstream([(POST, Answer(headers=SSE, chunks=[data(CAME)]))])
+    relaying = with_stage(upstream, Making(fails_on="response"))
+    came = await relaying.post(ASKED, await relaying.open())
+    assert b'"error":{"code":-32600' in came and b'"id":1' in came
+
+
 # --- how it ends ----------------------------------------------------------------------------------------------
 
 BROKEN = UpstreamBroken("gone")
@@ -167,7 +175,7 @@ BROKEN = UpstreamBroken("gone")
         (Making, UpstreamUnreachable(), UpstreamUnreachable),
         (lambda: Making(fails_on="request"), UpstreamUnreachable(), BadRequest),
         (lambda: Making(fails_on="response"), Answer(chunks=[CAME]), BadRequest),
-        (lambda: Making(fails_on="response"), Answer(headers=SSE, chunks=[data(CAME)]), BadRequest),
+        (lambda: Making(fails_on="response"), Answer(headers=SSE, chunks=[data(CAME)]), None),
     ],
 )
 async def test_stage_is_finished_once(
