@@ -15,7 +15,7 @@ from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection, NoAnswerError
 from adapter.upstream.endpoint import Endpoint
 from adapter.upstream.pool import Pool
-from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
 
 # A peer that vanished without a word is noticed within three minutes, also on a stream quiet for hours.
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
@@ -86,17 +86,15 @@ class HttpUpstream:
                     loop, lambda: Connection(loop, released, lost), self._endpoint, self._tls
                 )
         except TimeoutError as error:
-            raise UpstreamUnreachable(
-                f"The upstream server accepted no connection within {self._connect_timeout:g} s."
-            ) from error
+            raise unreachable(f"it accepted no connection within {self._connect_timeout:g} s") from error
         except ssl.SSLCertVerificationError as error:
-            raise UpstreamUnreachable("The upstream server's TLS certificate is not trusted.") from error
+            raise unreachable("its TLS certificate is not trusted") from error
         except ssl.SSLError as error:
-            raise UpstreamUnreachable("The TLS handshake with the upstream server failed.") from error
+            raise unreachable("the TLS handshake failed") from error
         except socket.gaierror as error:
-            raise UpstreamUnreachable("The upstream server's host name cannot be resolved.") from error
+            raise unreachable("its host name cannot be resolved") from error
         except ConnectionRefusedError as error:
-            raise UpstreamUnreachable("The upstream server refused the connection.") from error
+            raise unreachable("it refused the connection") from error
         except OSError as error:
             raise UpstreamUnreachable from error
         _notice_dead_peers(transport)
@@ -145,4 +143,4 @@ def _tls_context(insecure: bool) -> ssl.SSLContext:
 
 
 def _closed_unanswered() -> UpstreamUnreachable:
-    return UpstreamUnreachable("The upstream server closed the connection before it answered.")
+    return unreachable("it closed the connection before it answered")

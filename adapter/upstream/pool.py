@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
+from adapter.upstream.port import unreachable
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]
 """Opens a connection that calls the first function when it is free again and the second when it is gone."""
@@ -92,7 +93,7 @@ class Pool:
             raise
         if connection.gone:
             self._free_place()
-            raise UpstreamUnreachable("The upstream server closed the connection as soon as it was open.")
+            raise unreachable("it closed the connection as soon as it was open")
         self._alive.add(connection)
         if self._closed:
             connection.abort()
@@ -109,7 +110,7 @@ class Pool:
         except TimeoutError as error:
             self._decline(turn)
             raise UpstreamUnreachable(
-                f"All {self._limit} connections to the upstream server are busy (upstream.max_connections)."
+                f"All {self._limit} connections to the upstream server are busy (core.upstream.max_connections)."
             ) from error
         except BaseException:
             self._decline(turn)

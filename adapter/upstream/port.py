@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adapter.errors import UpstreamUnreachable
+
 Headers = Sequence[tuple[str, str]]
 """Header fields in the order they came, names as they were spelled."""
 
@@ -61,3 +63,8 @@ class Upstream(Protocol):
 
     async def close(self) -> None:
         """Drop every connection, idle or busy."""
+
+
+def unreachable(why: str) -> UpstreamUnreachable:
+    """The failure of a request that got no byte of answer; ``why`` continues "cannot be reached: "."""
+    return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")

@@ -20,7 +20,7 @@ from tests.e2e.talk import PATIENCE, Talk
 
 pytestmark = pytest.mark.e2e
 
-REFUSED = "The upstream server refused the connection"
+REFUSED = "The upstream server cannot be reached: it refused the connection"
 """What a client reads while nothing listens where the upstream was."""
 
 UPSTREAM = "tests.e2e.upstream_server"
