@@ -95,6 +95,10 @@ class Relaying:
         """The whole answer to a POST."""
         return await whole(await self.relay.handle(self.ask(body, session)))
 
+    async def post_first(self, body: bytes) -> bytes:
+        """The whole answer to a legacy POST outside any session."""
+        return await whole(await self.relay.handle(self.ask(body, None, era=Era.LEGACY)))
+
     async def get(self, session: str, last_event_id: str) -> bytes:
         """Everything a GET stream brings until its end."""
         headers = [("Accept-Encoding", "gzip"), ("Last-Event-ID", last_event_id)]
