@@ -183,26 +183,24 @@ def _ping(settings: Settings, entry: ServerSettings) -> PingSettings:
 
 def _guard(settings: Settings) -> Guard:
     core = settings.core
-    cors = core.cors
     return Guard(
         bound_to_loopback=_is_loopback(core.host),
         hosts=core.allowed_hosts,
         origins=core.allowed_origins,
         principals=_principals(core.auth) if core.auth.enabled else None,
         token_header=core.auth.header_name,
-        cors=Cors(
-            tuple(cors.allowed_origins),
-            tuple(h for h in cors.allowed_headers if h != "*"),
-            int(cors.max_age_seconds),
-        )
-        if cors.enabled
-        else None,
+        cors=_cors(core.cors) if core.cors.enabled else None,
     )
 
 
 def _cors(said: CorsSettings) -> Cors:
-    headers = tuple(name for name in said.allowed_headers if name != "*")
-    return Cors(tuple(said.allowed_origins), headers, int(said.max_age_seconds))
+    return Cors(
+        origins=tuple(said.allowed_origins),
+        methods=tuple(said.allowed_methods),
+        headers=tuple(name for name in said.allowed_headers if name != "*"),
+        credentials=said.allow_credentials,
+        max_age=int(said.max_age_seconds),
+    )
 
 
 def _principals(auth: Auth) -> Principals:

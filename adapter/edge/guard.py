@@ -14,11 +14,16 @@ MCP_METHODS = "GET, POST, DELETE, OPTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """``origins`` may hold ``*``. ``headers`` are what clients may send beside MCP's own."""
+    """``origins`` may hold ``*``, but not with ``credentials``: whether browsers may send theirs along.
+
+    ``headers`` are what clients may send beside MCP's own, ``max_age`` is in seconds.
+    """
 
     origins: tuple[str, ...]
-    headers: tuple[str, ...] = ()
-    max_age: int = 600
+    methods: tuple[str, ...]
+    headers: tuple[str, ...]
+    credentials: bool
+    max_age: int
 
 
 _ALLOWED_HEADERS = (
@@ -91,11 +96,14 @@ class Guard:
         origin = headers.get("Origin")
         if self._cors is None or origin is None or not self._cors_allows(origin, headers.get("Host")):
             return []
-        return [
+        fields = [
             ("Access-Control-Allow-Origin", origin),
             ("Access-Control-Expose-Headers", _EXPOSED_HEADERS),
             ("Vary", "Origin"),
         ]
+        if self._cors.credentials:
+            fields.append(("Access-Control-Allow-Credentials", "true"))
+        return fields
 
     def preflight_fields(self, headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
         """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none."""
@@ -105,7 +113,7 @@ class Guard:
         allowed = ", ".join((_ALLOWED_HEADERS, self._token_header, *self._cors.headers))
         return [
             *fields,
-            ("Access-Control-Allow-Methods", MCP_METHODS),
+            ("Access-Control-Allow-Methods", ", ".join(self._cors.methods)),
             ("Access-Control-Allow-Headers", allowed),
             ("Access-Control-Max-Age", str(self._cors.max_age)),
         ]

@@ -86,5 +86,4 @@ class Opening:
             created=now,
             last_seen=now,
             reason=None,
-            request_headers=(),
         )

@@ -97,8 +97,7 @@ class SessionRecord:
 
     ``initialize`` and ``initialized`` are the bodies as received, to be sent again when the upstream forgot
     the session; ``generation`` counts how often that happened. ``said`` is the SHA-256 (hex) of what the
-    upstream said of itself then. ``request_headers`` are the client's MCP headers at initialize: never a
-    credential.
+    upstream said of itself then.
     """
 
     server: str
@@ -113,7 +112,6 @@ class SessionRecord:
     created: float
     last_seen: float
     reason: str | None
-    request_headers: tuple[tuple[str, str], ...]
 
 
 _FORMAT = 1
@@ -136,7 +134,6 @@ def encode(record: SessionRecord) -> bytes:
             "created": record.created,
             "last_seen": record.last_seen,
             "reason": _packed(record.reason),
-            "request_headers": [[_packed(name), _packed(value)] for name, value in record.request_headers],
         }
     )
 
@@ -161,7 +158,6 @@ def decode(data: bytes) -> SessionRecord:
             created=fields["created"],
             last_seen=fields["last_seen"],
             reason=_optional_text(fields["reason"]),
-            request_headers=tuple((_text(name), _text(value)) for name, value in fields["request_headers"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a session record") from error

@@ -45,6 +45,7 @@ MISSING = (
     Missing("servers[].tool_defaults.allow_raw_output", bool, "artifacts in tool results"),
     Missing("core.defaults.allow_raw_output", bool, "artifacts in tool results"),
     Missing("core.allow_artifacts_download", bool, "downloading artifacts"),
+    Missing("core.trusted_proxies", bool, "URLs handed out through a proxy"),
     Missing("core.disabled_tools", bool, "hiding tools"),
     Missing("core.code_mode_enabled", bool, "code mode"),
     Missing("core.shorten_descriptions", bool, "shortened descriptions"),

@@ -78,7 +78,6 @@ class Relaying:
             created=self.clock(),
             last_seen=self.clock(),
             reason="the tools changed" if state is SessionState.REVOKED else None,
-            request_headers=(),
         )
         return await self.sessions.create(record)
 

@@ -120,7 +120,6 @@ OPEN = SessionRecord(
     created=1000.0,
     last_seen=2000.0,
     reason=None,
-    request_headers=(("MCP-Protocol-Version", "2025-11-25"),),
 )
 
 # Surrogates included: header text may hold them where the bytes were no UTF-8.
@@ -139,7 +138,6 @@ _records = st.builds(
     created=st.floats(allow_nan=False, allow_infinity=False),
     last_seen=st.floats(allow_nan=False, allow_infinity=False),
     reason=st.none() | _any_text,
-    request_headers=st.lists(st.tuples(_any_text, _any_text), max_size=4).map(tuple),
 )
 
 

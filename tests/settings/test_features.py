@@ -28,6 +28,7 @@ ASKING = [
     ("servers.0.tool_defaults.allow_raw_output", True),
     ("core.defaults.allow_raw_output", True),
     ("core.allow_artifacts_download", True),
+    ("core.trusted_proxies", ["10.0.0.0/8"]),
     ("core.disabled_tools", ["t"]),
     ("core.code_mode_enabled", True),
     ("core.shorten_descriptions", True),
