@@ -35,6 +35,9 @@ class Janitor:
                 await self.go_round()
             except AdapterError as error:
                 self.log.warning("the janitor could not finish its round", why=str(error))
+            except Exception:
+                # A defect in one round must not end all later ones.
+                self.log.exception("the janitor's round failed unexpectedly")
 
     async def go_round(self) -> None:
         """One round. Raises StoreUnavailable; an upstream that fails is left for the next round."""
@@ -48,8 +51,12 @@ class Janitor:
             # Closed first: if the client comes back in between, the upstream's 404 renews its session.
             if self.sessions.is_idle(row.key) and await self._close_upstream(record):
                 await self.sessions.lay_to_rest(row, record)
-        elif record.state is not SessionState.ENDED or await self._close_upstream(record):
-            await self.sessions.closed(row.key)
+            else:
+                await self.sessions.put_off(row, self.interval)
+        elif await self._close_upstream(record):
+            await self.sessions.closed(row)
+        else:
+            await self.sessions.put_off(row, self.interval)
 
     async def _close_upstream(self, record: SessionRecord) -> bool:
         """Whether there is nothing left to close. A server no longer configured cannot be asked."""

@@ -7,6 +7,7 @@ the client's initialize; no text of a result ever does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from dataclasses import replace
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, SessionUnknown
+from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken
 from adapter.relay.answers import read_answer, read_body
 from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.server import Server
@@ -30,6 +31,12 @@ POST_FIELDS = frozenset(
     {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
 )
 """What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
+
+LATEST_LEGACY = "2025-11-25"
+"""The legacy era's last version: what the adapter speaks where none has been negotiated."""
+
+ABANDON_SILENCE = 2.0
+"""Seconds an upstream may be silent about a session that is given up: somebody waits for the failure behind it."""
 
 LONGEST_RETRY = 10.0
 """Seconds an upstream's ``retry:`` is followed when the adapter itself resumes a stream."""
@@ -81,24 +88,28 @@ class Mapping:
 
         The replay is finished also when the caller that began it goes away, for the others wait for it.
         """
-        await asyncio.shield(asyncio.ensure_future(self._renew_once(ask, session, seen)))
+        if session.renewal is None:
+            if not session.asleep and session.generation != seen:
+                return
+            session.renewal = asyncio.ensure_future(self._renew_once(ask, session, seen))
+        # All who wait share one outcome: a second try after a failure would make each wait for all before it.
+        await asyncio.shield(session.renewal)
 
     async def _renew_once(self, ask: Ask, session: Session, seen: int | None) -> None:
-        async with session.lock():
-            if not session.asleep and seen is not None and session.generation != seen:
-                return
-            if not session.asleep and seen is None:
-                return
+        try:
             row, record = await self._sessions.record(session)
             if seen is not None and record.generation != seen:
                 # Another replica was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
                 return
             renewed = await self._replay(ask, record)
-            if not await self._sessions.remap(session, row, renewed):
-                reply = await self.close(ask.server, renewed)
-                if reply is not None:
-                    reply.abort()
+            remapped = False
+            try:
+                remapped = await self._sessions.remap(session, row, renewed)
+            finally:
+                if not remapped:
+                    await self.abandon(ask, renewed.upstream_session, renewed.protocol_version)
+            if not remapped:
                 return
             ask.server.counters.reinitialized += 1
             self._log.info(
@@ -107,14 +118,38 @@ class Mapping:
                 changed=renewed.said != record.said,
                 generation=renewed.generation,
             )
+        finally:
+            session.renewal = None
 
     async def _replay(self, ask: Ask, record: SessionRecord) -> SessionRecord:
-        """Initialize upstream as the client once did. Raises SessionUnknown if that is refused now."""
+        """Initialize upstream as the client once did.
+
+        Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
+        """
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
         reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
+        if reply.status >= 500:
+            reply.abort()
+            raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
         upstream_session = header(reply.headers, "mcp-session-id")
+        try:
+            return await self._complete(ask, record, reply, upstream_session, common)
+        except BaseException:
+            await self.abandon(ask, upstream_session, record.protocol_version)
+            raise
+
+    async def _complete(
+        self,
+        ask: Ask,
+        record: SessionRecord,
+        reply: UpstreamReply,
+        upstream_session: str | None,
+        common: list[tuple[str, str]],
+    ) -> SessionRecord:
+        """The rest of a replay, from the head of the answer to ``initialize`` on."""
+        silence = ask.server.silence.request
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
         resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
@@ -142,6 +177,17 @@ class Mapping:
         return renewed
 
     # --- the end ----------------------------------------------------------------------------------------------
+
+    async def abandon(self, ask: Ask, upstream_session: str | None, version: str) -> None:
+        """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
+        if upstream_session is None:
+            return
+        headers = forwardable(ask.headers, drop=POST_FIELDS)
+        headers += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", upstream_session)]
+        with contextlib.suppress(AdapterError):
+            request = UpstreamRequest("DELETE", headers)
+            reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
+            await read_body(reply, ABANDON_SILENCE)
 
     async def close(
         self,
@@ -207,7 +253,11 @@ def initialize_result(response: bytes | None) -> bytes | None:
 
 def negotiated_version(result: bytes) -> str:
     """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says."""
-    read = orjson.loads(result)
+    try:
+        read = orjson.loads(result)
+    except orjson.JSONDecodeError as error:
+        # Only the envelope has been read so far; what is between its braces may be anything.
+        raise UpstreamBroken("The upstream server's answer to initialize is not valid JSON.") from error
     version = read.get("protocolVersion") if isinstance(read, dict) else None
     return version if isinstance(version, str) else "2025-03-26"
 

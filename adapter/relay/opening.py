@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
-from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.answers import read_answer, read_body
-from adapter.relay.exchange import Answer, Ask, forwardable
+from adapter.relay.exchange import Answer, Ask
 from adapter.relay.mapping import (
-    POST_FIELDS,
+    LATEST_LEGACY,
     Mapping,
     Resumption,
     digest,
@@ -47,27 +45,19 @@ class Opening:
             return Answer(reply.status, headers, await read_body(reply, silence))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None).after
-        answer = await read_answer(reply, envelope.id, silence, resume)
-        result = initialize_result(answer.response)
-        if result is not None:
-            record = self._record(ask, envelope, upstream_session, result)
-            headers.append(("Mcp-Session-Id", await self._mint(ask, record)))
-        return Answer(200, headers, answer.raw)
-
-    async def _mint(self, ask: Ask, record: SessionRecord) -> str:
-        """The client's id for the session. Raises StoreUnavailable, having ended the session upstream.
-
-        The client would never learn of it, and a store that failed reminds nobody to close it later.
-        """
+        version = LATEST_LEGACY
         try:
-            return await self._sessions.create(record)
-        except StoreUnavailable:
-            with contextlib.suppress(AdapterError):
-                credentials = forwardable(ask.headers, drop=POST_FIELDS)
-                reply = await self._mapping.close(ask.server, record, credentials)
-                if reply is not None:
-                    reply.abort()
+            answer = await read_answer(reply, envelope.id, silence, resume)
+            result = initialize_result(answer.response)
+            if result is not None:
+                record = self._record(ask, envelope, upstream_session, result)
+                version = record.protocol_version
+                headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+        except BaseException:
+            # The client will never learn of the session, and nothing is written that reminds anybody of it.
+            await self._mapping.abandon(ask, upstream_session, version)
             raise
+        return Answer(200, headers, answer.raw)
 
     def _record(
         self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes

@@ -12,14 +12,20 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamUnreachable
 from adapter.relay.answers import read_answer, read_body
-from adapter.relay.mapping import ACCEPT, INITIALIZED, Resumption, initialize_result, negotiated_version
+from adapter.relay.mapping import (
+    ACCEPT,
+    INITIALIZED,
+    LATEST_LEGACY,
+    Resumption,
+    initialize_result,
+    negotiated_version,
+)
 from adapter.relay.server import Server
 from adapter.rules.breaker import BreakerState
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.wire.eras import MODERN_VERSIONS, Era
 
 MODERN_VERSION = MODERN_VERSIONS[-1]
-LEGACY_VERSION = "2025-11-25"
 _CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
 
@@ -73,7 +79,7 @@ class Probe:
 
     async def _open(self) -> None:
         params: dict[str, object] = {
-            "protocolVersion": LEGACY_VERSION,
+            "protocolVersion": LATEST_LEGACY,
             "capabilities": {},
             "clientInfo": _CLIENT,
         }

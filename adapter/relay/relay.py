@@ -249,6 +249,9 @@ class Relay:
         return await asyncio.shield(asyncio.ensure_future(self._end(ask, session)))
 
     async def _end(self, ask: Ask, session: Session) -> Answer:
+        if session.renewal is not None:
+            # Begun before the end was, it would leave a session upstream that nobody closes.
+            await asyncio.wait([session.renewal])
         try:
             reply = await self.mapping.close(ask.server, session, ask.headers)
             body = await read_body(reply, ask.server.silence.request) if reply else b""

@@ -38,6 +38,7 @@ class Session:
     """What the hot path needs of a session. The record in the store has the rest.
 
     ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
+    ``renewal`` is the one task that replaces its upstream session, while there is one.
     """
 
     key: str
@@ -50,16 +51,10 @@ class Session:
     asleep: bool = False
     in_flight: int = 0
     touched: bool = False
-    changing: asyncio.Lock | None = field(default=None, repr=False)
+    renewal: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
-
-    def lock(self) -> asyncio.Lock:
-        """Held by the one task that changes this session's mapping. Made when first needed: most never are."""
-        if self.changing is None:
-            self.changing = asyncio.Lock()
-        return self.changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,7 @@ class Sessions:
         after = ""
         while rows := await self._store.scan(TABLE, after=after):
             for row in rows:
-                record = decode(row.value)
+                record = self._last_known(row)
                 if record.state is SessionState.OPEN:
                     self._keep(row.key, record)
             after = rows[-1].key
@@ -123,7 +118,12 @@ class Sessions:
         """Write a new session down and return the id that the client is to use: 256 random bits."""
         session_id = session_id_from(secrets.token_bytes(32))
         key = session_key(session_id)
-        await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self._due(record))
+        try:
+            await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self._due(record))
+        except asyncio.CancelledError:
+            # It may be written all the same, and nobody will ever know its id.
+            await self._store.delete(TABLE, key)
+            raise
         self._keep(key, record)
         return session_id
 
@@ -143,15 +143,12 @@ class Sessions:
         session.touched = True
         return session
 
-    def is_open(self, session: Session) -> bool:
-        return self._open.get(session.key) is session
-
     async def _read(self, key: str, server: str, principal: str) -> Session:
         """A session this process has not used yet, or one that idled away and is asked for again."""
         if key in self._ending:
             raise SessionUnknown()
         row = await self._store.get(TABLE, key)
-        record = decode(row.value) if row else None
+        record = self._last_known(row) if row else None
         verdict = judge(
             record,
             server=server,
@@ -210,7 +207,7 @@ class Sessions:
     async def record(self, session: Session) -> tuple[Row, SessionRecord]:
         """The session as it is written down. Raises SessionUnknown when it has ended meanwhile."""
         row = await self._store.get(TABLE, session.key)
-        if row is None:
+        if row is None or session.key in self._ending:
             self._forget(session)
             raise SessionUnknown()
         record = decode(row.value)
@@ -266,16 +263,26 @@ class Sessions:
         except Conflict:
             await self._mark_ended(key)
 
-    async def closed(self, key: str) -> None:
-        """The upstream session of an ended session is closed too: nothing is left to remember."""
-        await self._store.delete(TABLE, key)
+    async def closed(self, row: Row) -> None:
+        """The session's time is over and its upstream session closed: nothing is left to remember.
+
+        Unless it was revived since ``row`` was read.
+        """
+        with contextlib.suppress(Conflict):
+            await self._store.delete(TABLE, row.key, expected=row.version)
+            self._open.pop(row.key, None)
+
+    async def put_off(self, row: Row, seconds: float) -> None:
+        """Let what cannot be done for this session now wait, so that it stands in no other one's way."""
+        await self._store.touch(TABLE, {row.key: self._clock() + seconds})
 
     # --- time -------------------------------------------------------------------------------------------------
 
     async def write_last_seen(self) -> None:
         """Write the last-seen times of the sessions used since the last call, in one go."""
         ttl = self._limits.idle_ttl
-        used = [session for session in self._open.values() if session.touched]
+        # A tombstone keeps its time until it is revived.
+        used = [session for session in self._open.values() if session.touched and not session.asleep]
         for session in used:
             session.touched = False
         if ttl is not None and used:
@@ -297,11 +304,24 @@ class Sessions:
         """Turn an idle session into a tombstone, unless it was used meanwhile."""
         if not self.is_idle(row.key):
             return
-        resting = replace(record, state=advance(record.state, Event.EXPIRED_IDLE), upstream_session=None)
-        when = self._clock() + self._limits.tombstone_ttl
+        resting = replace(
+            self._last_known(row),
+            state=advance(record.state, Event.EXPIRED_IDLE),
+            upstream_session=None,
+        )
         with contextlib.suppress(Conflict):
-            await self._store.put(TABLE, row.key, encode(resting), expected=row.version, due=when)
+            await self._store.put(
+                TABLE, row.key, encode(resting), expected=row.version, due=self._due(resting)
+            )
             self._open.pop(row.key, None)
+
+    def _last_known(self, row: Row) -> SessionRecord:
+        """The record with the time it was last seen, which for an open session only ``due`` was told."""
+        record = decode(row.value)
+        ttl = self._limits.idle_ttl
+        if record.state is not SessionState.OPEN or ttl is None or row.due is None:
+            return record
+        return replace(record, last_seen=max(record.last_seen, row.due - ttl))
 
     def _due(self, record: SessionRecord) -> float | None:
         return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
