@@ -50,7 +50,6 @@ def state_microseconds() -> float:
         created=0.0,
         last_seen=0.0,
         reason=None,
-        request_headers=(),
     )
     ids = [at_once(sessions.create(record)) for _ in range(OPEN_SESSIONS)]
     return min(_round(sessions, ids) for _ in range(ROUNDS))
