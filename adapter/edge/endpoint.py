@@ -79,6 +79,7 @@ class Endpoint:
                 await answer.close()
 
     def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
+        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
         if reply.status is None:
             send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
         else:

@@ -65,8 +65,9 @@ class Ingress:
             raise BadRequest("The body is not what its Content-Encoding says.") from None
         if len(text) > self._max_bytes:
             raise self._too_long()
-        if not inflater.eof:
-            raise BadRequest("The compressed body is not complete.")
+        # What stands behind the end is not read here, but an upstream might: nobody is to see another message.
+        if not inflater.eof or inflater.unused_data:
+            raise BadRequest("The compressed body is not exactly one complete stream.")
         return text, True
 
     def _too_long(self) -> MessageTooLong:

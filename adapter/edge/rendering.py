@@ -52,19 +52,12 @@ def send_failure(
 
 
 async def send_answer(reply: Reply, answer: Answer, extra: list[tuple[str, str]]) -> None:
-    """Send an answer to its last byte. Raises ClientGone.
-
-    A body that cannot be completed is broken off, so that the client does not take it for whole.
-    """
+    """Send an answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be completed."""
     fields = answer.headers + extra if extra else answer.headers
     if isinstance(answer.body, bytes):
         reply.send(answer.status, fields, answer.body)
         return
     reply.begin(answer.status, fields, answer.length)
-    try:
-        async for piece in answer.body:
-            await reply.write(piece)
-    except AdapterError:
-        reply.abort()
-        return
+    async for piece in answer.body:
+        await reply.write(piece)
     reply.end()

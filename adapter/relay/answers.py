@@ -75,6 +75,8 @@ def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> byt
         raise UpstreamBroken("The upstream server's compressed answer is damaged.") from error
     if inflater.unconsumed_tail:
         raise UpstreamBroken(f"The upstream server's answer is larger than {limit} bytes.")
+    if not inflater.eof or inflater.unused_data:
+        raise UpstreamBroken("The upstream server's compressed answer is not exactly one complete stream.")
     return plain
 
 

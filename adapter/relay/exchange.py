@@ -51,9 +51,11 @@ class Answer:
     release: Callable[[], None] = field(default=_nothing)
 
     async def close(self) -> None:
-        if not isinstance(self.body, bytes):
-            await self.body.aclose()
-        self.release()
+        try:
+            if not isinstance(self.body, bytes):
+                await self.body.aclose()
+        finally:
+            self.release()
 
 
 def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:

@@ -41,8 +41,9 @@ class Parking:
 
     async def park(self, session: Session, call: Call, stages: Stages) -> None:
         key = _key(session, call.envelope)
-        self._held.setdefault(session.key, {})[key] = Parked(call, stages)
+        # First the row: by it alone ``expire`` finds what nobody came back for.
         await self._store.put(TABLE, key, _encode(call), due=self._clock() + self._ttl)
+        self._held.setdefault(session.key, {})[key] = Parked(call, stages)
 
     async def load(self, session: Session) -> None:
         """Bring back what an earlier process parked for this session."""
@@ -74,7 +75,7 @@ class Parking:
             await self._store.delete(TABLE, key)
 
     async def expire(self) -> None:
-        """Let go of what was never asked for again, and of what belongs to sessions that have ended."""
+        """Let go of what was not asked for again in time, also where its session has ended."""
         for row in await self._store.overdue(TABLE, self._clock()):
             held = self._held.get(row.key.partition(":")[0], {})
             parked = held.pop(row.key, None)

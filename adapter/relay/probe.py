@@ -189,7 +189,7 @@ class Watch:
             breaker.probe_started()
         self.pulse.last_attempt = self._clock()
         try:
-            await self._probe.ping()
+            await self._ask()
         except AdapterError as error:
             self.pulse.reached, self.pulse.error = False, str(error)
             if breaker is not None:
@@ -209,6 +209,16 @@ class Watch:
             self._log.warning(
                 "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
             )
+
+    async def _ask(self) -> None:
+        try:
+            await self._probe.ping()
+        except AdapterError:
+            raise
+        except Exception as error:
+            # A defect here must not end the watch: the breaker would stay as it is for good.
+            self._log.exception("a ping failed unexpectedly", server=self.server.id)
+            raise UpstreamBroken("A ping failed unexpectedly; the adapter's log has the details.") from error
 
     def _pause(self, now: float) -> float:
         """Until the next ping: sooner than the interval before the first success, and when the breaker opens."""

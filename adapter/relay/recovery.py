@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapter.errors import AdapterError, UpstreamSilent
 from adapter.relay.answers import read_body
 from adapter.relay.errands import Errands
-from adapter.relay.exchange import Ask
+from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.mapping import Resumption
 from adapter.relay.parking import Parking
 from adapter.relay.sessions import Session
@@ -46,8 +46,8 @@ class ExchangeRecovery:
 
     async def polled(self) -> None:
         if self._reading is not None and self._session is not None:
-            (call, stages), self._reading = self._reading, None
-            await self._parking.park(self._session, call, stages)
+            await self._parking.park(self._session, *self._reading)
+            self._reading = None
 
     async def gave_up(self, error: AdapterError) -> None:
         self._ask.server.counters.failures += 1
@@ -59,7 +59,9 @@ class ExchangeRecovery:
         session = self._session
         if session is None or session.upstream_session is None:
             return
-        headers = [*self._ask.headers, ("Mcp-Session-Id", session.upstream_session)]
+        # The request may have been compressed; this is not.
+        fields = forwardable(self._ask.headers, drop=frozenset({"content-encoding"}))
+        headers = [*fields, ("Mcp-Session-Id", session.upstream_session)]
         for request in self._requests:
             body = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'

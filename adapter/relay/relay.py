@@ -26,6 +26,7 @@ from adapter.rules.headers import to_client
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
+from adapter.wire.failure import failure
 
 HELD_JSON = 64 << 10
 """Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
@@ -202,7 +203,7 @@ class Relay:
                     silence=silence,
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
-                    rewrite=lambda data: walk_response(stages, call, data),
+                    rewrite=partial(_finished, stages, call),
                     limit=ANSWER_LIMIT,
                 )
                 return Answer(
@@ -265,6 +266,14 @@ class Relay:
         if reply is None or reply.status == 404:
             return Answer(200, [], b"")
         return Answer(reply.status, to_client(reply.headers), body)
+
+
+async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
+    """The response as the stages want it; the failure of one is an error response, for the head has left."""
+    try:
+        return await walk_response(stages, call, response)
+    except AdapterError as error:
+        return failure(error, call.envelope.id_bytes)
 
 
 def _silence(ask: Ask, requests: list[Envelope]) -> float | None:
