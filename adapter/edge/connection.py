@@ -1,89 +1,77 @@
 """One client's HTTP/1.1 connection (RFC 9112).
 
-httptools decides what the bytes mean; this protocol decides what happens: each request gets a task of its own,
-one after the other, which is cancelled when the client goes away. A general server costs twice as much a call.
+RequestStream decides what the bytes mean; this protocol decides what happens: each request gets a task of its
+own, one after the other, which is cancelled when the client goes away.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from email.utils import formatdate
-from http import HTTPStatus
-from typing import Any, cast
-from urllib.parse import unquote
+from dataclasses import dataclass
+from typing import cast
 
-import httptools
-
-from adapter.edge.request import RESUME_BELOW, Body, ClientGone, Fields, Request
-
-SERVER = "mcp-file-adapter"
-HEAD_LIMIT = 32 * 1024
-"""Bytes of a request's head; more is 431."""
+from adapter.edge.answer import HttpAnswer
+from adapter.edge.parsing import Arrival, Refusal, RequestStream
+from adapter.edge.request import RESUME_BELOW, ClientGone, Request
 
 PIPELINE_LIMIT = 8
-"""Requests that may wait behind the one being answered."""
+"""Requests that may wait behind the one being answered before reading stops."""
+
+BURST_LIMIT = 256
+"""Requests that may wait because they came in one read."""
 
 PAUSE_ABOVE = 4 * RESUME_BELOW
-IDLE_SECONDS = 75.0
-"""How long a connection may lie idle, or take for a head."""
-
-LINGER_SECONDS = 2.0
-"""How long a refused body is still taken and thrown away."""
 
 Handler = Callable[[Request], Awaitable[None]]
 
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
-# An offer to change the protocol may be ignored (RFC 9110, 7.8), but the parser would stop at it.
-_UPGRADE = re.compile(rb"(?im)^upgrade:")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_JSON = [("Content-Type", "application/json")]
 
 
-class Clock:
-    """The Date field, written once a second."""
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that a client may take.
 
-    def __init__(self) -> None:
-        self._second = 0
-        self._line = b""
+    ``idle``: how long a connection may lie idle, or take for a head. ``linger``: how long what still arrives
+    after the last answer is taken and thrown away. ``half_closed``: how long an exchange goes on after the
+    client closed its side; most that do have gone altogether, which looks the same from here (RFC 9112, 9.6).
+    """
 
-    def line(self) -> bytes:
-        now = int(time.time())
-        if now != self._second:
-            self._second = now
-            self._line = f"Date: {formatdate(now, usegmt=True)}\r\nServer: {SERVER}\r\n".encode()
-        return self._line
+    idle: float = 75.0
+    linger: float = 2.0
+    half_closed: float = 0.5
 
 
-_clock = Clock()
+PATIENCE = Patience()
 
 
 class ClientConnection(asyncio.Protocol):
-    """``opened`` and ``lost`` are told of this connection, ``handler`` answers each of its requests."""
+    """``handler`` answers each request. The connection is in ``connections`` until its last task has ended."""
 
-    def __init__(self, handler: Handler, connections: set[ClientConnection]) -> None:
+    def __init__(
+        self, handler: Handler, connections: set[ClientConnection], patience: Patience = PATIENCE
+    ) -> None:
         self._handler = handler
         self._connections = connections
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._parser: Any = httptools.HttpRequestParser(self)
+        self._requests = RequestStream(self._arrive, self._resume_reading)
         self._transport: asyncio.Transport
-        self._target = b""
-        self._pairs: list[tuple[str, str]] = []
-        self._head_size = 0
-        self._body: Body | None = None
-        self._reading_head = False
         self._waiting: deque[tuple[Request, HttpAnswer]] = deque()
         self._answer: HttpAnswer | None = None
         self.task: asyncio.Task[None] | None = None
+        self._refusal: Refusal | None = None
         self._paused = False
         self._writable: asyncio.Future[None] | None = None
         self._write_paused = False
         self._deadline: asyncio.TimerHandle | None = None
         self._quiet_since = 0.0
         self._lost = False
-        self._discarding = False
+        self._half_closed = False
+        self._deaf = False
+        self._mute = False
 
     def __repr__(self) -> str:
         return f"<ClientConnection: {'busy' if self._answer else 'idle'}, {len(self._waiting)} waiting>"
@@ -94,44 +82,44 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
         self._quiet_since = self._loop.time()
-        self._deadline = self._loop.call_later(IDLE_SECONDS, self._check_idle)
+        self._expect(self._patience.idle, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says how it is called
         self._lost = True
-        self._connections.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
-        gone = ClientGone("the client has gone")
-        if self._body is not None:
-            self._body.fail(gone)
+        self._requests.fail(ClientGone("the client has gone"))
         self._waiting.clear()
-        if self.task is not None:
-            self.task.cancel()
         self.resume_writing()
+        if self.task is None:
+            self._connections.discard(self)
+        else:
+            self.task.cancel()
+            self.task.add_done_callback(lambda _: self._connections.discard(self))
 
     def data_received(self, data: bytes) -> None:
-        if self._discarding:
+        if self._deaf:
             return
-        if self._body is None:
-            self._head_size += len(data)
-            if b"pgrade" in data or b"PGRADE" in data:
-                data = _UPGRADE.sub(b"x-upgrade:", data)
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._refuse(400, b"this is not HTTP/1.1 as RFC 9112 has it")
+            self._requests.feed(data)
+        except Refusal as refusal:
+            self._refuse(refusal)
             return
-        if self._reading_head and self._head_size > HEAD_LIMIT:
-            self._refuse(431, b"the head of the request is too large")
-            return
-        body = self._body
-        crowded = len(self._waiting) >= PIPELINE_LIMIT or (body is not None and body.size > PAUSE_ABOVE)
-        if crowded and not self._paused:
+        self._deaf = self._requests.ended
+        crowded = len(self._waiting) >= PIPELINE_LIMIT or self._requests.unread > PAUSE_ABOVE
+        if crowded and not self._paused and not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        return False
+        if self._answer is None or self._mute:
+            return False
+        if self._requests.incomplete:
+            self._transport.abort()
+            return False
+        self._half_closed = self._deaf = True
+        self._expect(self._patience.half_closed, self._transport.abort)
+        return True
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -141,55 +129,19 @@ class ClientConnection(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
-    # --- what the parser says -------------------------------------------------------------------------------
+    # --- exchanges ------------------------------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._target = b""
-        self._pairs = []
-        self._reading_head = True
-
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
-        self._pairs.append((name.decode("latin-1"), value.decode("latin-1").strip(" \t")))
-
-    def on_headers_complete(self) -> None:
-        self._reading_head = False
-        self._head_size = 0
-        parser = self._parser
-        fields = Fields(self._pairs)
-        body = self._body = Body(self._resume_reading)
-        length = fields.get("content-length")
-        if fields.get("expect", "").lower() == "100-continue":
-            body.wanted = self._say_continue
-        target = self._target.decode("latin-1")
-        answer = HttpAnswer(self, keep=parser.should_keep_alive(), chunks=parser.get_http_version() != "1.0")
-        request = Request(
-            parser.get_method().decode("latin-1"),
-            target,
-            _path(self._target),
-            fields,
-            int(length) if length else None,
-            body,
-            answer,
-        )
+    def _arrive(self, arrival: Arrival) -> None:
+        answer = HttpAnswer(self, keep=arrival.keep, modern=arrival.modern, bare=arrival.method == "HEAD")
+        if arrival.expects_continue:
+            arrival.body.wanted = lambda: self._say_continue(answer)
+        request = arrival.request(answer)
         if self._answer is None:
             self._start(request, answer)
-        else:
+        elif len(self._waiting) < BURST_LIMIT:
             self._waiting.append((request, answer))
-
-    def on_body(self, chunk: bytes) -> None:
-        assert self._body is not None
-        self._body.add(chunk)
-
-    def on_message_complete(self) -> None:
-        if self._body is not None:
-            self._body.end()
-            self._body = None
-
-    # --- exchanges ------------------------------------------------------------------------------------------
+        else:
+            raise Refusal(429, "too many requests at once")
 
     def _start(self, request: Request, answer: HttpAnswer) -> None:
         self._answer = answer
@@ -199,150 +151,136 @@ class ClientConnection(asyncio.Protocol):
         try:
             await self._handler(request)
         except ClientGone:
-            return
-        except BaseException:
             answer.abort()
+        except asyncio.CancelledError:
+            # A request that turned out to be broken is cancelled too; its connection still carries the refusal.
+            if self._answer is answer:
+                answer.abort()
             raise
+        except Exception as error:
+            self._report("a handler failed", error)
+            self._fail(answer)
+        else:
+            if not answer.complete and answer.keep:
+                self._report("a handler left its answer unfinished")
+                self._fail(answer)
         self._next(request, answer)
+
+    def _report(self, message: str, error: Exception | None = None) -> None:
+        self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
+
+    def _fail(self, answer: HttpAnswer) -> None:
+        """Say so where nothing was said yet; else break off, so that nobody takes the answer for whole."""
+        if answer.status is not None:
+            answer.abort()
+            return
+        answer.keep = False
+        answer.send(500, _JSON, b'{"detail":"the request failed unexpectedly"}')
 
     def _next(self, request: Request, answer: HttpAnswer) -> None:
         self.task = self._answer = None
+        self._quiet_since = self._loop.time()
         if self._lost:
             return
         if not answer.keep or not request.body.complete:
-            self._leave(body_arriving=not request.body.complete)
-            return
-        self._quiet_since = self._loop.time()
-        if self._waiting:
+            self._leave(arriving=not request.body.complete or self._deaf)
+        elif self._waiting:
             self._start(*self._waiting.popleft())
             self._resume_reading()
+        elif self._refusal is not None:
+            self._send_refusal(self._refusal)
+        elif self._deaf:
+            self._leave(arriving=False)
 
-    def _refuse(self, status: int, why: bytes) -> None:
-        """Answer what cannot be understood, and close: where the next request begins is not known."""
-        if self._answer is None and not self._transport.is_closing():
-            HttpAnswer(self, keep=False, chunks=False).send(
-                status, [("Content-Type", "application/json")], b'{"detail":"' + why + b'"}'
-            )
-            self._leave(body_arriving=True)
-        else:
-            self._transport.abort()
+    # --- refusing and leaving -------------------------------------------------------------------------------
 
-    def _leave(self, *, body_arriving: bool) -> None:
-        """Close after the answer. While a body is still arriving a plain close would be a reset to its sender,
+    def _refuse(self, refusal: Refusal) -> None:
+        """Read no more: where the next request begins is not known. What came before is still answered."""
+        self._deaf = True
+        self._refusal = refusal
+        if self._requests.incomplete:
+            if self._waiting:
+                self._waiting.pop()
+            elif self._answer is not None and self._answer.status is not None:
+                self._transport.abort()
+                return
+            elif self.task is not None:
+                self._answer = None
+                self.task.cancel()
+        if self._answer is None:
+            self._send_refusal(refusal)
 
-        which would then never read the answer; so what comes is thrown away for a moment (RFC 9112, 9.6).
+    def _send_refusal(self, refusal: Refusal) -> None:
+        body = b'{"detail":"%s"}' % refusal.why.encode()
+        HttpAnswer(self, keep=False).send(refusal.status, _JSON, body)
+        self._leave(arriving=True)
+
+    def _leave(self, *, arriving: bool) -> None:
+        """Close after the answer.
+
+        While something is still ``arriving`` a plain close would be a reset to its sender, which would then
+        never read the answer; so it is thrown away for a moment (RFC 9112, 9.6).
         """
-        if not body_arriving or self._transport.is_closing() or not self._transport.can_write_eof():
+        self._deaf = True
+        if not arriving or self._half_closed or self._transport.is_closing():
             self._transport.close()
             return
-        self._discarding = True
+        self._mute = True
         self._transport.write_eof()
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+        self._expect(self._patience.linger, self._transport.abort)
 
     def _resume_reading(self) -> None:
         if self._paused and len(self._waiting) < PIPELINE_LIMIT and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
 
-    def _say_continue(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(_CONTINUE)
+    def _say_continue(self, answer: HttpAnswer) -> None:
+        if answer.status is None:
+            self.write(_CONTINUE)
+
+    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        """The one deadline of this connection; a new one takes the place of the last."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(seconds, otherwise)
 
     def _check_idle(self) -> None:
         """Close when nothing was asked for a while, or a head does not come to its end."""
-        quiet = self._loop.time() - self._quiet_since
-        if self._answer is None and quiet >= IDLE_SECONDS:
-            self._transport.close()
-            return
-        wait = IDLE_SECONDS if self._answer is not None else IDLE_SECONDS - quiet
-        self._deadline = self._loop.call_later(max(wait, 1.0), self._check_idle)
+        wait = self._patience.idle
+        if self._answer is None:
+            wait -= self._loop.time() - self._quiet_since
+            if wait <= 0 and self._transport.is_closing():
+                # The last answer was not taken either.
+                self._transport.abort()
+                return
+            if wait <= 0:
+                self._transport.close()
+                wait = self._patience.linger
+        self._expect(wait, self._check_idle)
 
     # --- for answers and the listener -----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        if not self._lost:
+        if not (self._lost or self._mute or self._transport.is_closing()):
             self._transport.write(data)
 
     async def drained(self) -> None:
         """Wait until the client takes more. Raises ClientGone."""
-        if self._lost:
-            raise ClientGone("the client has gone")
-        if self._write_paused:
+        if self._write_paused and not self._lost:
             self._writable = self._loop.create_future()
             await self._writable
+        if self._lost:
+            raise ClientGone("the client has gone")
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def close_if_idle(self) -> None:
+    def retire(self) -> None:
+        """Close now if idle, else after the answer that is being given."""
         if self._answer is None:
             self._transport.close()
-
-
-class HttpAnswer:
-    """A Reply on a client's connection."""
-
-    __slots__ = ("_chunked", "_chunks", "_connection", "keep", "status")
-
-    def __init__(self, connection: ClientConnection, *, keep: bool, chunks: bool) -> None:
-        self.status: int | None = None
-        self.keep = keep
-        self._connection = connection
-        self._chunks = chunks
-        self._chunked = False
-
-    def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
-        """See Reply."""
-        length = b"" if status == 204 else b"Content-Length: %d\r\n" % len(body)
-        self._connection.write(self._head(status, fields) + length + b"\r\n" + body)
-
-    def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
-        """See Reply. A client of HTTP/1.0 gets a body that ends with the connection."""
-        framing = b""
-        if length is not None:
-            framing = b"Content-Length: %d\r\n" % length
-        elif self._chunks:
-            framing = b"Transfer-Encoding: chunked\r\n"
-            self._chunked = True
         else:
-            self.keep = False
-        self._connection.write(self._head(status, fields) + framing + b"\r\n")
-
-    async def write(self, piece: bytes) -> None:
-        """See Reply."""
-        self._connection.write(b"%x\r\n%s\r\n" % (len(piece), piece) if self._chunked else piece)
-        await self._connection.drained()
-
-    def end(self) -> None:
-        """See Reply."""
-        if self._chunked:
-            self._connection.write(b"0\r\n\r\n")
-
-    def abort(self) -> None:
-        """See Reply."""
-        self.keep = False
-        self._connection.abort()
-
-    def _head(self, status: int, fields: list[tuple[str, str]]) -> bytes:
-        self.status = status
-        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\n"]
-        lines += [f"{name}: {value}\r\n" for name, value in fields]
-        if not self.keep:
-            lines.append("Connection: close\r\n")
-        return "".join(lines).encode("latin-1", "replace") + _clock.line()
-
-
-def _path(target: bytes) -> str:
-    """The path of a request target in origin or absolute form, decoded; empty for what has none."""
-    if not target.startswith(b"/"):
-        try:
-            target = httptools.parse_url(target).path or b""
-        except httptools.HttpParserInvalidURLError:
-            return ""
-    path = target.partition(b"?")[0].decode("latin-1")
-    return unquote(path) if "%" in path else path
+            self._answer.keep = False

@@ -89,7 +89,7 @@ class Front:
                 raise MethodNotAllowed()
             status, body = await route(request)
             fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
-            request.reply.send(status, fields, b"" if request.method == "HEAD" else body)
+            request.reply.send(status, fields, body)
         except AdapterError as error:
             send_failure(request.reply, error, _NOT_RPC, [])
         except Exception:

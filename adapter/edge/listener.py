@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.edge.connection import ClientConnection, Handler
+from adapter.edge.connection import PATIENCE, ClientConnection, Handler, Patience
 
 BACKLOG = 1024
 LEAVING_SECONDS = 2.0
@@ -22,11 +22,15 @@ class Listener:
         return f"<Listener {self.address}: {len(self._connections)} connections>"
 
     @classmethod
-    async def open(cls, handler: Handler, host: str, port: int) -> Listener:
+    async def open(cls, handler: Handler, host: str, port: int, patience: Patience = PATIENCE) -> Listener:
         """Listen on that address. Raises OSError when it cannot be bound."""
         connections: set[ClientConnection] = set()
         listening = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(handler, connections), host, port, backlog=BACKLOG, reuse_address=True
+            lambda: ClientConnection(handler, connections, patience),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
         )
         return cls(listening, connections)
 
@@ -36,16 +40,17 @@ class Listener:
         return host, port
 
     def close(self) -> None:
-        """Take no new connection and let go of the idle ones."""
+        """Take no new connection, let go of the idle ones, and of the others after their answers."""
         self._listening.close()
         for connection in list(self._connections):
-            connection.close_if_idle()
+            connection.retire()
 
     async def drop(self) -> None:
-        """Break off what is left, and give the exchanges on it a turn to notice."""
-        connections = list(self._connections)
-        running = [connection.task for connection in connections if connection.task is not None]
-        for connection in connections:
+        """Break off what is left, and wait a moment until the exchanges on it have ended."""
+        for connection in list(self._connections):
             connection.abort()
+        running = [each.task for each in self._connections if each.task is not None]
+        # The transports tell their connections in the loop's next turn; only then is anything cancelled.
+        await asyncio.sleep(0)
         if running:
             await asyncio.wait(running, timeout=LEAVING_SECONDS)

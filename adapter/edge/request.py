@@ -77,6 +77,8 @@ class Body:
     # --- for the connection ---------------------------------------------------------------------------------
 
     def add(self, chunk: bytes) -> None:
+        # Whose body is coming does not wait to be asked for it.
+        self.wanted = None
         self._chunks.append(chunk)
         self.size += len(chunk)
         self._wake()

@@ -1,0 +1,208 @@
+"""A client's bytes as requests: httptools reads them, and here is refused what it lets pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+
+from adapter.edge.request import Body, ClientGone, Fields, Reply, Request
+
+HEAD_LIMIT = 32 * 1024
+"""Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
+
+_FRAMING = ("content-length", "transfer-encoding")
+_FRAMING_OF_FIELD = 4
+"""The colon, the space and the line end of a field."""
+
+
+class Refusal(Exception):
+    """The bytes are no request that could be served: ``status`` and the reason for the client."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+class Arrival:
+    """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
+
+    __slots__ = ("body", "expects_continue", "fields", "keep", "method", "modern", "target")
+
+    def __init__(self, parser: Any, target: bytes, fields: Fields, body: Body) -> None:
+        self.method: str = parser.get_method().decode("latin-1")
+        self.modern = parser.get_http_version() == "1.1"
+        # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
+        self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
+        self.target = target
+        self.fields = fields
+        self.body = body
+        self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
+
+    def request(self, reply: Reply) -> Request:
+        length = self.fields.get("content-length")
+        return Request(
+            self.method,
+            self.target.decode("latin-1"),
+            path_of(self.target),
+            self.fields,
+            int(length) if length else None,
+            self.body,
+            reply,
+        )
+
+
+class RequestStream:
+    """``arrive`` gets each request as soon as its head is complete; its body follows. ``resume`` is Body's."""
+
+    def __init__(self, arrive: Callable[[Arrival], None], resume: Callable[[], None]) -> None:
+        self.ended = False
+        """Nothing that comes now is a request any more."""
+        self._arrive = arrive
+        self._resume = resume
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._target = b""
+        self._pairs: list[tuple[str, str]] = []
+        self._body: Body | None = None
+        self._head_size = 0
+        self._formless = 0
+        self._in_head = False
+        self._upgrading = False
+        self._replaying = False
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the last request's body is still arriving."""
+        return self._body is not None
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the arriving body that nobody has read yet."""
+        return self._body.size if self._body is not None else 0
+
+    def feed(self, data: bytes) -> None:
+        """Raises Refusal."""
+        # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
+        self._formless += len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, Refusal):
+                raise error.__context__ from None
+            raise Refusal(400, "this is not HTTP/1.1 as RFC 9112 has it") from error
+        if self._formless > HEAD_LIMIT:
+            if self._in_head:
+                raise _head_too_large()
+            if self._body is not None:
+                raise Refusal(400, "the framing of the body is too large")
+
+    def fail(self, failure: ClientGone) -> None:
+        """No more will come; lets go of the parser, which holds this stream in a cycle."""
+        if self._body is not None:
+            self._body.fail(failure)
+        self._parser = None
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as stop:
+                if not self._upgrading:
+                    # CONNECT: what follows would be for the tunnel.
+                    self.ended = True
+                    return
+                data = data[stop.args[0] :]
+                self._read_on_without_upgrade()
+
+    def _read_on_without_upgrade(self) -> None:
+        """An offer to change the protocol may be ignored (RFC 9110, 7.8), but the parser stops at it.
+
+        Another one reads on, and is told how the body is framed.
+        """
+        self._upgrading = False
+        framing = [f"{name}: {value}\r\n" for name, value in self._pairs if name.lower() in _FRAMING]
+        self._parser = httptools.HttpRequestParser(self)
+        self._replaying = True
+        self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
+        self._replaying = False
+
+    # --- what the parser says -------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._replaying:
+            return
+        self._target = b""
+        self._pairs = []
+        self._in_head = True
+        self._head_size = self._formless = 0
+
+    def on_url(self, url: bytes) -> None:
+        if not self._replaying:
+            self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # A trailer is no header: it comes after everything was decided (RFC 9110, 6.5.1).
+        if not self._in_head:
+            return
+        self._head_size += len(name) + len(value) + _FRAMING_OF_FIELD
+        # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
+        self._pairs.append((name.decode("latin-1"), value.decode("latin-1").strip(" \t")))
+
+    def on_headers_complete(self) -> None:
+        if self._replaying:
+            return
+        self._in_head = False
+        self._formless = 0
+        if self._head_size + len(self._target) > HEAD_LIMIT:
+            raise _head_too_large()
+        fields = Fields(self._pairs)
+        version = self._parser.get_http_version()
+        _check_head(fields, version)
+        body = Body(self._resume)
+        arrival = Arrival(self._parser, self._target, fields, body)
+        self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
+        self._arrive(arrival)
+        self._body = body
+
+    def on_body(self, chunk: bytes) -> None:
+        assert self._body is not None
+        self._formless = 0
+        self._body.add(chunk)
+
+    def on_message_complete(self) -> None:
+        if self._body is not None and not self._upgrading:
+            self._body.end()
+            self._body = None
+
+
+def _check_head(fields: Fields, version: str) -> None:
+    if version not in ("1.1", "1.0"):
+        raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are served")
+    # Several fields of one name are seldom, and most of them harmless.
+    if len(fields) != len(fields.pairs):
+        names = [name.lower() for name, _ in fields.pairs]
+        if names.count("host") > 1 or names.count("transfer-encoding") > 1:
+            raise Refusal(400, "Host and Transfer-Encoding may be there once")
+    if version == "1.1" and "host" not in fields:
+        raise Refusal(400, "Host is missing")
+    if fields.get("transfer-encoding", "chunked").lower() != "chunked":
+        raise Refusal(501, "the only transfer coding is chunked")
+
+
+def _head_too_large() -> Refusal:
+    return Refusal(431, "the head of the request is too large")
+
+
+def path_of(target: bytes) -> str:
+    """The path of a request target in origin or absolute form, decoded; empty where there is none; ``*`` is itself."""
+    if not target.startswith(b"/"):
+        try:
+            target = httptools.parse_url(target).path or b""
+        except httptools.HttpParserInvalidURLError:
+            return ""
+    path = target.partition(b"?")[0].decode("latin-1")
+    return unquote(path) if "%" in path else path
