@@ -197,7 +197,7 @@ def _cors(said: CorsSettings) -> Cors:
     return Cors(
         origins=tuple(said.allowed_origins),
         methods=tuple(said.allowed_methods),
-        headers=tuple(name for name in said.allowed_headers if name != "*"),
+        headers=tuple(said.allowed_headers),
         credentials=said.allow_credentials,
         max_age=int(said.max_age_seconds),
     )

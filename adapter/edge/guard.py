@@ -110,7 +110,11 @@ class Guard:
         fields = self.cors_fields(headers)
         if self._cors is None or not fields or "Access-Control-Request-Method" not in headers:
             return None
+        asked = headers.get("Access-Control-Request-Headers")
         allowed = ", ".join((_ALLOWED_HEADERS, self._token_header, *self._cors.headers))
+        if asked is not None and "*" in self._cors.headers:
+            # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
+            allowed = asked
         return [
             *fields,
             ("Access-Control-Allow-Methods", ", ".join(self._cors.methods)),

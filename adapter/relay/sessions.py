@@ -93,9 +93,10 @@ class Sessions:
         after = ""
         while rows := await self._store.scan(TABLE, after=after):
             for row in rows:
-                record = self._last_known(row)
-                if record.state is SessionState.OPEN:
-                    self._keep(row.key, record)
+                with contextlib.suppress(ValueError):  # one that another version wrote harms no other
+                    record = self._last_known(row)
+                    if record.state is SessionState.OPEN:
+                        self._keep(row.key, record)
             after = rows[-1].key
 
     # --- opening ----------------------------------------------------------------------------------------------

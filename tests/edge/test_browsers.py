@@ -29,3 +29,15 @@ async def test_credentials_are_not_offered_unasked(upstream: StartUpstream, adap
         assert head.get("access-control-allow-credentials") is None
         head, _ = await client.request("POST", origin="https://evil.example.com")
         assert head.status == 403 and head.get("access-control-allow-origin") is None
+
+
+async def test_any_header_is_allowed_by_name(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """By default a page may send what headers it likes; the answer names those it asked for."""
+    cors = {"enabled": True, "allowed_origins": [PAGE]}
+    async with upstream() as up, adapter(up, core={"cors": cors}) as front, front.client() as client:
+        asked = {
+            "access_control_request_method": "POST",
+            "access_control_request_headers": "authorization, x-team",
+        }
+        head, _ = await client.request("OPTIONS", origin=PAGE, **asked)
+        assert head["access-control-allow-headers"] == "authorization, x-team"

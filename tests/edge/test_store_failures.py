@@ -87,3 +87,16 @@ async def test_session_that_could_not_be_written_down_is_closed_upstream(
         assert head.status == 503 and error_of(text)["code"] == -32014
         await up.arrived("DELETE")
         assert up.sessions == set()
+
+
+async def test_a_row_nobody_can_read_harms_no_other(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A session that another version wrote in its own way does not keep the adapter from starting."""
+    async with upstream() as up:
+        async with adapter(up) as front, front.client() as client:
+            await client.initialize()
+            session = client.session
+            await front.app.store.put("sessions", "0" * 64, b"of another version")
+        async with adapter(up) as front, front.client() as client:
+            client.session = session
+            head, _ = await client.call()
+            assert head.status == 200
