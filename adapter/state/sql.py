@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 from adapter.errors import StoreUnavailable
 from adapter.state.port import ABSENT, Conflict, Row
@@ -18,9 +19,12 @@ _SCHEMA = (
 )
 
 
-def prepare(connection: sqlite3.Connection, *, wal: bool) -> None:
-    """Set up the connection, and the schema where there is none. StoreUnavailable for a foreign file."""
-    connection.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
+def prepare(connection: sqlite3.Connection, *, wal: bool, patience: float) -> None:
+    """Set up the connection, and the schema where there is none. StoreUnavailable for a foreign file.
+
+    Waits ``patience`` seconds for others that are opening the file at the same time.
+    """
+    _set_journal(connection, "WAL" if wal else "DELETE", patience)
     # With a log, NORMAL loses nothing when the process dies, only the latest writes when the power does; it
     # spares a sync of the disk per transaction. A rollback journal needs its syncs.
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
@@ -32,6 +36,20 @@ def prepare(connection: sqlite3.Connection, *, wal: bool) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _set_journal(connection: sqlite3.Connection, mode: str, patience: float) -> None:
+    # Changing the mode takes the file for itself and, where two do it at once, fails without the wait that the
+    # connection's timeout gives to everything else.
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _make_schema(connection: sqlite3.Connection) -> None:

@@ -11,6 +11,7 @@ for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
@@ -26,6 +27,9 @@ from adapter.state import sql
 from adapter.state.port import Row
 
 T = TypeVar("T")
+
+LOCK_TIMEOUT = 5.0
+"""Seconds to wait for another process that writes."""
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SENTENCES = {
@@ -207,11 +211,13 @@ def _finish(future: asyncio.Future[None], failure: Exception | None) -> None:
 
 def _connect(path: Path, *, wal: bool) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite would make the file with the process's umask; its log files take after it.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None)
+    # SQLite would make the file with the process's umask; its log files take after it. Only a new one is opened
+    # here: closing a descriptor drops every POSIX lock this process has on its file.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None)
     try:
-        sql.prepare(connection, wal=wal)
+        sql.prepare(connection, wal=wal, patience=LOCK_TIMEOUT)
     except BaseException:
         connection.close()
         raise
