@@ -18,6 +18,9 @@ from adapter.relay.server import Server
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.eras import Era
 
+_ADMITTED = object()
+"""The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+
 
 @dataclass(slots=True)
 class Visit:
@@ -86,9 +89,12 @@ class Endpoint:
             reply.abort()
 
     async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
-        headers = request.headers
-        self.guard.check_place(headers)
-        principal, withhold = await self._authenticate(request, visit)
+        admitted = request.headers.derived.get(_ADMITTED)
+        if admitted is None:
+            self.guard.check_place(request.headers)
+            admitted = await self._authenticate(request, visit)
+            request.headers.derived[_ADMITTED] = admitted
+        principal, withhold = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
         if not visit.rpc:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 
-from adapter.edge.request import Body, Request
+from adapter.edge.request import Body, Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import Ask
 from adapter.relay.server import Server
@@ -109,18 +109,23 @@ def id_of(envelope: Envelope | Batch) -> bytes | None:
 def ask_of(request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]) -> Ask:
     """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
     headers = request.headers
-    absent = missing(server.required, headers.pairs)
-    if absent is not None:
-        raise BadRequest(f"This server needs the header {absent} with every request.")
+    forwarded = headers.derived.get(server.id)
+    if forwarded is None:
+        forwarded = headers.derived[server.id] = _forwarded(headers, server, withhold)
     return Ask(
         server=server,
         method=request.method,
         era=era,
         principal=principal,
-        headers=to_upstream(
-            headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold
-        ),
+        headers=forwarded,
         session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
         last_event_id=headers.get("Last-Event-ID"),
         version=headers.get("MCP-Protocol-Version"),
     )
+
+
+def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:
+    absent = missing(server.required, headers.pairs)
+    if absent is not None:
+        raise BadRequest(f"This server needs the header {absent} with every request.")
+    return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)

@@ -13,7 +13,7 @@ from adapter.edge.request import Body, ClientGone, Fields, Reply, Request
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
 
-_FRAMING = ("content-length", "transfer-encoding")
+_LENGTH_NAME = len(b"content-length")
 _FRAMING_OF_FIELD = 4
 """The colon, the space and the line end of a field."""
 
@@ -30,26 +30,26 @@ class Refusal(Exception):
 class Arrival:
     """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
 
-    __slots__ = ("body", "expects_continue", "fields", "keep", "method", "modern", "target")
+    __slots__ = ("body", "expects_continue", "fields", "keep", "length", "method", "modern", "target")
 
-    def __init__(self, parser: Any, target: bytes, fields: Fields, body: Body) -> None:
+    def __init__(self, parser: Any, target: bytes, fields: Fields, length: int | None, body: Body) -> None:
         self.method: str = parser.get_method().decode("latin-1")
         self.modern = parser.get_http_version() == "1.1"
         # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
         self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
         self.target = target
         self.fields = fields
+        self.length = length
         self.body = body
         self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
 
     def request(self, reply: Reply) -> Request:
-        length = self.fields.get("content-length")
         return Request(
             self.method,
             self.target.decode("latin-1"),
             path_of(self.target),
             self.fields,
-            int(length) if length else None,
+            self.length,
             self.body,
             reply,
         )
@@ -65,7 +65,10 @@ class RequestStream:
         self._resume = resume
         self._parser: Any = httptools.HttpRequestParser(self)
         self._target = b""
-        self._pairs: list[tuple[str, str]] = []
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._length: int | None = None
+        self._said: list[tuple[bytes, bytes]] | None = None
+        self._fields = Fields([])
         self._body: Body | None = None
         self._head_size = 0
         self._formless = 0
@@ -124,7 +127,10 @@ class RequestStream:
         Another one reads on, and is told how the body is framed.
         """
         self._upgrading = False
-        framing = [f"{name}: {value}\r\n" for name, value in self._pairs if name.lower() in _FRAMING]
+        coding = self._fields.get("transfer-encoding")
+        framing = [] if coding is None else [f"Transfer-Encoding: {coding}\r\n"]
+        if self._length is not None:
+            framing.append(f"Content-Length: {self._length}\r\n")
         self._parser = httptools.HttpRequestParser(self)
         self._replaying = True
         self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
@@ -136,7 +142,8 @@ class RequestStream:
         if self._replaying:
             return
         self._target = b""
-        self._pairs = []
+        self._raw = []
+        self._length = None
         self._in_head = True
         self._head_size = self._formless = 0
 
@@ -149,8 +156,10 @@ class RequestStream:
         if not self._in_head:
             return
         self._head_size += len(name) + len(value) + _FRAMING_OF_FIELD
-        # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
-        self._pairs.append((name.decode("latin-1"), value.decode("latin-1").strip(" \t")))
+        if len(name) == _LENGTH_NAME and name.lower() == b"content-length":
+            self._length = int(value)
+        else:
+            self._raw.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._replaying:
@@ -159,11 +168,12 @@ class RequestStream:
         self._formless = 0
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
-        fields = Fields(self._pairs)
         version = self._parser.get_http_version()
-        _check_head(fields, version)
+        if self._raw != self._said:
+            self._said, self._fields = self._raw, _fields(self._raw)
+        _check_head(self._fields, version)
         body = Body(self._resume)
-        arrival = Arrival(self._parser, self._target, fields, body)
+        arrival = Arrival(self._parser, self._target, self._fields, self._length, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
         self._arrive(arrival)
         self._body = body
@@ -177,6 +187,15 @@ class RequestStream:
         if self._body is not None and not self._upgrading:
             self._body.end()
             self._body = None
+
+
+def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
+    """All but Content-Length: without it, what a client sends along hardly changes from call to call, and what
+
+    was made of it for one call serves for the next on its connection.
+    """
+    # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
+    return Fields([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
 
 
 def _check_head(fields: Fields, version: str) -> None:

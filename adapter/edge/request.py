@@ -15,12 +15,17 @@ class ClientGone(ConnectionError):
 
 
 class Fields(Mapping[str, str]):
-    """Header fields by name in any spelling; of several of one name the first. ``pairs`` has all, as they came."""
+    """Header fields by name in any spelling; of several of one name the first. ``pairs`` has all, as they came.
 
-    __slots__ = ("_first", "pairs")
+    Requests on one connection share them while they stay the same, so nothing changes them; ``derived`` is for
+    what follows from them alone and need not be found out again.
+    """
+
+    __slots__ = ("_first", "derived", "pairs")
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.pairs = pairs
+        self.derived: dict[object, Any] = {}
         self._first: dict[str, str] = {}
         for name, value in pairs:
             self._first.setdefault(name.lower(), value)

@@ -231,3 +231,17 @@ async def test_max_active_counts_with_auth_on(upstream: StartUpstream, adapter: 
         head, text = await client.request("POST", INITIALIZE, authorization="Bearer ben-secret")
         assert head.status == 200 and error_of(text)["code"] == -32015
         assert up.opened == 1
+
+
+async def test_each_head_on_a_connection_is_judged_by_itself(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What was found out for one request serves the next only while the client sends the very same fields."""
+    auth = {"enabled": True, "tokens": [{"name": n, "token": f"token-of-{n}"} for n in ("ann", "bob")]}
+    async with upstream() as up, adapter(up, core={"auth": auth}) as front, front.client() as client:
+        await client.initialize(authorization="Bearer token-of-ann")
+        statuses = []
+        for token in ("ann", "ann", "bob", "nobody", "ann"):
+            head, _ = await client.request("POST", call_body(), authorization=f"Bearer token-of-{token}")
+            statuses.append(head.status)
+        assert statuses == [200, 200, 404, 401, 200]
