@@ -13,6 +13,7 @@ from functools import partial
 
 from adapter.errors import AdapterError, BadRequest, UpstreamSilent
 from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body, require_plain
+from adapter.relay.batches import joined, refusals, refused_whole, without
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask, asking_plain, requests_of
 from adapter.relay.mapping import Mapping
@@ -95,7 +96,7 @@ class Relay:
         if isinstance(envelope, Batch):
             concerned = [each for each in requests if ask.server.plan.stages_for(each)]
             if concerned:
-                raise BadRequest(f"Call {concerned[0].name} on its own: the adapter takes part in that call.")
+                return await self._part(ask, session, envelope, concerned)
         elif stages := ask.server.plan.stages_for(envelope):
             return await self._read(ask, session, envelope, stages)
         silence = _silence(ask, requests)
@@ -125,6 +126,20 @@ class Relay:
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
+
+    async def _part(
+        self, ask: Ask, session: Session | None, batch: Batch, concerned: list[Envelope]
+    ) -> Answer:
+        """A batch with members that stages concern: each gets an error of its own, the others are piped."""
+        refused = refusals(concerned)
+        if len(batch.members) == len(concerned):
+            return refused_whole(refused)
+        rest = without(ask, batch, concerned)
+        if not (requests := requests_of(rest.envelope)):
+            await (await self._notify(rest, session)).close()
+            return refused_whole(refused)
+        assert isinstance(rest.envelope, Batch)
+        return joined(await self._exchange(rest, session, rest.envelope, requests), refused)
 
     async def _pipe(
         self, reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None

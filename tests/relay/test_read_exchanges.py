@@ -137,15 +137,36 @@ async def test_stage_may_answer_by_itself() -> None:
     assert upstream.requests == [] and stage.finished == 1
 
 
-async def test_batch_with_a_call_of_a_stage_is_refused() -> None:
-    """No member of it reaches the upstream unread, and the answer names the call to make on its own."""
+OTHER = b'{"jsonrpc": "2.0", "id": 2.0,  "method": "ping"}'
+PONG = b'{"jsonrpc":"2.0","id":2.0,"result":{}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(chunks=[b"[ " + PONG + b" ]"]), b"[ " + PONG),
+        (Answer(headers=SSE, chunks=[data(PONG)]), b"data: " + PONG),
+    ],
+)
+async def test_batch_with_a_call_of_a_stage_is_parted(answer: Answer, expected: bytes) -> None:
+    """The member of a stage gets an error that names it; the others reach the upstream in their own bytes."""
     stage = Making()
-    upstream = ScriptedUpstream()
+    upstream = ScriptedUpstream([(Expect("POST", b"[" + OTHER + b"]"), answer)])
     relaying = with_stage(upstream, stage)
     session = await relaying.open("2025-03-26")
-    with pytest.raises(BadRequest, match="save"):
-        await relaying.post(b"[" + ASKED + b"]", session)
-    assert upstream.requests == [] and stage.asked == stage.finished == 0
+    came = await relaying.post(b"[" + ASKED + b", " + OTHER + b"]", session)
+    assert not upstream.unplayed
+    assert expected in came and b"Call save on its own" in came and b'"id":1,"error"' in came
+    assert stage.asked == stage.finished == 0
+
+
+async def test_batch_of_nothing_but_a_stages_call_is_refused() -> None:
+    """Then nothing goes upstream."""
+    upstream = ScriptedUpstream()
+    relaying = with_stage(upstream, Making())
+    session = await relaying.open("2025-03-26")
+    came = await relaying.post(b"[" + ASKED + b"]", session)
+    assert came.startswith(b"[{") and b"Call save on its own" in came and upstream.requests == []
 
 
 async def test_stage_that_fails_on_a_stream_is_answered_on_it() -> None:
