@@ -112,6 +112,58 @@ class LimitReached(AdapterError):
     hint = "A limit of the adapter was reached; try again shortly."
 
 
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+class CredentialRefused(AdapterError):
+    """One sentence for every reason: which part of a credential was right is nobody's business."""
+
+    code, rpc, http = "credential_refused", -32600, 401
+    hint = "This link is not valid, has expired or was used already; ask the helper tool for a new one."
+
+
+class UploadRefused(AdapterError):
+    code, rpc, http = "upload_refused", -32600, 400
+    hint = "The upload is not what was announced."
+
+
+class NotMultipart(AdapterError):
+    code, rpc, http = "not_multipart", -32600, 415
+    hint = "Send the files as multipart/form-data, each in a part named file."
+
+
+class UploadStalled(AdapterError):
+    code, rpc, http = "upload_stalled", -32600, 408
+    hint = "The upload stopped coming for longer than uploads.stall_timeout_seconds allows."
+
+
+class FileTooLarge(AdapterError):
+    code, rpc, http = "file_too_large", -32600, 413
+    hint = "The file is larger than uploads.max_file_bytes allows."
+
+
+class QuotaReached(AdapterError):
+    code, rpc, http, legacy_http = "quota_reached", -32015, 429, 200
+    hint = "The files are more than sessions.max_total_session_size allows."
+
+
+class StorageFull(AdapterError):
+    code, rpc, http, legacy_http = "storage_full", -32015, 507, 200
+    hint = "There is no room for the file: storage.max_size is reached, or the disk is full."
+
+
+class FileGone(AdapterError):
+    """The same for a file that expired, was evicted, is another scope's or never was."""
+
+    code, rpc, http = "file_gone", -32602, 404
+    hint = "This file is not here: it has expired, or never was."
+
+
+class StorageFailed(AdapterError):
+    code, rpc, http, legacy_http = "storage_failed", -32603, 500, 200
+    hint = "The adapter could not read or write a file; its log has the details."
+
+
 # --- the upstream ---------------------------------------------------------------------------------------------
 
 

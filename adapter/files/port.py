@@ -1,0 +1,111 @@
+"""What the relay sees of the disk: files are staged, placed, opened, removed; a path never leaves this room
+but where a tool is to be given one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from adapter.rules.holdings import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What was found out of a whole file: ``size`` in bytes, ``sha256`` in hex, ``head`` its first bytes (at
+    most 512), ``modified`` in nanoseconds since the epoch.
+    """
+
+    size: int
+    sha256: str
+    head: bytes
+    modified: int
+
+
+class Staging(Protocol):
+    """A file that is being written under a temporary name and does not exist for anybody yet.
+
+    Whoever got one ends it with ``FileStore.place`` or ``discard``; a killed process leaves it to the sweep.
+    """
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+
+    async def write(self, chunk: bytes) -> None:
+        """Take bytes in; waits while the disk is slower than they come. Raises StorageFull, StorageFailed."""
+
+    async def finish(self) -> Measure:
+        """The last bytes are in: flush, sync, measure. Raises StorageFull, StorageFailed."""
+
+    async def discard(self) -> None:
+        """Remove it; harmless after ``place`` and when done twice. Never raises."""
+
+
+class OpenFile(Protocol):
+    """A file opened for reading; it stays readable when it is removed meanwhile."""
+
+    @property
+    def size(self) -> int: ...
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``, ``b""`` only at the end. Raises StorageFailed."""
+
+    def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
+        """``length`` bytes from ``offset`` in pieces fit for sending. Raises StorageFailed where they end early."""
+
+    def close(self) -> None: ...
+
+
+class FileStore(Protocol):
+    """The adapter's files under one root. Every method raises StorageFailed when the disk fails otherwise than
+    it says."""
+
+    async def open(self) -> None:
+        """Create what is missing below the root. Raises StorageFailed, with the setting to look at."""
+
+    async def close(self) -> None: ...
+
+    async def stage(self) -> Staging:
+        """Begin a file. Raises StorageFull."""
+
+    async def place(self, staging: Staging, place: Place) -> None:
+        """Give a finished staging its name; when this returns, both survive a crash. Raises StorageFull."""
+
+    async def allocate(self, place: Place) -> str:
+        """Make the directory of a file that a tool shall write; the absolute path to tell it."""
+
+    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+        """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its
+        own, or a link. Raises FileTooLarge above ``limit`` bytes.
+        """
+
+    async def take(
+        self, path: str, scope: str, since: float, limit: int | None
+    ) -> tuple[Staging, Measure] | None:
+        """Copy a file that a tool named: one inside the scope's artifact area or an allowed root, no link on the
+        way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises FileTooLarge,
+        StorageFull.
+        """
+
+    async def open_file(self, place: Place, *, size: int, modified: int) -> OpenFile | None:
+        """Open for reading; None if it is not there, or no longer the file that was recorded."""
+
+    def path_of(self, place: Place) -> str:
+        """The absolute path of a placed file, for a tool that reads it."""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """How the store's root may be spelled in a text, the longest first; to withhold it."""
+
+    async def remove(self, place: Place) -> None:
+        """Remove a file and the directories that this leaves empty. Harmless when it is not there."""
+
+    async def remove_scope(self, scope: str) -> None:
+        """Remove everything of a scope, allocated places too. Harmless when there is nothing."""
+
+    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
+        """Remove what nobody knows and what has not changed since ``before`` (Unix seconds); how many files."""
+
+    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
+        """Which of these (with their sizes) are not there whole."""
