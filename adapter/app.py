@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import ipaddress
+import secrets
 import signal
 import sys
 import time
@@ -31,10 +32,11 @@ from adapter.relay.parking import Parking
 from adapter.relay.probe import PingSettings, Watch
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import SessionLimits, Sessions
+from adapter.relay.sessions import Session, SessionLimits, Sessions
 from adapter.relay.stages import Plan
 from adapter.rules.breaker import Breaker
 from adapter.rules.principals import Principals
+from adapter.rules.scopes import Scope, principal_scope, session_scope
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
 from adapter.settings.root import Settings
@@ -85,7 +87,12 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
     errands = Errands()
-    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands)
+    secret = secrets.token_bytes(32)
+
+    def scope_of(session: Session | None, principal: str) -> Scope:
+        return session_scope(secret, session.key) if session else principal_scope(secret, principal)
+
+    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scope_of)
     guard = _guard(settings)
     watches = {
         entry.id: Watch(servers[entry.id], _ping(settings, entry), clock, logger)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from adapter.errors import UpstreamBroken
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import answers
-from adapter.wire.sse import SseReader
+from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
 """Bytes of an answer that is read. Piped answers have no limit: they are never held."""
@@ -22,10 +22,25 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """``raw`` is the body as it came, over all streams it came on; ``response`` the final JSON-RPC message."""
+    """``raw`` is the body as it came, over all streams it came on; ``response`` the final JSON-RPC message.
+
+    ``event`` is the last of ``raw`` where the response came as an event.
+    """
 
     raw: bytes
     response: bytes | None
+    event: SseEvent | None = None
+
+    def changed(self, change: Callable[[bytes], bytes]) -> bytes:
+        """``raw`` with another response in place of the one it has; of a body that came without a coding."""
+        if self.response is None:
+            return self.raw
+        response = change(self.response)
+        if response is self.response:
+            return self.raw
+        if self.event is None:
+            return response
+        return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
 
 
 def media_type(reply: UpstreamReply) -> str:
@@ -95,10 +110,10 @@ async def read_answer(
     while True:
         reader = SseReader(ANSWER_LIMIT)
         reader.last_id = last_id
-        piece, response = await _read_events(reply, reader, request_id, silence)
+        piece, event = await _read_events(reply, reader, request_id, silence)
         raw += piece
-        if response is not None:
-            return WholeAnswer(raw, response)
+        if event is not None:
+            return WholeAnswer(raw, event.data, event)
         if not reader.last_id or reader.last_id == last_id:
             raise UpstreamBroken("The upstream server ended its answer without a response.")
         last_id = reader.last_id
@@ -110,15 +125,15 @@ async def read_answer(
 
 async def _read_events(
     reply: UpstreamReply, reader: SseReader, request_id: str | int | float | None, silence: float | None
-) -> tuple[bytes, bytes | None]:
-    """Whole events up to and with the response, as they came, and the response; None if it did not come."""
+) -> tuple[bytes, SseEvent | None]:
+    """Whole events up to and with the response, as they came, and the response's; None if it did not come."""
     events: list[bytes] = []
     try:
         while chunk := await reply.read(silence):
             for event in reader.feed(chunk):
                 events.append(event.raw)
                 if event.data and answers(event.data, request_id):
-                    return b"".join(events), event.data
+                    return b"".join(events), event
     except UpstreamBroken:
         if not reader.last_id:
             raise

@@ -17,6 +17,7 @@ class Ask:
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end.
     """
 
     server: Server
@@ -30,6 +31,7 @@ class Ask:
     envelope: Envelope | Batch | None = None
     body: bytes = b""
     encoded: bool = False
+    base: str = ""
 
 
 def _nothing() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter.relay.answers import read_answer, read_body
-from adapter.relay.exchange import Answer, Ask
+from adapter.relay.answers import media_type, read_answer, read_body, require_plain
+from adapter.relay.exchange import Answer, Ask, asking_plain
 from adapter.relay.mapping import (
     LATEST_LEGACY,
     Mapping,
@@ -39,7 +39,15 @@ class Opening:
 
     async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
         silence = ask.server.silence.request
-        reply = await self._mapping.send(ask, None, ask.body, silence)
+        announce = ask.server.plan.announce
+        body = ask.body
+        if announce is not None:
+            # What is to be edited must come, and so be asked for, plain.
+            ask.headers = asking_plain(
+                ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
+            )
+            body = envelope.body
+        reply = await self._mapping.send(ask, None, body, silence)
         headers = to_client(reply.headers)
         if reply.status != 200:
             return Answer(reply.status, headers, await read_body(reply, silence))
@@ -47,6 +55,8 @@ class Opening:
         resume = Resumption(ask.server, ask.headers, upstream_session, None).after
         version = LATEST_LEGACY
         try:
+            if announce is not None and media_type(reply) == "text/event-stream":
+                require_plain(reply)
             answer = await read_answer(reply, envelope.id, silence, resume)
             result = initialize_result(answer.response)
             if result is not None:
@@ -57,7 +67,10 @@ class Opening:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._mapping.abandon(ask, upstream_session, version)
             raise
-        return Answer(200, headers, answer.raw)
+        if announce is None or answer.response is None:
+            return Answer(200, headers, answer.raw)
+        headers = [field for field in headers if field[0].lower() != "content-encoding"]
+        return Answer(200, headers, answer.changed(announce))
 
     def _record(
         self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes

@@ -15,6 +15,7 @@ import orjson
 
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Plan, Stages, finish, walk_response
+from adapter.rules.scopes import Scope
 from adapter.state.port import Store
 from adapter.wire.envelope import Envelope, answers, read_envelope
 
@@ -71,7 +72,7 @@ class Parking:
         try:
             return await walk_response(parked.stages, parked.call, data)
         finally:
-            finish(parked.stages, parked.call)
+            finish(parked.call)
             await self._store.delete(TABLE, key)
 
     async def expire(self) -> None:
@@ -80,7 +81,7 @@ class Parking:
             held = self._held.get(row.key.partition(":")[0], {})
             parked = held.pop(row.key, None)
             if parked is not None:
-                finish(parked.stages, parked.call)
+                finish(parked.call)
             await self._store.delete(TABLE, row.key)
         self._held = {key: held for key, held in self._held.items() if held}
 
@@ -92,7 +93,14 @@ def _key(session: Session, envelope: Envelope) -> str:
 def _encode(call: Call) -> bytes:
     request, sent = (base64.b64encode(text).decode() for text in (call.envelope.body, call.request))
     return orjson.dumps(
-        {"server": call.server, "scope": call.scope, "asked": request, "sent": sent, "notes": call.notes}
+        {
+            "server": call.server,
+            "scope": [*call.scope],
+            "asked": request,
+            "sent": sent,
+            "base": call.base,
+            "notes": call.notes,
+        }
     )
 
 
@@ -100,4 +108,11 @@ def _decode(value: bytes) -> Call:
     read = orjson.loads(value)
     envelope = read_envelope(base64.b64decode(read["asked"]))
     assert isinstance(envelope, Envelope), "only single requests are parked"
-    return Call(read["server"], read["scope"], envelope, base64.b64decode(read["sent"]), read["notes"])
+    return Call(
+        server=read["server"],
+        scope=Scope(*read["scope"]),
+        envelope=envelope,
+        request=base64.b64decode(read["sent"]),
+        base=read["base"],
+        notes=read["notes"],
+    )

@@ -30,13 +30,13 @@ class ExchangeRecovery:
         self._reading: tuple[Call, Stages] | None = None
 
     def reading(self, call: Call, stages: Stages) -> None:
-        """This exchange is a read one: its stages are finished once, or parked with it."""
+        """This exchange is a read one: it is finished once, or parked."""
         self._reading = (call, stages)
 
     def finish(self) -> None:
         if self._reading is not None:
-            (call, stages), self._reading = self._reading, None
-            finish(stages, call)
+            (call, _), self._reading = self._reading, None
+            finish(call)
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask

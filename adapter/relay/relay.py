@@ -16,6 +16,7 @@ from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type,
 from adapter.relay.batches import joined, refusals, refused_whole, without
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask, asking_plain, requests_of
+from adapter.relay.fetching import fetch
 from adapter.relay.mapping import Mapping
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
@@ -24,6 +25,7 @@ from adapter.relay.sessions import Session, Sessions
 from adapter.relay.stages import Call, Stages, walk_request, walk_response
 from adapter.relay.streams import AnswerStream, held, listening, piped
 from adapter.rules.headers import to_client
+from adapter.rules.scopes import Scope
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
@@ -40,13 +42,17 @@ _JSON = ("Content-Type", "application/json")
 
 @dataclass(slots=True)
 class Relay:
-    """Built by the composition root; ``handle`` is its one entrance."""
+    """Built by the composition root; ``handle`` is its one entrance.
+
+    ``scope_of`` tells whose files and pins a request may touch, by its session and its principal.
+    """
 
     sessions: Sessions
     mapping: Mapping
     opening: Opening
     parking: Parking
     errands: Errands
+    scope_of: Callable[[Session | None, str], Scope]
 
     async def handle(self, ask: Ask) -> Answer:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
@@ -188,7 +194,16 @@ class Relay:
     # --- read exchanges ---------------------------------------------------------------------------------------
 
     async def _read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
-        call = Call(ask.server.id, session.key if session else ask.principal, envelope, envelope.body)
+        call = Call(
+            server=ask.server.id,
+            scope=self.scope_of(session, ask.principal),
+            envelope=envelope,
+            request=envelope.body,
+            era=ask.era,
+            base=ask.base,
+            headers=ask.headers,
+            fetch=partial(fetch, self.mapping, ask, session),
+        )
         recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
         recovery.reading(call, stages)
         try:
@@ -205,7 +220,7 @@ class Relay:
         self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
     ) -> Answer:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
-        ask.headers = asking_plain(ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
+        ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
         silence = _silence(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
@@ -239,7 +254,7 @@ class Relay:
     async def _get(self, ask: Ask, session: Session | None) -> Answer:
         ask.server.require_healthy(asyncio.get_running_loop().time())
         silence = ask.server.silence.request
-        watched = session is not None and bool(ask.server.plan.named)
+        watched = session is not None and not ask.server.plan.empty
         if watched:
             ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)

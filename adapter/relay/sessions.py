@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
@@ -69,7 +69,10 @@ class SessionLimits:
 
 
 class Sessions:
-    """The session map. ``clock`` gives Unix time in seconds."""
+    """The session map. ``clock`` gives Unix time in seconds.
+
+    ``on_end`` are called with the key of each session that has ended for good, to let go of what it owned.
+    """
 
     def __init__(self, store: Store, limits: SessionLimits, clock: Callable[[], float]) -> None:
         self._store = store
@@ -79,6 +82,7 @@ class Sessions:
         self._opening = 0
         self._ending: set[str] = set()
         self._modern_in_flight: dict[str, int] = {}
+        self.on_end: list[Callable[[str], Awaitable[None]]] = []
 
     def __repr__(self) -> str:
         return f"<Sessions: {len(self._open)} open>"
@@ -250,8 +254,13 @@ class Sessions:
                 await self._store.delete(TABLE, session.key)
             else:
                 await self._mark_ended(session.key)
+            await self._tell_end(session.key)
         finally:
             self._ending.discard(session.key)
+
+    async def _tell_end(self, key: str) -> None:
+        for listener in self.on_end:
+            await listener(key)
 
     async def _mark_ended(self, key: str) -> None:
         row = await self._store.get(TABLE, key)
@@ -272,6 +281,7 @@ class Sessions:
         with contextlib.suppress(Conflict):
             await self._store.delete(TABLE, row.key, expected=row.version)
             self._open.pop(row.key, None)
+            await self._tell_end(row.key)
 
     async def put_off(self, row: Row, seconds: float) -> None:
         """Let what cannot be done for this session now wait, so that it stands in no other one's way."""

@@ -5,35 +5,55 @@ A call that no stage concerns has an empty tuple and is piped. A new behaviour i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from adapter.rules.scopes import Scope
 from adapter.wire.envelope import Envelope
+from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, edit
+
+Fetch = Callable[[str, dict[str, Any]], Awaitable[bytes | None]]
+"""A request of the adapter's own in the same upstream session: method and params, to the JSON-RPC response."""
 
 
 @dataclass(slots=True)
 class Call:
     """A request on its way through the stages, and what they want changed of it.
 
-    ``request`` is the message as it will go upstream. ``notes`` is where a stage keeps what it must remember
-    from the request to the response; it must be JSON, since a parked call outlives the process.
+    ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
+    client knows the adapter, without a slash at its end. ``notes`` is where a stage keeps what it must remember
+    from the request to the response; it must be JSON, since a parked call outlives the process. ``fetch`` is
+    None for such a one.
     """
 
     server: str
-    scope: str
+    scope: Scope
     envelope: Envelope
     request: bytes
+    era: Era = Era.LEGACY
+    base: str = ""
+    headers: list[tuple[str, str]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+    fetch: Fetch | None = None
+    deferred: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def modern(self) -> bool:
+        return self.era is Era.MODERN
 
     def change(self, *edits: Edit) -> None:
         """Edit the request; everything outside the edited spans keeps its bytes."""
         self.request = edit(self.request, edits)
 
+    def defer(self, release: Callable[[], None]) -> None:
+        """Have ``release`` called when the exchange is over, whichever way it ended."""
+        self.deferred.append(release)
+
 
 class Stage(Protocol):
-    """One step. The first stage whose ``ask`` returns a response ends the walk; ``finish`` always runs."""
+    """One step. The first stage whose ``ask`` returns a response ends the walk."""
 
     async def ask(self, call: Call) -> bytes | None:
         """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on."""
@@ -41,21 +61,38 @@ class Stage(Protocol):
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The final response as it came, to the response as it shall leave."""
 
-    def finish(self, call: Call) -> None:
-        """The exchange is over, whichever way it ended."""
-
 
 Stages = tuple[Stage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which stages a request walks, by its method and the name in its params."""
+    """Which stages a request walks.
+
+    ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
+    how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
+    which walks no stages, so that it tells of what the adapter adds.
+    """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
+    methods: Mapping[str, Stages] = field(default_factory=dict)
+    prefixed: Mapping[str, Mapping[str, Stages]] = field(default_factory=dict)
+    announce: Callable[[bytes], bytes] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether every request is piped."""
+        return not (self.named or self.methods or self.prefixed)
 
     def stages_for(self, envelope: Envelope) -> Stages:
-        return self.named.get((envelope.method, envelope.name), ()) if self.named else ()
+        method, name = envelope.method, envelope.name
+        found = self.named.get((method, name)) if self.named else None
+        if found is None and self.methods:
+            found = self.methods.get(method)
+        if found is None and name is not None and method in self.prefixed:
+            prefixes = self.prefixed[method]
+            found = next((prefixes[prefix] for prefix in prefixes if name.startswith(prefix)), None)
+        return found or ()
 
 
 async def walk_request(stages: Stages, call: Call) -> bytes | None:
@@ -74,6 +111,7 @@ async def walk_response(stages: Sequence[Stage], call: Call, response: bytes) ->
     return response
 
 
-def finish(stages: Stages, call: Call) -> None:
-    for stage in stages:
-        stage.finish(call)
+def finish(call: Call) -> None:
+    """The exchange is over. Harmless when said twice."""
+    while call.deferred:
+        call.deferred.pop()()

@@ -68,7 +68,7 @@ def read_envelope(body: bytes) -> Envelope | Batch:
 
     A message in which a member that is read here appears twice is refused: the upstream may read the other.
     """
-    message = _parse(body)
+    message = parse(body)
     if isinstance(message, dict):
         return _envelope(message, body)
     if not isinstance(message, list):
@@ -92,7 +92,7 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
     if b'"result"' not in data and b'"error"' not in data and b"\\" not in data:
         return False
     try:
-        message = _parse(data)
+        message = parse(data)
     except BadJson:
         return False
     if not isinstance(message, dict) or "method" in message:
@@ -105,7 +105,8 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
     return bool(_exact(found, data) == request_id)
 
 
-def _parse(body: bytes) -> Any:
+def parse(body: bytes) -> Any:
+    """The JSON value of ``body``, also where that is legal and odd. Raises BadJson."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

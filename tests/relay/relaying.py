@@ -16,8 +16,9 @@ from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import SessionLimits, Sessions
+from adapter.relay.sessions import Session, SessionLimits, Sessions
 from adapter.relay.stages import Plan
+from adapter.rules.scopes import Scope, principal_scope, session_scope
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
@@ -41,6 +42,11 @@ class Clock:
         return self.now
 
 
+def scope_of(session: Session | None, principal: str) -> Scope:
+    """Whose files a request may touch, as in a deployment whose secret is no secret."""
+    return session_scope(b"", session.key) if session else principal_scope(b"", principal)
+
+
 @dataclass
 class Relaying:
     """One adapter process in front of one upstream; two of them on one store are two processes."""
@@ -59,7 +65,7 @@ class Relaying:
         self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.errands = Errands()
         opening = Opening(self.sessions, self.mapping, self.clock)
-        self.relay = Relay(self.sessions, self.mapping, opening, self.parking, self.errands)
+        self.relay = Relay(self.sessions, self.mapping, opening, self.parking, self.errands, scope_of)
         servers = {"one": self.server}
         self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)
 

@@ -42,6 +42,7 @@ class Making:
 
     async def ask(self, call: Call) -> bytes | None:
         self.asked += 1
+        call.defer(self.count_end)
         if self.fails_on == "request":
             raise BadRequest("The stage will not have it.")
         if self.own is None:
@@ -55,7 +56,7 @@ class Making:
         made = orjson.dumps(call.notes["made"])
         return edit(response, [Replace(("result", "said"), made)])
 
-    def finish(self, call: Call) -> None:
+    def count_end(self) -> None:
         self.finished += 1
 
 
@@ -279,7 +280,7 @@ async def test_answer_on_a_later_get_is_changed_after_a_restart() -> None:
     upstream = ScriptedUpstream([(BACK, Answer(headers=SSE, chunks=[b": hi\n\n", data(CAME)]))])
     after = with_stage(upstream, stage, store=before.store)
     assert await after.get(session, "7") == b": hi\n\n" + data(LEFT)
-    assert stage.asked == 0 and stage.finished == 1
+    assert stage.asked == stage.finished == 0 and await before.store.count("parked") == 0
 
 
 async def test_parked_exchange_expires() -> None:
