@@ -1,0 +1,114 @@
+"""Signed links: what an upload or download URL proves, and until when.
+
+A signature is HMAC-SHA256 over a purpose and parts, each with its length in front, so no two lists of parts
+sign alike and a link for one purpose is worth nothing for another.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+_SECONDS = re.compile(r"0|[1-9][0-9]{0,11}")
+_UPLOAD = "upload"
+
+
+class UploadCredential(NamedTuple):
+    """The right to upload one batch. ``expires`` is in Unix seconds; ``nonce`` is told apart by its store."""
+
+    server: str
+    scope: str
+    expires: int
+    nonce: str
+
+
+def sign(secret: bytes, purpose: str, *parts: str) -> str:
+    """The signature, 43 characters of base64url."""
+    mac = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in (purpose, *parts):
+        data = _bytes(part)
+        mac.update(len(data).to_bytes(8, "big"))
+        mac.update(data)
+    return base64.urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
+
+
+def signed(secret: bytes, signature: str, purpose: str, *parts: str) -> bool:
+    """Whether this is the signature, in constant time. Never raises, whatever the texts hold."""
+    # As bytes: compare_digest refuses text that is not ASCII.
+    return hmac.compare_digest(_bytes(signature), _bytes(sign(secret, purpose, *parts)))
+
+
+def parameters(query: str) -> dict[str, str]:
+    """The parameters of a URL's query. One that stands there twice is left out: it says nothing for sure."""
+    found: dict[str, str] = {}
+    repeated: set[str] = set()
+    # Bytes that are no UTF-8 become lone surrogates, which no signed value holds.
+    for name, value in parse_qsl(query, keep_blank_values=True, errors="surrogateescape"):
+        if name in found:
+            repeated.add(name)
+        found[name] = value
+    return {name: value for name, value in found.items() if name not in repeated}
+
+
+def upload_query(secret: bytes, credential: UploadCredential) -> str:
+    """The query of an upload URL: ``sid=…&exp=…&nonce=…&sig=…``."""
+    return urlencode(
+        {
+            "sid": credential.scope,
+            "exp": credential.expires,
+            "nonce": credential.nonce,
+            "sig": sign(secret, _UPLOAD, *_signed_parts(credential)),
+        }
+    )
+
+
+def read_upload_query(
+    secret: bytes, server: str, query: Mapping[str, str], now: float
+) -> UploadCredential | None:
+    """The credential in an upload URL's parameters; None if it is not complete, genuine and unexpired."""
+    expires = _seconds(query.get("exp"))
+    scope, nonce, signature = query.get("sid"), query.get("nonce"), query.get("sig")
+    if expires is None or scope is None or nonce is None or signature is None:
+        return None
+    credential = UploadCredential(server, scope, expires, nonce)
+    genuine = signed(secret, signature, _UPLOAD, *_signed_parts(credential))
+    return credential if genuine and now < expires else None
+
+
+def file_query(secret: bytes, purpose: str, server: str, scope: str, file_id: str, expires: int) -> str:
+    """The query of a link to one file: ``exp=…&sig=…``. Purposes are ``download`` and ``delivery``."""
+    return f"exp={expires}&sig={sign(secret, purpose, server, scope, file_id, str(expires))}"
+
+
+def file_query_valid(
+    secret: bytes,
+    purpose: str,
+    server: str,
+    scope: str,
+    file_id: str,
+    query: Mapping[str, str],
+    now: float,
+) -> bool:
+    """Whether these parameters were signed for this file and purpose and have not expired."""
+    expires, signature = _seconds(query.get("exp")), query.get("sig")
+    if expires is None or signature is None:
+        return False
+    return signed(secret, signature, purpose, server, scope, file_id, str(expires)) and now < expires
+
+
+def _signed_parts(credential: UploadCredential) -> tuple[str, str, str, str]:
+    return credential.server, credential.scope, str(credential.expires), credential.nonce
+
+
+def _seconds(text: str | None) -> int | None:
+    """The number in its one spelling, so that a credential cannot be written in two ways."""
+    return int(text) if text is not None and _SECONDS.fullmatch(text) else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
