@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -75,11 +74,6 @@ def well_formed(session_id: str) -> bool:
 def session_key(session_id: str) -> str:
     """The key of a session's row: SHA-256 in hex. The store holds no id: reading it opens no session."""
     return hashlib.sha256(_raw(session_id)).hexdigest()
-
-
-def scope_id(secret: bytes, session_id: str) -> str:
-    """The public name of a session's files: 32 hex digits that say nothing of the id without ``secret``."""
-    return hmac.new(secret, _raw(session_id), hashlib.sha256).hexdigest()[:32]
 
 
 def _raw(text: str) -> bytes:

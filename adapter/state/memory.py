@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 
 from adapter.state.port import ABSENT, Conflict, Row
@@ -36,6 +37,13 @@ class MemoryStore:
             raise Conflict(f"expected version {expected}, found {version}")
         row = rows[key] = Row(key, value, version + 1, due)
         return row
+
+    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
+        new = {key: Row(key, value, ABSENT + 1, due) for key, value, due in rows}
+        there = self._rows(table)
+        if len(new) < len(rows) or not there.keys().isdisjoint(new):
+            raise Conflict("one of the rows exists already")
+        there.update(new)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         rows = self._rows(table)

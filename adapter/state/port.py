@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +41,12 @@ class Store(Protocol):
 
         ``expected`` is the version the row must have (ABSENT: must not exist), None writes in any case.
         Raises Conflict.
+        """
+
+    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
+        """Create a row for each (key, value, due), all of them or none; durable when this returns.
+
+        Raises Conflict if one of them exists already.
         """
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 
 from adapter.errors import StoreUnavailable
 from adapter.state.port import ABSENT, Conflict, Row
@@ -105,6 +106,28 @@ def put(
     if cursor.rowcount == 0:
         raise Conflict(f"the row is not at version {expected}")
     return Row(key, value, expected + 1, due)
+
+
+def put_all(
+    table: str, rows: Sequence[tuple[str, bytes, float | None]], connection: sqlite3.Connection
+) -> None:
+    # Others share the transaction: what fails here is undone alone.
+    connection.execute("SAVEPOINT put_all")
+    try:
+        written = connection.executemany(
+            "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
+            " ON CONFLICT (tbl, key) DO NOTHING",
+            [(table, *row) for row in rows],
+        )
+        if written.rowcount != len(rows):
+            raise Conflict("one of the rows exists already")
+    except BaseException:
+        if connection.in_transaction:  # SQLite may have undone all of it by itself
+            connection.execute("ROLLBACK TO put_all")
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("RELEASE put_all")
 
 
 def delete(table: str, key: str, expected: int | None, connection: sqlite3.Connection) -> bool:

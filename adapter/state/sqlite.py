@@ -15,7 +15,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -111,6 +111,10 @@ class SqliteStore:
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
         return await self._submit(partial(sql.put, table, key, value, expected, due), writes=True)
+
+    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
+        if rows:
+            await self._submit(partial(sql.put_all, table, tuple(rows)), writes=True)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         return await self._submit(partial(sql.delete, table, key, expected), writes=True)

@@ -23,7 +23,6 @@ from adapter.rules.sessions import (
     due,
     encode,
     judge,
-    scope_id,
     session_id_from,
     session_key,
     well_formed,
@@ -87,22 +86,15 @@ def test_an_id_that_is_not_visible_ascii_is_not_well_formed(hostile: str) -> Non
 
 
 @given(st.text())
-def test_any_text_has_a_key_and_a_scope_that_do_not_hold_it(session_id: str) -> None:
-    """Key and scope are hex of fixed length, whatever a client sent for an id."""
+def test_any_text_has_a_key_that_does_not_hold_it(session_id: str) -> None:
+    """The key is hex of fixed length, whatever a client sent for an id."""
     assert len(session_key(session_id)) == 64
-    assert len(scope_id(b"secret", session_id)) == 32
-    assert int(session_key(session_id) + scope_id(b"secret", session_id), 16) > 0
+    assert int(session_key(session_id), 16) > 0
 
 
 def test_a_surrogate_escaped_id_has_a_key_too() -> None:
     """Header text that was no UTF-8 is hashed like any other."""
     assert session_key("\udcff") != session_key("\udcfe")
-
-
-def test_the_scope_depends_on_the_secret_and_the_id() -> None:
-    """Who knows an id but not the secret cannot name its scope, and two sessions never share one."""
-    scopes = {scope_id(secret, session) for secret in (b"one", b"two") for session in ("a", "b")}
-    assert len(scopes) == 4
 
 
 # --- the record ---

@@ -228,3 +228,18 @@ async def test_a_value_no_row_can_hold_fails_alone(path: Path) -> None:
     assert isinstance(bad, UnicodeEncodeError)
     assert await store.count("sessions") == 1
     await store.close()
+
+
+async def test_a_row_of_many_that_no_file_can_hold_takes_the_others_along(path: Path) -> None:
+    """Rows that were written before it in the same call are undone, the call beside it is not."""
+    store = SqliteStore(path)
+    await store.open()
+    good, bad = await asyncio.gather(
+        store.put("files", "a", b""),
+        store.put_all("files", [("b", b"", None), ("\udcff", b"", None)]),
+        return_exceptions=True,
+    )
+    assert isinstance(good, Row)
+    assert isinstance(bad, UnicodeEncodeError)
+    assert [row.key for row in await store.scan("files")] == ["a"]
+    await store.close()

@@ -93,6 +93,37 @@ async def test_of_fifty_creators_one_wins(store: Store) -> None:
     assert sum(isinstance(outcome, Row) for outcome in outcomes) == 1
 
 
+async def test_many_rows_are_created_together(store: Store) -> None:
+    """Each has its value and due time and is at the first version."""
+    await store.put_all("files", [("a", b"1", 5.0), ("b", b"2", None)])
+    assert await store.scan("files") == [Row("a", b"1", 1, 5.0), Row("b", b"2", 1, None)]
+    await store.put_all("files", [])
+
+
+@pytest.mark.parametrize("keys", [("b", "a", "c"), ("b", "c", "b")], ids=["there already", "named twice"])
+async def test_of_many_rows_all_are_created_or_none(store: Store, keys: tuple[str, ...]) -> None:
+    """One that exists keeps all from being created, and neither undoes nor stops the writes beside them."""
+    await store.put("files", "a", b"first")
+    beside = [store.put("files", name, b"") for name in ("x", "y")]
+    failed, *written = await asyncio.gather(
+        store.put_all("files", [(key, b"", None) for key in keys]), *beside, return_exceptions=True
+    )
+    assert isinstance(failed, Conflict)
+    assert all(isinstance(row, Row) for row in written)
+    assert [row.key for row in await store.scan("files")] == ["a", "x", "y"]
+
+
+async def test_of_two_that_create_the_same_rows_one_wins(store: Store) -> None:
+    """Two sets that share a single key never both come in."""
+    outcomes = await asyncio.gather(
+        store.put_all("files", [("a", b"1", None), ("shared", b"1", None)]),
+        store.put_all("files", [("shared", b"2", None), ("z", b"2", None)]),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict]
+    assert [row.value for row in await store.scan("files")] == [b"1", b"1"]
+
+
 async def test_delete_says_whether_the_row_was_there(store: Store) -> None:
     """The first delete finds the row, the second does not."""
     await store.put("sessions", "a", b"1")
