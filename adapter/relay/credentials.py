@@ -1,0 +1,110 @@
+"""Signed links: an upload credential that is good for one batch, and links to single files."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+
+from adapter.errors import CredentialRefused
+from adapter.relay.secret import kept_secret
+from adapter.state.port import ABSENT, Conflict, Store
+from adapter.wire.links import (
+    UploadCredential,
+    file_query,
+    file_query_valid,
+    read_upload_query,
+    upload_query,
+)
+
+TABLE = "nonces"
+
+_KEPT = 60.0
+"""Seconds that a spent nonce outlives its credential, for replicas whose clocks differ."""
+
+Unspend = Callable[[], Awaitable[None]]
+"""Takes back one spending; whoever holds it is the one who spent."""
+
+
+class Credentials:
+    """Issues and checks signed links. ``ttl`` of upload credentials in seconds, ``clock`` gives Unix time.
+
+    ``configured`` is the secret to sign with; None: one is made and kept in the state store. ``open`` comes
+    first.
+    """
+
+    def __init__(
+        self, store: Store, *, configured: bytes | None, ttl: float, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._secret = configured
+        self._ttl = ttl
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<Credentials: good for {self._ttl:g} s>"
+
+    @property
+    def ttl(self) -> float:
+        return self._ttl
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable."""
+        if self._secret is None:
+            self._secret = await kept_secret(self._store, "links")
+
+    @property
+    def _key(self) -> bytes:
+        assert self._secret is not None, "open comes first"
+        return self._secret
+
+    # --- uploads ----------------------------------------------------------------------------------------------
+
+    def issue(self, server: str, scope_id: str) -> tuple[str, float]:
+        """The query of an upload URL, and the Unix time at which it expires."""
+        expires = math.ceil(self._clock() + self._ttl)
+        credential = UploadCredential(server, scope_id, expires, secrets.token_hex(16))
+        return upload_query(self._key, credential), float(expires)
+
+    async def check(self, server: str, query: Mapping[str, str]) -> UploadCredential:
+        """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
+        credential = read_upload_query(self._key, server, query, self._clock())
+        if credential is None or await self._store.get(TABLE, credential.nonce) is not None:
+            raise CredentialRefused()
+        return credential
+
+    async def spend(self, credential: UploadCredential) -> Unspend:
+        """Burn the credential, on every replica; of several who try one succeeds, and may take it back.
+
+        Raises CredentialRefused, StoreUnavailable.
+        """
+        try:
+            await self._store.put(
+                TABLE, credential.nonce, b"", expected=ABSENT, due=credential.expires + _KEPT
+            )
+        except Conflict:
+            raise CredentialRefused() from None
+
+        async def unspend() -> None:
+            await self._store.delete(TABLE, credential.nonce)
+
+        return unspend
+
+    # --- single files -----------------------------------------------------------------------------------------
+
+    def file_query(self, purpose: str, server: str, scope_id: str, file_id: str, expires: float) -> str:
+        """The query of a link to one file that is good until ``expires`` (Unix seconds)."""
+        return file_query(self._key, purpose, server, scope_id, file_id, math.ceil(expires))
+
+    def check_file(
+        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
+    ) -> None:
+        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, and in time."""
+        if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, self._clock()):
+            raise CredentialRefused()
+
+    async def expire(self) -> None:
+        """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""
+        while rows := await self._store.overdue(TABLE, self._clock()):
+            await asyncio.gather(*(self._store.delete(TABLE, row.key) for row in rows))
