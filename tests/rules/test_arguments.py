@@ -1,0 +1,175 @@
+"""Arguments by their dotted paths: every value is found where it stands, and only that is edited."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.arguments import replacements, setting, values
+from adapter.wire.spans import edit
+
+
+def call(arguments: str) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":%s}}' % (
+        arguments.encode("utf-8", "surrogatepass")
+    )
+
+
+def found(arguments: str, path: str) -> list[tuple[tuple[str | int, ...], str | bytes]]:
+    return [(tuple(where)[2:], value) for where, value in values(call(arguments), path)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "expected"),
+    [
+        ('{"path":"a"}', "path", [(("path",), "a")]),
+        ('{"paths":["a","b"]}', "paths", [(("paths", 0), "a"), (("paths", 1), "b")]),
+        ('{"paths":["a"]}', "paths[]", [(("paths", 0), "a")]),
+        ('{"paths":"a"}', "paths[]", [(("paths",), "a")]),
+        (
+            '{"files":[{"path":"a"},{"path":["b","c"]},{"x":1},7]}',
+            "files[].path",
+            [(("files", 0, "path"), "a"), (("files", 1, "path", 0), "b"), (("files", 1, "path", 1), "c")],
+        ),
+        ('{"files":[{"path":"a"}]}', "files.path", [(("files", 0, "path"), "a")]),
+        ('{"files":{"path":"a"}}', "files[].path", [(("files", "path"), "a")]),
+        ('{"grid":[["a"],["b"]]}', "grid[][]", [(("grid", 0, 0), "a"), (("grid", 1, 0), "b")]),
+        ('{"paths":[["a"]]}', "paths", [(("paths", 0), b'["a"]')]),
+        ('{"path":{"no":1.0}}', "path", [(("path",), b'{"no":1.0}')]),
+        ('{"path":1e999}', "path", [(("path",), b"1e999")]),
+        ('{"path":null,"x":1}', "path", []),
+        ('{"paths":[null,"a"]}', "paths", [(("paths", 1), "a")]),
+        ('{"paths":[]}', "paths", []),
+        ('{"other":"a"}', "path", []),
+        ('{"files":"a"}', "files[].path", []),
+        ("null", "path", []),
+        ("[]", "path", []),
+        ('{"path":"a","path":"b"}', "path", [(("path",), "b")]),
+        ('{"n\\u00e4me":"\\ud800 \\/"}', "näme", [(("näme",), "\ud800 /")]),
+    ],
+)
+def test_every_shape_of_an_argument(arguments: str, path: str, expected: list[tuple[Any, Any]]) -> None:
+    """Texts, lists, lists of objects; absent and null are none; what is no text is seen as it came."""
+    assert found(arguments, path) == expected
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    """Neither params nor arguments need to be there."""
+    assert values(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', "path") == []
+    assert values(b'{"params":{"name":"t"}}', "path") == []
+
+
+def test_other_arguments_keep_their_bytes() -> None:
+    """The replaced text alone is new: numbers, order and spaces of the rest are what the client wrote."""
+    message = call(
+        '{ "n" : 1.0, "paths": [ "upload://x" ,"keep"], "big":12345678901234567890123,"s":"\\u0041" }'
+    )
+    (path, _), _ = values(message, "paths")
+    changed = edit(message, replacements([(path, '/a/名\ud800".txt')]))
+    assert changed == message.replace(b'"upload://x"', b'"/a/\\u540d\\ud800\\".txt"')
+
+
+def test_many_items_are_found_in_one_pass() -> None:
+    """Tens of thousands of handles, and nesting beyond any parser's depth beside them, are no obstacle."""
+    deep = "[" * 50_000 + "]" * 50_000
+    files = ",".join(['{"path":"a"}'] * 20_000)
+    arguments = '{"deep":' + deep + ',"files":[' + files + "]}"
+    places = values(call(arguments), "files[].path")
+    assert len(places) == 20_000
+    changed = edit(call(arguments), replacements((path, "b") for path, _ in places))
+    assert changed.count(b'{"path":"b"}') == 20_000
+    assert values(call(arguments), "deep")[0][1] == deep[1:-1].encode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "expected"),
+    [
+        ('{"a":1}', "filename", '{"a":1,"filename":"/x"}'),
+        ('{ "filename" : "shot.png" , "a":1.0}', "filename", '{ "filename" : "/x" , "a":1.0}'),
+        ('{"filename":null}', "filename", '{"filename":"/x"}'),
+        ("{}", "out.file", '{"out":{"file":"/x"}}'),
+        ('{"out":null}', "out.file", '{"out":{"file":"/x"}}'),
+        ('{"out":{"k":1}}', "out.file", '{"out":{"k":1,"file":"/x"}}'),
+        ("null", "out.file", '{"out":{"file":"/x"}}'),
+    ],
+)
+def test_giving_an_argument(arguments: str, path: str, expected: str) -> None:
+    """It is set where it is, added where it is not, with the objects on the way; null counts as absent."""
+    message = call(arguments)
+    change = setting(message, path, "/x")
+    assert change is not None
+    assert edit(message, [change]) == call(expected)
+
+
+def test_giving_an_argument_to_a_call_without_any() -> None:
+    """The arguments are made."""
+    message = b'{"params":{"name":"t"}}'
+    change = setting(message, "filename", "/x")
+    assert change is not None
+    assert edit(message, [change]) == b'{"params":{"name":"t","arguments":{"filename":"/x"}}}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"), [("[]", "f"), ('"f"', "f"), ('{"out":[1]}', "out.f"), ("7", "f")]
+)
+def test_arguments_of_another_shape_are_left_to_the_tool(arguments: str, path: str) -> None:
+    """Nothing is overwritten to make room for a member."""
+    assert setting(call(arguments), path, "/x") is None
+
+
+names = st.sampled_from(["a", "b", "ä", '"'])
+texts = st.text(st.characters(), max_size=5)
+trees = st.recursive(
+    texts | st.none() | st.integers() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def model(value: Any, path: list[str]) -> list[Any]:
+    """What a path means, said over decoded JSON."""
+    if not path:
+        return [] if value is None else [value]
+    if not isinstance(value, dict) or path[0] not in value:
+        return []
+    inner = value[path[0]]
+    return [got for item in (inner if isinstance(inner, list) else [inner]) for got in model(item, path[1:])]
+
+
+@given(trees, st.lists(names, min_size=1, max_size=3), st.booleans())
+def test_values_agree_with_decoded_json(arguments: Any, path: list[str], ascii_only: bool) -> None:
+    """What is found in the bytes is what is found in the decoded arguments, and each stands where it is said."""
+    text = json.dumps(arguments)
+    if not ascii_only and "\\ud" not in text:
+        text = json.dumps(arguments, ensure_ascii=False)
+    message = call(text)
+    places = values(message, ".".join(path))
+    assert [v if isinstance(v, str) else json.loads(v) for _, v in places] == model(arguments, path)
+    for where, value in places:
+        here: Any = json.loads(message)
+        for step in where:
+            here = here[step]
+        assert here == (value if isinstance(value, str) else json.loads(value))
+
+
+@given(trees, st.lists(names, min_size=1, max_size=3), st.lists(texts, min_size=40, max_size=40))
+def test_what_was_replaced_is_found_again(arguments: Any, path: list[str], new: list[str]) -> None:
+    """Whatever text replaces a value is read back in its place, as many as there were."""
+    message = call(json.dumps(arguments))
+    places = values(message, ".".join(path))
+    changed = edit(message, replacements(zip((where for where, _ in places), new, strict=False)))
+    assert [value for _, value in values(changed, ".".join(path))] == new[: len(places)]
+
+
+@given(trees, st.lists(names, min_size=1, max_size=3), texts)
+def test_a_given_argument_is_found(arguments: Any, path: list[str], text: str) -> None:
+    """Where an argument can be given it is the one value of its path afterwards, and what else was there stays."""
+    message = call(json.dumps(arguments))
+    change = setting(message, ".".join(path), text)
+    if change is not None:
+        changed = edit(message, [change])
+        assert [value for _, value in values(changed, ".".join(path))] == [text]
