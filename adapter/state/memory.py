@@ -38,11 +38,19 @@ class MemoryStore:
         row = rows[key] = Row(key, value, version + 1, due)
         return row
 
-    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
+    async def put_all(
+        self,
+        table: str,
+        rows: Sequence[tuple[str, bytes, float | None]],
+        *,
+        instead_of: Sequence[str] = (),
+    ) -> None:
         new = {key: Row(key, value, ABSENT + 1, due) for key, value, due in rows}
         there = self._rows(table)
-        if len(new) < len(rows) or not there.keys().isdisjoint(new):
+        if len(new) < len(rows) or any(key in there and key not in instead_of for key in new):
             raise Conflict("one of the rows exists already")
+        for key in instead_of:
+            there.pop(key, None)
         there.update(new)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:

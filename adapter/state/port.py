@@ -43,10 +43,17 @@ class Store(Protocol):
         Raises Conflict.
         """
 
-    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
-        """Create a row for each (key, value, due), all of them or none; durable when this returns.
+    async def put_all(
+        self,
+        table: str,
+        rows: Sequence[tuple[str, bytes, float | None]],
+        *,
+        instead_of: Sequence[str] = (),
+    ) -> None:
+        """Create a row for each (key, value, due) and delete those with the keys of ``instead_of``, in one step:
+        everything or nothing, durable when this returns.
 
-        Raises Conflict if one of them exists already.
+        Absent rows are passed over. Raises Conflict if a row that is to be created exists already.
         """
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:

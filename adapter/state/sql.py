@@ -109,17 +109,23 @@ def put(
 
 
 def put_all(
-    table: str, rows: Sequence[tuple[str, bytes, float | None]], connection: sqlite3.Connection
+    table: str,
+    rows: Sequence[tuple[str, bytes, float | None]],
+    instead_of: Sequence[str],
+    connection: sqlite3.Connection,
 ) -> None:
     # Others share the transaction: what fails here is undone alone.
     connection.execute("SAVEPOINT put_all")
     try:
+        connection.executemany(
+            "DELETE FROM rows WHERE tbl = ? AND key = ?", [(table, key) for key in instead_of]
+        )
         written = connection.executemany(
             "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
             " ON CONFLICT (tbl, key) DO NOTHING",
             [(table, *row) for row in rows],
         )
-        if written.rowcount != len(rows):
+        if rows and written.rowcount != len(rows):
             raise Conflict("one of the rows exists already")
     except BaseException:
         if connection.in_transaction:  # SQLite may have undone all of it by itself

@@ -112,9 +112,15 @@ class SqliteStore:
     ) -> Row:
         return await self._submit(partial(sql.put, table, key, value, expected, due), writes=True)
 
-    async def put_all(self, table: str, rows: Sequence[tuple[str, bytes, float | None]]) -> None:
-        if rows:
-            await self._submit(partial(sql.put_all, table, tuple(rows)), writes=True)
+    async def put_all(
+        self,
+        table: str,
+        rows: Sequence[tuple[str, bytes, float | None]],
+        *,
+        instead_of: Sequence[str] = (),
+    ) -> None:
+        if rows or instead_of:
+            await self._submit(partial(sql.put_all, table, tuple(rows), tuple(instead_of)), writes=True)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         return await self._submit(partial(sql.delete, table, key, expected), writes=True)

@@ -113,6 +113,27 @@ async def test_of_many_rows_all_are_created_or_none(store: Store, keys: tuple[st
     assert [row.key for row in await store.scan("files")] == ["a", "x", "y"]
 
 
+async def test_rows_take_the_place_of_others(store: Store) -> None:
+    """What goes and what comes change in one step, and a key may be among both."""
+    await store.put_all("files", [("a", b"1", None), ("b", b"2", None), ("c", b"3", None)])
+    await store.put_all("files", [("c", b"new", None), ("d", b"4", None)], instead_of=["a", "c", "absent"])
+    assert [(row.key, row.value) for row in await store.scan("files")] == [
+        ("b", b"2"),
+        ("c", b"new"),
+        ("d", b"4"),
+    ]
+    await store.put_all("files", [], instead_of=["b", "c"])
+    assert await store.count("files") == 1
+
+
+async def test_rows_that_cannot_come_drive_no_others_out(store: Store) -> None:
+    """A conflict leaves the rows that were to be replaced."""
+    await store.put_all("files", [("a", b"1", None), ("b", b"2", None)])
+    with pytest.raises(Conflict):
+        await store.put_all("files", [("b", b"new", None), ("c", b"3", None)], instead_of=["a"])
+    assert [row.value for row in await store.scan("files")] == [b"1", b"2"]
+
+
 async def test_of_two_that_create_the_same_rows_one_wins(store: Store) -> None:
     """Two sets that share a single key never both come in."""
     outcomes = await asyncio.gather(
