@@ -143,12 +143,13 @@ class AnswerStream:
 
     def _last_event_answers(self, unread: bytes) -> bool:
         """Whether the last whole event of ``unread`` is all that was waited for; then the others do not matter."""
-        if len(self._wanted) != 1 or not unread.endswith(b"\n\n"):
+        blank = b"\r\n\r\n" if unread.endswith(b"\r\n\r\n") else b"\n\n"
+        if len(self._wanted) != 1 or not unread.endswith(blank):
             return False
-        _, separator, last = unread[:-2].rpartition(b"\n\n")
+        _, separator, last = unread[: -len(blank)].rpartition(blank)
         if not separator and self._reader.inside:
             return False
-        events = self._new_reader().feed(last + b"\n\n")
+        events = self._new_reader().feed(last + blank)
         return any(self._strike_off(event) for event in events)
 
     async def _pass_events(self, chunk: bytes) -> bytes:
