@@ -7,6 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -71,6 +72,8 @@ def well_formed(session_id: str) -> bool:
     return _WELL_FORMED.fullmatch(session_id) is not None
 
 
+# Every call of a session asks for the same key, and the hash is a third of what finding its session costs.
+@lru_cache(maxsize=4096)
 def session_key(session_id: str) -> str:
     """The key of a session's row: SHA-256 in hex. The store holds no id: reading it opens no session."""
     return hashlib.sha256(_raw(session_id)).hexdigest()
