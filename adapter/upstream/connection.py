@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_lost", "_parser", "_paused",
-        "_released", "_surplus", "_transport", "gone", "idle_since", "reused", "watch",
+        "_released", "_surplus", "_transport", "gone", "idle_since", "loop", "reused", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,7 @@ class Connection(asyncio.Protocol):
         released: Callable[[Connection], None],
         lost: Callable[[Connection], None],
     ) -> None:
+        self.loop = loop
         self.gone = False
         self.reused = False
         self.idle_since = 0.0

@@ -142,7 +142,7 @@ class Pool:
         if self._closed:
             connection.abort()
             return
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         connection.idle_since = loop.time()
         self._idle.append(connection)
         if len(self._idle) > self._max_idle:
