@@ -1,0 +1,225 @@
+"""Results of tool calls: what is added to an upstream's, and those of the adapter's own. Pure.
+
+A response is edited, not written again: numbers, order, duplicates and escapes keep their bytes, and a response in
+which nothing changes is returned as the same object.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from adapter.wire import spans
+from adapter.wire.scan import byte, skip_space
+
+Withhold = Callable[[str], str]
+"""A text, to what of it may be seen; the same text where that is all."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_COLON = ord(":")
+_BASE64 = (b'"data"', b'"blob"')
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An artifact as a result tells of it. ``size`` is in bytes, ``expires_at`` as clients are to read it.
+
+    ``download_url`` is given when downloads are on. ``raw`` is given when the artifact is to be embedded: a text, or
+    the bytes of what is none.
+    """
+
+    uri: str
+    id: str
+    filename: str
+    media_type: str
+    size: int
+    sha256: str
+    expires_at: str | float | None
+    exposed: bool
+    download_url: str | None = None
+    raw: str | bytes | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The entry of ``_meta.artifact``."""
+        link = {} if self.download_url is None else {"download_url": self.download_url}
+        return {
+            "artifact_uri": self.uri,
+            "artifact_id": self.id,
+            "filename": self.filename,
+            "mime_type": self.media_type,
+            "size_bytes": self.size,
+            "sha256": self.sha256,
+            "expires_at": self.expires_at,
+            "expose_as_resource": self.exposed,
+            **link,
+        }
+
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """The content blocks that are added for it, in their order."""
+        yield {
+            "type": "resource_link",
+            "uri": self.uri,
+            "name": self.filename,
+            "mimeType": self.media_type,
+            "size": self.size,
+        }
+        if self.download_url is not None:
+            url = self.download_url
+            yield {"type": "text", "text": f"Artifact download URL: {url}\n[Download artifact]({url})"}
+        if self.raw is not None:
+            held: dict[str, Any] = {"uri": self.uri, "mimeType": self.media_type}
+            if isinstance(self.raw, str):
+                held["text"] = self.raw
+            else:
+                held["blob"] = base64.b64encode(self.raw).decode("ascii")
+            yield {"type": "resource", "resource": held}
+
+
+# --- the upstream's results -----------------------------------------------------------------------------------
+
+
+def succeeded(response: bytes) -> bool:
+    """Whether a response to ``tools/call`` is the complete result of a call that did not fail."""
+    result = spans.find(response, ("result",))
+    if result is None or byte(response, result[0]) != ord("{"):
+        return False
+    failed = _at(response, ("result", "isError"))
+    kind = _at(response, ("result", "resultType"))
+    return failed != b"true" and kind in (None, b"null", b'"complete"')
+
+
+def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
+    """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
+
+    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. A response that did not succeed stays as it is.
+    """
+    if not succeeded(response):
+        return response
+    response = without_paths(response, withheld)
+    if not shown:
+        return response
+    meta: dict[str, Any] = {"artifact": shown[0].meta}
+    if len(shown) > 1:
+        meta["artifacts"] = [artifact.meta for artifact in shown]
+    blocks = [block for artifact in shown for block in artifact.blocks()]
+    return spans.edit(response, [*_meta_edits(response, meta), *_content_edits(response, blocks)])
+
+
+def with_artifact_error(response: bytes, sentence: str, withheld: Withhold) -> bytes:
+    """The result of a call that succeeded, with the sentence that says why its file was not kept in
+    ``_meta.artifact_error``, its paths withheld. A response that did not succeed stays as it is.
+    """
+    if not succeeded(response):
+        return response
+    response = without_paths(response, withheld)
+    return spans.edit(response, _meta_edits(response, {"artifact_error": sentence}))
+
+
+def without_paths(response: bytes, withheld: Withhold) -> bytes:
+    """A response of any kind, also an error, with every string value as ``withheld`` lets it be seen.
+
+    Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance.
+    """
+    patches = [
+        patch
+        for start, end, skip in _readable(response)
+        for patch in _seen(response, start, end, skip, withheld)
+    ]
+    if not patches:
+        return response
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, text in patches:
+        pieces += (response[at:start], text)
+        at = end
+    return b"".join((*pieces, response[at:]))
+
+
+# --- the adapter's own ----------------------------------------------------------------------------------------
+
+
+def rpc_result(id_bytes: bytes, result: Mapping[str, Any]) -> bytes:
+    """A whole JSON-RPC response; ``id_bytes`` is the request's id as it was spelled."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, _json(result))
+
+
+def tool_result(
+    id_bytes: bytes, text: str, structured: Mapping[str, Any] | None, modern: bool, is_error: bool = False
+) -> bytes:
+    """A whole JSON-RPC response to ``tools/call`` with one text block; a modern client is told that it is complete."""
+    result: dict[str, Any] = {"resultType": "complete"} if modern else {}
+    result["content"] = [{"type": "text", "text": text}]
+    if structured is not None:
+        result["structuredContent"] = structured
+    result["isError"] = is_error
+    return rpc_result(id_bytes, result)
+
+
+# --- edits ----------------------------------------------------------------------------------------------------
+
+
+def _meta_edits(response: bytes, meta: Mapping[str, Any]) -> list[spans.Edit]:
+    there = _at(response, ("result", "_meta"))
+    if there is None or there.startswith(b"{"):
+        return [spans.Insert(("result", "_meta", key), _json(value)) for key, value in meta.items()]
+    return [spans.Insert(("result", "_meta"), _json(meta))]
+
+
+def _content_edits(response: bytes, blocks: Sequence[Mapping[str, Any]]) -> list[spans.Edit]:
+    """Blocks go behind the upstream's; content that is no list is not a place for any."""
+    place = ("result", "content")
+    span = spans.find(response, place)
+    if span is None or response[span[0] : span[1]] == b"null":
+        return [spans.Insert(place, _json(blocks))]
+    if byte(response, span[0]) != ord("["):
+        return []
+    length = sum(1 for _ in spans.items(response, span[0]))
+    return [spans.Insert((*place, length + index), _json(block)) for index, block in enumerate(blocks)]
+
+
+def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
+    """Where a response holds strings that are read, in order, and under which keys there it holds none."""
+    for member in spans.members(response):
+        if member.key == "result" and byte(response, member.value_start) == ord("{"):
+            for part in spans.members(response, member.value_start):
+                yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
+        elif member.key in ("result", "error"):
+            yield member.value_start, member.value_end, ()
+
+
+def _seen(
+    response: bytes, start: int, end: int, skip: tuple[bytes, ...], withheld: Withhold
+) -> Iterator[tuple[int, int, bytes]]:
+    """The string values between two places that change, and what they become."""
+    key = b""
+    # Outside a string JSON has no quote, so one after the other is found without a look at the nesting.
+    for string in _STRING.finditer(response, start, end):
+        if byte(response, skip_space(response, string.end())) == _COLON:
+            key = string[0]
+            continue
+        if key not in skip:
+            text: str = json.loads(string[0])
+            seen = withheld(text)
+            if seen != text:
+                yield string.start(), string.end(), _json(seen)
+        key = b""
+
+
+def _at(response: bytes, path: spans.Path) -> bytes | None:
+    span = spans.find(response, path)
+    return None if span is None else response[span[0] : span[1]]
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # A lone surrogate, which a file's name may hold: in ASCII it is legal.
+        return json.dumps(value).encode("ascii")
