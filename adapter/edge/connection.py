@@ -59,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._requests = RequestStream(self._arrive, self._resume_reading)
         self._transport: asyncio.Transport
+        self._peer: str | None = None
         self._waiting: deque[tuple[Request, HttpAnswer]] = deque()
         self._answer: HttpAnswer | None = None
         self.task: asyncio.Task[None] | None = None
@@ -80,6 +81,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        self._peer = address[0] if address else None
         self._connections.add(self)
         self._quiet_since = self._loop.time()
         self._expect(self._patience.idle, self._check_idle)
@@ -135,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
         answer = HttpAnswer(self, keep=arrival.keep, modern=arrival.modern, bare=arrival.method == "HEAD")
         if arrival.expects_continue:
             arrival.body.wanted = lambda: self._say_continue(answer)
-        request = arrival.request(answer)
+        request = arrival.request(answer, self._peer)
         if self._answer is None:
             self._start(request, answer)
         elif len(self._waiting) < BURST_LIMIT:

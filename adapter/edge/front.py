@@ -1,19 +1,23 @@
-"""The front door: one dict look-up from a path to what serves it, and one line of log a call where asked for."""
+"""The front door: one dict look-up from a path to what serves it, and one line of log a call where asked for.
+
+Files are served on branches: paths that begin with a prefix and hold names behind it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.edge.branch import Branch, Names
 from adapter.edge.endpoint import Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
 from adapter.edge.rendering import Asker, send_failure
-from adapter.edge.request import Request
+from adapter.edge.request import ClientGone, Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
 from adapter.relay.server import Server
 from adapter.wire.eras import Era
@@ -39,6 +43,7 @@ class Front:
         guard: Guard,
         log: FilteringBoundLogger,
         calls: CallLog | None,
+        branches: Sequence[Branch] = (),
     ) -> None:
         self._endpoint = endpoint
         self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
@@ -46,6 +51,7 @@ class Front:
         self._guard = guard
         self._log = log
         self._calls = calls
+        self._branches = tuple(branches)
         self._busy: set[asyncio.Task[object]] = set()
 
     def __repr__(self) -> str:
@@ -80,21 +86,72 @@ class Front:
                 self._calls.write(_line(request, server, visit, time.monotonic() - began))
 
     async def _other(self, request: Request, path: str) -> None:
+        extra: list[tuple[str, str]] = []
         try:
-            route = self._routes.get(path)
-            if route is None:
-                raise NotFound()
-            self._guard.check_place(request.headers)
-            if request.method not in ("GET", "HEAD"):
-                raise MethodNotAllowed()
-            status, body = await route(request)
-            fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
-            request.reply.send(status, fields, body)
+            branch, names = self._branch(request)
+            if branch is None:
+                await self._show(request, path, extra)
+                return
+            extra += self._guard.cors_fields(request.headers, branch.exposed)
+            await self._follow(request, branch, names, extra)
         except AdapterError as error:
-            send_failure(request.reply, error, _NOT_RPC, [])
+            self._fail(request, error, extra)
+        except ClientGone:
+            raise
         except Exception:
             self._log.exception("a request failed unexpectedly", path=path)
-            send_failure(request.reply, InternalError(), _NOT_RPC, [])
+            self._fail(request, InternalError(), extra)
+
+    async def _show(self, request: Request, path: str, extra: list[tuple[str, str]]) -> None:
+        route = self._routes.get(path)
+        if route is None:
+            raise NotFound()
+        self._guard.check_place(request.headers)
+        if request.method not in ("GET", "HEAD"):
+            extra.append(("Allow", "GET, HEAD"))
+            raise MethodNotAllowed()
+        status, body = await route(request)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+        request.reply.send(status, fields, body)
+
+    def _branch(self, request: Request) -> tuple[Branch | None, Names]:
+        for branch in self._branches:
+            names = branch.names(request)
+            if names is not None:
+                return branch, names
+        return None, ()
+
+    async def _follow(
+        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
+    ) -> None:
+        self._guard.check_place(request.headers)
+        allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
+        if request.method == "OPTIONS":
+            preflight = self._guard.preflight_fields(request.headers, branch.methods)
+            request.reply.send(204, [allowed] if preflight is None else preflight)
+        elif request.method not in branch.methods:
+            extra.append(allowed)
+            raise MethodNotAllowed()
+        else:
+            await self._serve(request, branch, names, extra)
+
+    async def _serve(
+        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "each request has a task of its own"
+        self._busy.add(task)
+        try:
+            await branch.serve(request, names, extra)
+        finally:
+            self._busy.discard(task)
+
+    def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
+        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        if request.reply.status is None:
+            send_failure(request.reply, error, _NOT_RPC, extra)
+        else:
+            request.reply.abort()
 
     async def drain(self, grace: float) -> None:
         """Wait up to ``grace`` seconds for the exchanges under way."""

@@ -30,6 +30,7 @@ _ALLOWED_HEADERS = (
     "Accept, Authorization, Content-Type, Last-Event-ID, "
     "Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version"
 )
+_FILE_HEADERS = "Authorization, Content-Type, If-None-Match, If-Range, Mcp-Session-Id, Range"
 _EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 
 
@@ -58,11 +59,18 @@ class Guard:
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Raises HostRefused, OriginRefused."""
         host = headers.get("Host")
-        if not host_allowed(host, bound_to_loopback=self._loopback, allowed=self._hosts):
+        if not self.serves(host):
             raise HostRefused()
         origin = headers.get("Origin")
         if origin is not None and not origin_allowed(origin, host, allowed=self._origins):
             raise OriginRefused()
+
+    def serves(self, host: str | None, *, forwarded: bool = False) -> bool:
+        """Whether this Host is served. One that a trusted proxy has ``forwarded`` may be any, unless they are listed:
+
+        the adapter behind a proxy is bound to loopback, and the proxy's own Host is not.
+        """
+        return host_allowed(host, bound_to_loopback=self._loopback and not forwarded, allowed=self._hosts)
 
     def principal(self, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
         """Who asks, and the fields (lower case) that carried the adapter's own credential.
@@ -91,33 +99,42 @@ class Guard:
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
-    def cors_fields(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
-        """What an answer to a page at an allowed origin carries besides."""
+    def cors_fields(self, headers: Mapping[str, str], exposed: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """What an answer to a page at an allowed origin carries besides.
+
+        ``exposed`` are the fields of a route's own that it may read, besides those of every answer.
+        """
         origin = headers.get("Origin")
         if self._cors is None or origin is None or not self._cors_allows(origin, headers.get("Host")):
             return []
         fields = [
             ("Access-Control-Allow-Origin", origin),
-            ("Access-Control-Expose-Headers", _EXPOSED_HEADERS),
+            ("Access-Control-Expose-Headers", ", ".join((_EXPOSED_HEADERS, *exposed))),
             ("Vary", "Origin"),
         ]
         if self._cors.credentials:
             fields.append(("Access-Control-Allow-Credentials", "true"))
         return fields
 
-    def preflight_fields(self, headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
-        """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none."""
+    def preflight_fields(
+        self, headers: Mapping[str, str], methods: Sequence[str] | None = None
+    ) -> list[tuple[str, str]] | None:
+        """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none.
+
+        ``methods`` are those of a file route; without them it is a mount that is asked about.
+        """
         fields = self.cors_fields(headers)
         if self._cors is None or not fields or "Access-Control-Request-Method" not in headers:
             return None
         asked = headers.get("Access-Control-Request-Headers")
-        allowed = ", ".join((_ALLOWED_HEADERS, self._token_header, *self._cors.headers))
+        own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
+        allowed = ", ".join((own, self._token_header, *self._cors.headers))
         if asked is not None and "*" in self._cors.headers:
             # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
             allowed = asked
         return [
             *fields,
-            ("Access-Control-Allow-Methods", ", ".join(self._cors.methods)),
+            ("Access-Control-Allow-Methods", ", ".join(methods or self._cors.methods)),
             ("Access-Control-Allow-Headers", allowed),
             ("Access-Control-Max-Age", str(self._cors.max_age)),
         ]

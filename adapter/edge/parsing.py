@@ -43,7 +43,7 @@ class Arrival:
         self.body = body
         self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
 
-    def request(self, reply: Reply) -> Request:
+    def request(self, reply: Reply, peer: str | None) -> Request:
         return Request(
             self.method,
             self.target.decode("latin-1"),
@@ -52,6 +52,7 @@ class Arrival:
             self.length,
             self.body,
             reply,
+            peer,
         )
 
 

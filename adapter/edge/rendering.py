@@ -44,7 +44,7 @@ def send_failure(
     fields = [_JSON, *extra]
     if error.retry_after is not None and status in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
-    if isinstance(error, Unauthorized):
+    if status == Unauthorized.http:
         fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
     detail = {"detail": str(error)}
     body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)

@@ -125,9 +125,12 @@ class Reply(Protocol):
 
 
 class Request:
-    """``path`` is percent-decoded, without its query; ``target`` is as it was sent."""
+    """``path`` is percent-decoded, without its query; ``target`` is as it was sent. ``length`` is in bytes.
 
-    __slots__ = ("body", "headers", "length", "method", "path", "reply", "target")
+    ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
+    """
+
+    __slots__ = ("body", "headers", "length", "method", "path", "peer", "reply", "target")
 
     def __init__(
         self,
@@ -138,6 +141,7 @@ class Request:
         length: int | None,
         body: Body,
         reply: Reply,
+        peer: str | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -146,6 +150,7 @@ class Request:
         self.length = length
         self.body = body
         self.reply = reply
+        self.peer = peer
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"

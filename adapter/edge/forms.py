@@ -1,0 +1,211 @@
+"""multipart/form-data as it arrives (RFC 7578): files piece by piece, their digests beside them.
+
+python_multipart reads the bytes; its callbacks only collect, and whoever feeds takes out and writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from enum import Enum
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser
+
+from adapter.errors import NotMultipart, UploadRefused
+
+FILE_FIELD = "file"
+DIGEST_FIELD = "sha256"
+
+PART_HEAD_LIMIT = 16 * 1024
+"""Bytes of the fields of one part."""
+
+PART_FIELDS_LIMIT = 16
+"""Fields of one part."""
+
+DIGEST_LIMIT = 256
+"""Bytes of a field that says a digest; 64 are needed."""
+
+_PARAMETER = re.compile(r';\s*([^\s=;]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|"([^"]*)"|([^\s;]*))', re.DOTALL)
+_ESCAPED = re.compile(r'\\([\\"])')
+_CODINGS = ("", "binary", "8bit", "7bit")
+
+_UNHEARD = logging.Logger("unheard", logging.CRITICAL + 1)
+"""What is wrong with a form is said to who sent it; in the log anybody could fill pages with it."""
+
+
+class FileBegins(NamedTuple):
+    """``filename`` as its sender has it; ``media_type`` as said, or None."""
+
+    filename: str
+    media_type: str | None
+
+
+class Mark(Enum):
+    FILE_ENDS = "file ends"
+
+
+Event = FileBegins | bytes | Mark
+"""A file begins, bytes of it, and it ends."""
+
+
+class Form:
+    """Reads one form. ``beside`` is how many bytes may be anything but the content of files."""
+
+    def __init__(self, boundary: bytes, *, beside: int) -> None:
+        self.digests: list[str] = []
+        """What the digest fields said, in their order, without white space around."""
+        self._beside = beside
+        self._events: list[Event] = []
+        self._field = self._value = b""
+        self._head: dict[str, str] = {}
+        self._head_fields = self._head_size = 0
+        self._in_file = False
+        self._digest: bytes | None = None
+        self._complete = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._add_field,
+                "on_header_value": self._add_value,
+                "on_header_end": self._end_field,
+                "on_headers_finished": self._end_head,
+                "on_part_data": self._add_data,
+                "on_part_end": self._end,
+                "on_end": self._finish,
+            },
+            max_header_count=PART_FIELDS_LIMIT,
+            max_header_size=PART_HEAD_LIMIT,
+        )
+        self._parser.logger = _UNHEARD
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """What these bytes bring. Raises UploadRefused where they are not a form, or too much of one."""
+        self._beside -= len(chunk)
+        self._events = []
+        try:
+            self._parser.write(chunk)
+        except FormParserError:
+            raise UploadRefused("The body is not multipart/form-data as RFC 7578 has it.") from None
+        if self._beside < 0:
+            raise UploadRefused("The form holds too much beside files.")
+        return self._events
+
+    def end(self) -> None:
+        """Nothing comes any more. Raises UploadRefused where the form is not complete."""
+        if not self._complete:
+            raise UploadRefused("The body ends before its last boundary.")
+
+    # --- what the parser says ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._head = {}
+        self._head_fields = self._head_size = 0
+
+    def _add_field(self, data: bytes, start: int, end: int) -> None:
+        self._measure_head(end - start)
+        self._field += data[start:end]
+
+    def _add_value(self, data: bytes, start: int, end: int) -> None:
+        self._measure_head(end - start)
+        self._value += data[start:end]
+
+    def _measure_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > PART_HEAD_LIMIT:
+            raise UploadRefused(f"The fields of a part are more than {PART_HEAD_LIMIT} bytes.")
+
+    def _end_field(self) -> None:
+        self._head_fields += 1
+        if self._head_fields > PART_FIELDS_LIMIT:
+            raise UploadRefused(f"A part has more than {PART_FIELDS_LIMIT} fields.")
+        self._head.setdefault(self._field.decode("latin-1").lower(), _text(self._value).strip(" \t"))
+        self._field = self._value = b""
+
+    def _end_head(self) -> None:
+        kind, parameters = _parameters(self._head.get("content-disposition", ""))
+        name = parameters.get("name") if kind == "form-data" else None
+        if name == FILE_FIELD:
+            self._begin_file(parameters)
+        elif name == DIGEST_FIELD:
+            self._digest = b""
+
+    def _begin_file(self, parameters: dict[str, str]) -> None:
+        filename = _extended(parameters.get("filename*", "")) or _filename(parameters.get("filename", ""))
+        if not filename:
+            raise UploadRefused(f"A part named {FILE_FIELD} is no file: it has no filename.")
+        if self._head.get("content-transfer-encoding", "").lower() not in _CODINGS:
+            raise UploadRefused(
+                "A file is sent as it is, without a Content-Transfer-Encoding (RFC 7578 §4.7)."
+            )
+        self._in_file = True
+        self._events.append(FileBegins(filename, self._head.get("content-type") or None))
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        if self._in_file:
+            self._beside += end - start
+            self._events.append(data[start:end])
+        elif self._digest is not None:
+            self._digest += data[start:end]
+            if len(self._digest) > DIGEST_LIMIT:
+                raise UploadRefused(f"A field named {DIGEST_FIELD} holds the 64 hex digits of a digest.")
+
+    def _end(self) -> None:
+        if self._in_file:
+            self._events.append(Mark.FILE_ENDS)
+        elif self._digest is not None:
+            self.digests.append(_text(self._digest).strip())
+        self._in_file = False
+        self._digest = None
+
+    def _finish(self) -> None:
+        self._complete = True
+
+
+def boundary_of(content_type: str | None) -> bytes:
+    """What parts the form, out of its Content-Type. Raises NotMultipart, UploadRefused."""
+    kind, parameters = _parameters(content_type or "")
+    if kind != "multipart/form-data":
+        raise NotMultipart()
+    boundary = parameters.get("boundary", "").encode("latin-1", "replace")
+    # RFC 2046 §5.1.1
+    if not 0 < len(boundary) <= 70:
+        raise UploadRefused("The Content-Type has no boundary of 1 to 70 characters.")
+    return boundary
+
+
+def _parameters(value: str) -> tuple[str, dict[str, str]]:
+    """A field's value in lower case, and its parameters by name; of several of one name the first."""
+    found: dict[str, str] = {}
+    kind, semicolon, rest = value.partition(";")
+    for name, quoted, unescaped, token in _PARAMETER.findall(semicolon + rest):
+        found.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) or unescaped or token)
+    return kind.strip().lower(), found
+
+
+def _filename(said: str) -> str:
+    """Browsers and curl escape just these three (HTML standard, "multipart/form-data encoding algorithm")."""
+    return said.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")
+
+
+def _extended(value: str) -> str:
+    """An extended value (RFC 8187), empty where it is none; RFC 7578 forbids it, and some clients send it still."""
+    charset, _, rest = value.partition("'")
+    _, quote, encoded = rest.partition("'")
+    if not quote or charset.lower() not in ("utf-8", "iso-8859-1"):
+        return ""
+    try:
+        return unquote_to_bytes(encoded).decode(charset)
+    except UnicodeDecodeError:
+        return ""
+
+
+def _text(data: bytes) -> str:
+    """UTF-8, as every client of today sends it; of an older one each byte is kept as a character."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
