@@ -48,7 +48,7 @@ async def telling(told: Bases, host: str = "127.0.0.1") -> AsyncIterator[RawClie
 
 
 async def base(client: RawClient, **fields: str) -> str:
-    head, body = await client.request("GET", **fields)
+    head, body = await client.request("GET", b"", **fields)
     assert head.status == 200
     return body.decode()
 
