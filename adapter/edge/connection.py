@@ -270,6 +270,9 @@ class ClientConnection(asyncio.Protocol):
         if not (self._lost or self._mute or self._transport.is_closing()):
             self._transport.write(data)
 
+    def soon(self, act: Callable[[], None]) -> None:
+        self._loop.call_soon(act)
+
     async def drained(self) -> None:
         """Wait until the client takes more. Raises ClientGone."""
         if self._write_paused and not self._lost:

@@ -170,5 +170,6 @@ def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dic
         "name": visit.name,
         "status": request.reply.status,
         "outcome": visit.outcome,
-        "ms": round(seconds * 1000, 2),
+        # round() to places goes by way of decimal digits and takes three times as long.
+        "ms": int(seconds * 100_000) / 100,
     }
