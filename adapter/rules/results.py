@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,12 @@ from typing import Any
 import orjson
 
 from adapter.wire import spans
-from adapter.wire.scan import byte, skip_space
+from adapter.wire.scan import byte, end_of_value, skip_space
 
 Withhold = Callable[[str], str]
 """A text, to what of it may be seen; the same text where that is all."""
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_COLON = ord(":")
+_OBJECT, _ARRAY, _COLON = b"{[:"
 _BASE64 = (b'"data"', b'"blob"')
 
 
@@ -87,39 +85,26 @@ class Shown:
 
 def succeeded(response: bytes) -> bool:
     """Whether a response to ``tools/call`` is the complete result of a call that did not fail."""
-    result = spans.find(response, ("result",))
-    if result is None or byte(response, result[0]) != ord("{"):
-        return False
-    failed = _at(response, ("result", "isError"))
-    kind = _at(response, ("result", "resultType"))
-    return failed != b"true" and kind in (None, b"null", b'"complete"')
+    return _parts_of_success(response) is not None
 
 
 def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
     """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
 
-    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. A response that did not succeed stays as it is.
+    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. A response that did not succeed stays as
+    it is.
     """
-    if not succeeded(response):
-        return response
-    response = without_paths(response, withheld)
-    if not shown:
-        return response
-    meta: dict[str, Any] = {"artifact": shown[0].meta}
+    meta: dict[str, Any] = {"artifact": shown[0].meta} if shown else {}
     if len(shown) > 1:
         meta["artifacts"] = [artifact.meta for artifact in shown]
-    blocks = [block for artifact in shown for block in artifact.blocks()]
-    return spans.edit(response, [*_meta_edits(response, meta), *_content_edits(response, blocks)])
+    return _with(response, meta, [block for artifact in shown for block in artifact.blocks()], withheld)
 
 
 def with_artifact_error(response: bytes, sentence: str, withheld: Withhold) -> bytes:
     """The result of a call that succeeded, with the sentence that says why its file was not kept in
     ``_meta.artifact_error``, its paths withheld. A response that did not succeed stays as it is.
     """
-    if not succeeded(response):
-        return response
-    response = without_paths(response, withheld)
-    return spans.edit(response, _meta_edits(response, {"artifact_error": sentence}))
+    return _with(response, {"artifact_error": sentence}, [], withheld)
 
 
 def without_paths(response: bytes, withheld: Withhold) -> bytes:
@@ -165,29 +150,62 @@ def tool_result(
 # --- edits ----------------------------------------------------------------------------------------------------
 
 
-def _meta_edits(response: bytes, meta: Mapping[str, Any]) -> list[spans.Edit]:
-    there = _at(response, ("result", "_meta"))
-    if there is None or there.startswith(b"{"):
-        return [spans.Insert(("result", "_meta", key), _json(value)) for key, value in meta.items()]
-    return [spans.Insert(("result", "_meta"), _json(meta))]
+_Parts = Mapping[str, spans.Span]
+"""Where the values of a result's members stand; of duplicates the last counts."""
 
 
-def _content_edits(response: bytes, blocks: Sequence[Mapping[str, Any]]) -> list[spans.Edit]:
+def _parts_of_success(response: bytes) -> _Parts | None:
+    result = spans.find(response, ("result",))
+    if result is None or byte(response, result[0]) != _OBJECT:
+        return None
+    parts = {part.key: (part.value_start, part.value_end) for part in spans.members(response, result[0])}
+    failed = _text(response, parts.get("isError")) == b"true"
+    complete = _text(response, parts.get("resultType")) in (b"", b"null", b'"complete"')
+    return None if failed or not complete else parts
+
+
+def _with(
+    response: bytes, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]], withheld: Withhold
+) -> bytes:
+    parts = _parts_of_success(response)
+    if parts is None:
+        return response
+    seen = without_paths(response, withheld)
+    if seen is not response:
+        parts = _parts_of_success(seen) or {}
+    edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
+    return spans.edit(seen, edits) if edits else seen
+
+
+def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iterator[spans.Edit]:
+    there = _text(response, parts.get("_meta"))
+    if not there or there.startswith(b"{"):
+        for key, value in meta.items():
+            yield spans.Insert(("result", "_meta", key), _json(value))
+    elif meta:
+        yield spans.Insert(("result", "_meta"), _json(meta))
+
+
+def _content_edits(
+    response: bytes, parts: _Parts, blocks: Sequence[Mapping[str, Any]]
+) -> Iterator[spans.Edit]:
     """Blocks go behind the upstream's; content that is no list is not a place for any."""
     place = ("result", "content")
-    span = spans.find(response, place)
-    if span is None or response[span[0] : span[1]] == b"null":
-        return [spans.Insert(place, _json(blocks))]
-    if byte(response, span[0]) != ord("["):
-        return []
-    length = sum(1 for _ in spans.items(response, span[0]))
-    return [spans.Insert((*place, length + index), _json(block)) for index, block in enumerate(blocks)]
+    if not blocks:
+        return
+    span = parts.get("content")
+    if span is None or response.startswith(b"null", span[0]):
+        yield spans.Insert(place, _json(blocks))
+    elif byte(response, span[0]) == _ARRAY:
+        length = sum(1 for _ in spans.items(response, span[0]))
+        for index, block in enumerate(blocks):
+            yield spans.Insert((*place, length + index), _json(block))
 
 
 def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
     """Where a response holds strings that are read, in order, and under which keys there it holds none."""
     for member in spans.members(response):
-        if member.key == "result" and byte(response, member.value_start) == ord("{"):
+        if member.key == "result" and byte(response, member.value_start) == _OBJECT:
             for part in spans.members(response, member.value_start):
                 yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
         elif member.key in ("result", "error"):
@@ -200,21 +218,23 @@ def _seen(
     """The string values between two places that change, and what they become."""
     key = b""
     # Outside a string JSON has no quote, so one after the other is found without a look at the nesting.
-    for string in _STRING.finditer(response, start, end):
-        if byte(response, skip_space(response, string.end())) == _COLON:
-            key = string[0]
-            continue
-        if key not in skip:
-            text: str = json.loads(string[0])
-            seen = withheld(text)
-            if seen != text:
-                yield string.start(), string.end(), _json(seen)
-        key = b""
+    at = response.find(b'"', start, end)
+    while at >= 0:
+        string_end = end_of_value(response, at)
+        if byte(response, skip_space(response, string_end)) == _COLON:
+            key = response[at:string_end]
+        else:
+            if key not in skip:
+                text: str = json.loads(response[at:string_end])
+                seen = withheld(text)
+                if seen != text:
+                    yield at, string_end, _json(seen)
+            key = b""
+        at = response.find(b'"', string_end, end)
 
 
-def _at(response: bytes, path: spans.Path) -> bytes | None:
-    span = spans.find(response, path)
-    return None if span is None else response[span[0] : span[1]]
+def _text(response: bytes, span: spans.Span | None) -> bytes:
+    return b"" if span is None else response[span[0] : span[1]]
 
 
 def _json(value: Any) -> bytes:
