@@ -27,6 +27,7 @@ from adapter.errors import StoreUnavailable
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
 from adapter.relay.mapping import Mapping as SessionMapping
+from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.probe import PingSettings, Watch
@@ -92,7 +93,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     def scope_of(session: Session | None, principal: str) -> Scope:
         return session_scope(secret, session.key) if session else principal_scope(secret, principal)
 
-    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scope_of)
+    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scope_of, Notices())
     guard = _guard(settings)
     watches = {
         entry.id: Watch(servers[entry.id], _ping(settings, entry), clock, logger)

@@ -18,12 +18,13 @@ from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask, asking_plain, requests_of
 from adapter.relay.fetching import fetch
 from adapter.relay.mapping import Mapping
+from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session, Sessions
 from adapter.relay.stages import Call, Stages, walk_request, walk_response
-from adapter.relay.streams import AnswerStream, held, listening, piped
+from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
 from adapter.rules.headers import to_client
 from adapter.rules.scopes import Scope
 from adapter.upstream.port import UpstreamReply, header
@@ -53,6 +54,7 @@ class Relay:
     parking: Parking
     errands: Errands
     scope_of: Callable[[Session | None, str], Scope]
+    notices: Notices
 
     async def handle(self, ask: Ask) -> Answer:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
@@ -271,7 +273,13 @@ class Relay:
         if not stream:
             return await self._pipe(reply, headers, silence)
         ask.server.counters.streams += 1
-        return Answer(reply.status, headers, listening(reply, rewrite, ANSWER_LIMIT), release=reply.abort)
+        pieces, release = listening(reply, rewrite, ANSWER_LIMIT), reply.abort
+        if watched and session is not None and ask.last_event_id is None:
+            scope = self.scope_of(session, ask.principal)
+            inbox = self.notices.open(scope, session.key)
+            pieces = noticing(pieces, inbox)
+            release = _both(release, partial(self.notices.close, scope, session.key, inbox))
+        return Answer(reply.status, headers, pieces, release=release)
 
     async def _delete(self, ask: Ask, session: Session) -> Answer:
         """End the session here in any case; the janitor closes upstream what could not be closed now."""

@@ -6,10 +6,12 @@ answered. A *read* stream leaves event by event, each as received, but for the r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
+from adapter.relay.notices import Inbox
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import Envelope, answers
 from adapter.wire.failure import failure
@@ -244,6 +246,28 @@ async def listening(reply: UpstreamReply, rewrite: Rewrite | None, limit: int) -
         return
     finally:
         reply.abort()
+
+
+async def noticing(stream: AsyncGenerator[bytes, None], inbox: Inbox) -> AsyncGenerator[bytes, None]:
+    """A stream of whole events, with what comes into ``inbox`` put between them."""
+    reading = asyncio.ensure_future(anext(stream, b""))
+    noticed = asyncio.ensure_future(inbox.take())
+    try:
+        while True:
+            await asyncio.wait((reading, noticed), return_when=asyncio.FIRST_COMPLETED)
+            if noticed.done():
+                yield noticed.result()
+                noticed = asyncio.ensure_future(inbox.take())
+            if reading.done():
+                if not (piece := reading.result()):
+                    return
+                yield piece
+                reading = asyncio.ensure_future(anext(stream, b""))
+    finally:
+        for task in (reading, noticed):
+            task.cancel()
+        await asyncio.gather(reading, noticed, return_exceptions=True)
+        await stream.aclose()
 
 
 async def held(first: list[bytes], rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

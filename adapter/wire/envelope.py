@@ -113,6 +113,15 @@ def parse(body: bytes) -> Any:
         return _parse_patiently(body)
 
 
+def dump(value: Any) -> bytes:
+    """A value as JSON, also where a text in it holds what UTF-8 cannot."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # In ASCII a lone surrogate, which a file's name may hold, is legal.
+        return json.dumps(value).encode("ascii")
+
+
 def _parse_patiently(body: bytes) -> Any:
     """What orjson refuses may be legal all the same: lone surrogate escapes, 1e999, more than 1024 levels."""
     try:

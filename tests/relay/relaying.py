@@ -12,6 +12,7 @@ from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.janitor import Janitor
 from adapter.relay.mapping import Mapping
+from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.relay import Relay
@@ -65,7 +66,9 @@ class Relaying:
         self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.errands = Errands()
         opening = Opening(self.sessions, self.mapping, self.clock)
-        self.relay = Relay(self.sessions, self.mapping, opening, self.parking, self.errands, scope_of)
+        self.relay = Relay(
+            self.sessions, self.mapping, opening, self.parking, self.errands, scope_of, Notices()
+        )
         servers = {"one": self.server}
         self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)
 

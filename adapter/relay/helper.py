@@ -1,0 +1,176 @@
+"""The helper tool ``<server_id>_get_upload_url``: how a client that speaks only MCP learns where to upload."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from adapter.relay.credentials import Credentials
+from adapter.relay.mirrors import Mirrors
+from adapter.relay.producer import iso
+from adapter.relay.resources import Document
+from adapter.relay.scopes import Scopes
+from adapter.relay.stages import Call
+from adapter.rules.lists import begun_with, has_no_such_method
+from adapter.rules.results import rpc_result, tool_result
+from adapter.wire.envelope import parse
+from adapter.wire.spans import find
+
+WORKFLOW = "doc://upload_workflow.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What uploads of one server are like. ``consumers`` are its tools that take files, with their argument."""
+
+    server: str
+    route: str
+    max_file_bytes: int
+    max_files: int
+    sha256_required: bool
+    consumers: tuple[tuple[str, str], ...]
+
+    @property
+    def tool_name(self) -> str:
+        return f"{self.server}_get_upload_url"
+
+
+class HelperTool:
+    """The stage that answers calls of the helper tool."""
+
+    def __init__(self, offer: Offer, credentials: Credentials, scopes: Scopes) -> None:
+        self._offer = offer
+        self._credentials = credentials
+        self._scopes = scopes
+
+    async def ask(self, call: Call) -> bytes | None:
+        await self._scopes.remember(call.scope)
+        query, expires = self._credentials.issue(self._offer.server, call.scope.id)
+        url = f"{call.base}{self._offer.route}/{self._offer.server}?{query}"
+        shown = self._shown(url, call.scope.id, expires)
+        text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
+        return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+    def _shown(self, url: str, scope_id: str, expires: float) -> dict[str, Any]:
+        offer = self._offer
+        tools = ", ".join(f"{tool} ({argument})" for tool, argument in offer.consumers)
+        return {
+            "server_id": offer.server,
+            "tool_name": offer.tool_name,
+            "upload_url": url,
+            "method": "POST",
+            "headers": {"Mcp-Session-Id": scope_id},
+            "auth_mode": "signed_upload_credentials",
+            "credential_ttl_seconds": int(self._credentials.ttl),
+            "field_name": "file",
+            "supports_multiple_files": offer.max_files > 1,
+            "sha256_required": offer.sha256_required,
+            "sha256_field_name": "sha256",
+            "sha256_per_file": True,
+            "session_id": scope_id,
+            "expires_at": iso(expires),
+            "max_file_bytes": offer.max_file_bytes,
+            "example_curl": self._curl(url, ("photo.png",)),
+            "example_curl_multiple": self._curl(url, ("first.pdf", "second.pdf")),
+            "note": (
+                "POST the file to upload_url as multipart/form-data in a part named file, then pass the "
+                f"upload_handle of the answer to a tool that takes files: {tools}. The URL is good for one upload."
+            ),
+            "integrity_note": (
+                "Send one sha256 form field for each file, in the order of the files"
+                + (": it is required here." if offer.sha256_required else ", to have what arrives checked.")
+            ),
+        }
+
+    def _curl(self, url: str, names: tuple[str, ...]) -> str:
+        parts = [f"-F 'file=@{name}'" for name in names]
+        if self._offer.sha256_required:
+            parts += [f"-F \"sha256=$(sha256sum {name} | cut -d' ' -f1)\"" for name in names]
+        return " ".join(["curl -sS -X POST", shlex.quote(url), *parts])
+
+
+class HelperListing:
+    """The stage of ``tools/list``: the helper tool comes first. ``offer`` None: the server takes no files.
+
+    It also learns which arguments have headers that mirror them.
+    """
+
+    def __init__(self, offer: Offer | None, mirrors: Mirrors) -> None:
+        self._offer = offer
+        self._mirrors = mirrors
+
+    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        if call.modern:
+            self._learn(response)
+        if self._offer is None or find(call.request, ("params", "cursor")) is not None:
+            return response
+        tool = definition(self._offer)
+        if has_no_such_method(response):
+            result: dict[str, Any] = {"tools": [tool]}
+            if call.modern:
+                result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
+            return rpc_result(call.envelope.id_bytes, result)
+        return begun_with(response, "tools", tool, modern=call.modern)
+
+    def _learn(self, response: bytes) -> None:
+        message = parse(response)
+        result = message.get("result") if isinstance(message, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        for tool in tools if isinstance(tools, list) else []:
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                self._mirrors.learn(tool["name"], tool.get("inputSchema"))
+
+
+def definition(offer: Offer) -> dict[str, Any]:
+    """The helper tool as a client sees it in the list."""
+    tools = ", ".join(tool for tool, _ in offer.consumers)
+    return {
+        "name": offer.tool_name,
+        "title": "Get an upload URL",
+        "description": (
+            f"Gives a URL to upload local files to, for use with {tools}. Upload with an HTTP POST of "
+            "multipart/form-data, then pass the upload_handle of the answer as the tool's file argument. "
+            f"Files have at most {offer.max_file_bytes} bytes; the URL is good for one upload."
+        ),
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+        "annotations": {
+            "title": "Get an upload URL",
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+    }
+
+
+def workflow(offer: Offer) -> Document:
+    """The resource that explains to a model how files reach a tool."""
+    tools = "\n".join(f"- `{tool}`, argument `{argument}`" for tool, argument in offer.consumers)
+    digest = "required" if offer.sha256_required else "optional"
+    text = f"""\
+# Giving files to the tools of {offer.server}
+
+These tools run on another machine and cannot read local paths:
+
+{tools}
+
+1. Call `{offer.tool_name}`. It answers with `upload_url`, good for one upload and for a short time.
+2. POST the files there as multipart/form-data, each in a part named `file`:
+   `curl -F 'file=@photo.png' '<upload_url>'`. At most {offer.max_files} files of {offer.max_file_bytes} bytes each.
+   A `sha256` field for each file, in the same order, is {digest}.
+3. The answer has an `upload_handle` for one file, `upload_handles` for several. Pass the handle, exactly as it
+   is, in the tool's argument. The file's content never goes through the conversation.
+
+A handle works in this session only and expires when it is not used. An `artifact://` URI from the result of another
+tool can be passed in its place.
+"""
+    return Document(WORKFLOW, "upload_workflow.md", "How to upload files", text)

@@ -1,0 +1,61 @@
+"""Notifications of the adapter's own, on streams that clients hold open anyway."""
+
+from __future__ import annotations
+
+import asyncio
+
+from adapter.rules.scopes import Scope
+from adapter.wire.sse import encode
+
+RESOURCES_CHANGED = encode(b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}')
+
+
+class Inbox:
+    """What waits to be said on one stream. Twice the same before it was taken is said once."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, None] = {}
+        self._arrived = asyncio.Event()
+
+    def put(self, event: bytes) -> None:
+        self._waiting[event] = None
+        self._arrived.set()
+
+    async def take(self) -> bytes:
+        """Wait for something to say; whole events."""
+        await self._arrived.wait()
+        self._arrived.clear()
+        events = b"".join(self._waiting)
+        self._waiting.clear()
+        return events
+
+
+class Notices:
+    """The inboxes of the open GET streams, by the id of the scope that their session's calls work in.
+
+    A scope may have several streams: each session gets one word, on the stream it opened last.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[str, dict[str, list[Inbox]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Notices: {sum(len(each) for each in self._streams.values())} sessions listen>"
+
+    def open(self, scope: Scope, session_key: str) -> Inbox:
+        inbox = Inbox()
+        self._streams.setdefault(scope.id, {}).setdefault(session_key, []).append(inbox)
+        return inbox
+
+    def close(self, scope: Scope, session_key: str, inbox: Inbox) -> None:
+        sessions = self._streams[scope.id]
+        sessions[session_key].remove(inbox)
+        if not sessions[session_key]:
+            del sessions[session_key]
+        if not sessions:
+            del self._streams[scope.id]
+
+    def resources_changed(self, scope: Scope) -> None:
+        """The scope's artifacts are others than before."""
+        for inboxes in self._streams.get(scope.id, {}).values():
+            inboxes[-1].put(RESOURCES_CHANGED)
