@@ -1,0 +1,232 @@
+"""Directories of the store, entered component by component and never through a link.
+
+Everything here blocks and runs in a thread. Tools may write below the artifact area, so whatever is found there
+is taken for hostile: each step opens one name below a directory that is open already, and what counts is what
+was opened, not what a look beforehand had seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from adapter.files.disk import Descriptor
+from adapter.rules.holdings import Kind, Place
+
+AREAS = {Kind.UPLOAD: "uploads", Kind.ARTIFACT: "artifacts"}
+STAGING = "staging"
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a pipe would wait for somebody to open its other end.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_ABSENT = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.EMLINK,  # what BSD says for a link
+    errno.ENXIO,  # a socket, or a device that is none
+    errno.ENODEV,
+    errno.EOPNOTSUPP,
+    errno.ENAMETOOLONG,
+)
+
+_RACES = 16
+"""How often a directory may be removed under our feet, as the last of its files goes, before that is a failure."""
+
+
+class Found(NamedTuple):
+    """A regular file of its own, open for reading."""
+
+    descriptor: Descriptor
+    status: os.stat_result
+
+
+def directory_of(place: Place) -> tuple[str, str, str]:
+    """The components below the root that lead to a place's directory. ValueError if one is none."""
+    for part in (place.scope, place.id, place.name):
+        check_component(part)
+    return AREAS[place.kind], place.scope, place.id
+
+
+def check_component(part: str) -> None:
+    if part in ("", ".", "..") or "/" in part or "\0" in part:
+        raise ValueError("not a path component")
+
+
+@contextlib.contextmanager
+def entered(base: int, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """The directory that ``parts`` lead to from ``base``, while the block runs; ``make`` creates what is missing.
+
+    Raises OSError, for a link on the way too (ENOTDIR or ELOOP).
+    """
+    number = _walk_making(base, parts) if make else walk(base, parts)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def walk(base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = None) -> int:
+    """A new descriptor of the directory below ``base``. FileNotFoundError if the way, its begin and end counted,
+    meets the directory with ``barred`` as device and number."""
+    current = os.dup(base)
+    try:
+        for part in (*parts, None):
+            if barred is not None and identity(os.fstat(current)) == barred:
+                raise FileNotFoundError(errno.ENOENT, "barred")
+            if part is not None:
+                following = os.open(part, _DIRECTORY, dir_fd=current)
+                os.close(current)
+                current = following
+    except BaseException:
+        os.close(current)
+        raise
+    return current
+
+
+def _walk_making(base: int, parts: Sequence[str]) -> int:
+    for attempt in range(_RACES):
+        current = os.dup(base)
+        try:
+            for part in parts:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=current)
+                following = os.open(part, _DIRECTORY, dir_fd=current)
+                os.close(current)
+                current = following
+        except FileNotFoundError:
+            os.close(current)
+            if attempt == _RACES - 1:
+                raise
+        except BaseException:
+            os.close(current)
+            raise
+        else:
+            return current
+    raise AssertionError("the last attempt returns or raises")
+
+
+def identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def is_own_file(status: os.stat_result) -> bool:
+    """A second link could stand where its writer may not read: such a file is not taken for the writer's own."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
+
+def open_own(directory: int, name: str) -> Found | None:
+    """Open a regular file with no other link to it. None for everything else; OSError, when reading is denied."""
+    try:
+        descriptor = Descriptor(os.open(name, _FILE, dir_fd=directory))
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
+    with descriptor as number:
+        status = os.fstat(number)
+    if is_own_file(status):
+        return Found(descriptor, status)
+    descriptor.close()
+    return None
+
+
+def open_at(base: int, parts: Sequence[str], name: str) -> Found | None:
+    """``open_own`` in the directory that ``parts`` lead to; None also when it is not there."""
+    try:
+        with entered(base, parts) as directory:
+            return open_own(directory, name)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
+
+
+def names(directory: int) -> list[str]:
+    return os.listdir(directory)
+
+
+def sync_way(base: int, parts: Sequence[str]) -> None:
+    """Make the directories' entries survive a crash, the innermost first."""
+    for depth in range(len(parts), -1, -1):
+        with entered(base, parts[:depth]) as directory:
+            os.fsync(directory)
+
+
+# --- who is at work here ------------------------------------------------------------------------------------------
+
+
+def claim(directory: int) -> None:
+    """Say that a living process is at work in this directory, as long as the descriptor stays open."""
+    with contextlib.suppress(OSError):  # a file system without locks; age alone decides there
+        fcntl.flock(directory, fcntl.LOCK_SH)  # a sweep that is just looking holds its own for no time
+
+
+def claimed(directory: int) -> bool:
+    """Whether somebody else, in this process or another, has claimed the directory."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(directory, fcntl.LOCK_UN)
+    return False
+
+
+# --- removing -----------------------------------------------------------------------------------------------------
+
+
+def remove_entry(directory: int, name: str) -> int:
+    """Remove whatever has this name, a directory with all that is in it; how many files that were."""
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            os.unlink(name, dir_fd=directory)
+            return 1
+        with entered(directory, (name,)) as inner:
+            count = _empty(inner)
+        os.rmdir(name, dir_fd=directory)
+        return count
+    except FileNotFoundError:
+        return 0
+
+
+def remove_if_empty(directory: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=directory)
+
+
+def _empty(directory: int) -> int:
+    """Remove everything in a directory, and never recurse: what lies deeper is brought up first. A tool may have
+    made a tree that is deeper than any stack."""
+    count = 0
+    while found := names(directory):
+        for name in found:
+            count += _unlink_or_flatten(directory, name)
+    return count
+
+
+def _unlink_or_flatten(directory: int, name: str) -> int:
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=directory)
+        return 1
+    count = 0
+    with entered(directory, (name,)) as inner:
+        for deeper in names(inner):
+            if stat.S_ISDIR(os.stat(deeper, dir_fd=inner, follow_symlinks=False).st_mode):
+                os.rename(deeper, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=directory)
+            else:
+                os.unlink(deeper, dir_fd=inner)
+                count += 1
+    with contextlib.suppress(OSError):  # somebody was quick to put something in: the next round's
+        os.rmdir(name, dir_fd=directory)
+    return count

@@ -1,0 +1,163 @@
+"""Files that tools wrote: found by a path a tool named, or at the place it was told, and measured.
+
+A path out of a result is data. It counts only where its text lies below the scope's artifact area or an allowed
+root, and then it is walked from there, one component at a time, without following a link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from adapter.errors import FileTooLarge, StorageFailed
+from adapter.files.areas import AREAS, Found, entered, identity, is_own_file, open_own, walk
+from adapter.files.disk import Disk
+from adapter.files.port import Measure
+from adapter.files.reading import FileOnDisk
+from adapter.files.staging import HEAD
+from adapter.rules.holdings import Kind
+
+TICK = 0.05
+"""Seconds by which a file system's clock may run behind the one that calls are timed with."""
+
+_SLICE = 16 * 1024 * 1024
+"""Bytes that are hashed in one hop; a cancelled capture goes on no longer than that takes."""
+
+_PIECE = 1024 * 1024
+_MEASURINGS = 3
+
+
+class Way(NamedTuple):
+    """Where a path leads: the directory to begin at, and the components below it. ``inside`` the store or not."""
+
+    base: str
+    parts: tuple[str, ...]
+    inside: bool
+
+
+class Outskirts:
+    """What of the disk a tool's path may mean: an area of the store, and roots that operators allow beside it.
+
+    ``spellings`` are the ways to write the store's root. ``private`` are files, such as a state database that
+    lies elsewhere, that are never a tool's, and neither is what is named as they are with something appended.
+    """
+
+    def __init__(self, spellings: Sequence[str], allowed: Sequence[Path], private: Sequence[Path]) -> None:
+        self._spellings = [_components(spelling) for spelling in spellings]
+        self._allowed = [Path(os.path.abspath(root)) for root in allowed]  # noqa: PTH100 - links are kept
+        self._private = [Path(os.path.realpath(file)) for file in private]
+
+    def find(self, store: int, path: str, scope: str, since: float) -> Found | None:
+        """Open what a tool named, if it may mean it and it has changed since. ``store`` is the root's descriptor.
+
+        A file that cannot be opened, for whatever reason, is None: a result may name anything.
+        """
+        for way in self._ways(path, scope):
+            try:
+                found = self._open(store, way)
+            except (OSError, ValueError):
+                continue
+            if found is None:
+                continue
+            # The time of the last change of any kind: unlike that of the content, nobody can set it back.
+            if found.status.st_ctime >= since - TICK:
+                return found
+            found.descriptor.close()
+        return None
+
+    def _ways(self, path: str, scope: str) -> Iterator[Way]:
+        if not path.startswith("/") or "\0" in path:
+            return
+        parts = _components(path)
+        if ".." in parts:
+            return
+        for spelling in self._spellings:
+            area = (*spelling, AREAS[Kind.ARTIFACT], scope)
+            if parts[: len(area)] == area:
+                yield Way("", parts[len(spelling) :], inside=True)
+        for root in self._allowed:
+            for spelled in dict.fromkeys((str(root), os.path.realpath(root))):
+                base = _components(spelled)
+                if parts[: len(base)] == base and not self._is_in_store(os.path.realpath(root)):
+                    yield Way(spelled, parts[len(base) :], inside=False)
+
+    def _is_in_store(self, root: str) -> bool:
+        # An allowed root inside the store would open other scopes' files to everybody.
+        parts = _components(root)
+        return any(parts[: len(spelling)] == spelling for spelling in self._spellings)
+
+    def _open(self, store: int, way: Way) -> Found | None:
+        if not way.parts:
+            return None
+        *directories, name = way.parts
+        if way.inside:
+            with entered(store, directories) as directory:
+                return open_own(directory, name)
+        # What operators configure may be a link; only what lies below it is anybody's to plant.
+        base = os.open(way.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            directory = walk(base, directories, barred=identity(os.fstat(store)))
+        finally:
+            os.close(base)
+        try:
+            return None if self._is_private(directory, name) else open_own(directory, name)
+        finally:
+            os.close(directory)
+
+    def _is_private(self, directory: int, name: str) -> bool:
+        here = identity(os.fstat(directory))
+        for file in self._private:
+            try:
+                parent = identity(file.parent.stat())
+            except OSError:
+                continue
+            if parent == here and name.startswith(file.name):
+                return True
+        return False
+
+
+def _components(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def too_large(limit: int) -> FileTooLarge:
+    return FileTooLarge(f"The tool's file is larger than the {limit} bytes that it may have.")
+
+
+async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
+    """Hash a file where it lies. Raises FileTooLarge above ``limit`` bytes, StorageFailed if it does not keep
+    still meanwhile."""
+    before = found.status
+    for _ in range(_MEASURINGS):
+        if limit is not None and before.st_size > limit:
+            raise too_large(limit)
+        digest = hashlib.sha256()
+        offset = 0
+        while (done := await disk.do(_hash_slice, found, offset, digest)) > 0:
+            offset += done
+            if limit is not None and offset > limit:
+                raise too_large(limit)
+        head = await FileOnDisk(found, disk).read(0, HEAD)
+        after = await disk.do(_status, found)
+        if (after.st_size, after.st_mtime_ns) == (offset, before.st_mtime_ns) and is_own_file(after):
+            return Measure(offset, digest.hexdigest(), head, after.st_mtime_ns)
+        before = after
+    raise StorageFailed("The tool's file kept changing while it was read.")
+
+
+def _hash_slice(found: Found, offset: int, digest: hashlib._Hash) -> int:
+    buffer = memoryview(bytearray(_PIECE))
+    done = 0
+    with found.descriptor as number:
+        while done < _SLICE and (count := os.preadv(number, [buffer], offset + done)):
+            digest.update(buffer[:count])
+            done += count
+    return done
+
+
+def _status(found: Found) -> os.stat_result:
+    with found.descriptor as number:
+        return os.fstat(number)

@@ -1,0 +1,259 @@
+"""The FileStore on a local disk.
+
+    {root}/lock                             held while open, unless replicas share the root
+    {root}/staging/{process}/{file}         being written; nobody's yet
+    {root}/uploads/{scope}/{id}/{name}      whole files
+    {root}/artifacts/{scope}/{id}/{name}    the same, and what tools are writing
+
+A file is whole and synced before it gets its name, so a process that is killed leaves what a sweep removes and
+nothing that looks like a file but is none. ``{root}/state`` belongs to the state store and is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from adapter.files import areas, capture, sweep
+from adapter.files.disk import Descriptor, Disk
+from adapter.files.port import Measure, Staging
+from adapter.files.reading import PIECE, FileOnDisk
+from adapter.files.root import Root
+from adapter.files.staging import Buffers, FileStaging
+from adapter.rules.holdings import Place
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Shelf:
+    """A FileStore below ``root``. All methods belong to the event loop that called ``open``.
+
+    ``allowed_roots`` are directories beside the store from which ``take`` may copy; one that lies inside the
+    store allows nothing. ``private`` are files that ``take`` never copies, wherever they lie. Without ``atomic``
+    nothing is synced: files are still whole or not there after a kill, but not after the machine's crash. With
+    ``lock`` a second Shelf on the root waits ``lock_wait`` seconds and then refuses.
+
+    Modes are left to the process's umask, since a tool under another user may have to read or write here.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        allowed_roots: Sequence[Path] = (),
+        private: Sequence[Path] = (),
+        atomic: bool = True,
+        lock: bool = True,
+        lock_wait: float = 10.0,
+    ) -> None:
+        self._disk = Disk()
+        self._root = Root(root, self._disk, lock_wait=lock_wait if lock else None, sync=atomic)
+        self._sync = atomic
+        self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
+        self._buffers = Buffers()
+        self._allocated: dict[tuple[str, ...], Descriptor] = {}
+
+    def __repr__(self) -> str:
+        state = f"{self._buffers.files} files being written" if self._root.is_open else "closed"
+        return f"<Shelf {str(self._root.path)!r}: {state}>"
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self._root.spellings
+
+    def path_of(self, place: Place) -> str:
+        return str(self._root.path.joinpath(*areas.directory_of(place), place.name))
+
+    async def open(self) -> None:
+        """Also raises StorageFailed when another process has the lock for longer than the wait."""
+        await self._root.open()
+
+    async def close(self) -> None:
+        """What was still being staged is gone then. Harmless when done twice; a closed Shelf stays closed."""
+        await self._root.close()
+        self._disk.close()
+        for claim in self._allocated.values():
+            claim.close()
+        self._allocated.clear()
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def stage(self) -> Staging:
+        name = secrets.token_hex(16)
+        try:
+            descriptor = await self._disk.do(self._create, name)
+        except asyncio.CancelledError:
+            await self._disk.do(self._unstage, name)
+            raise
+        return FileStaging(
+            name,
+            descriptor,
+            disk=self._disk,
+            buffers=self._buffers,
+            sync=self._sync,
+            remove=self._unstage,
+        )
+
+    async def place(self, staging: Staging, place: Place) -> None:
+        assert isinstance(staging, FileStaging) and staging.finished, "only what is whole gets a name"
+        self._release(place)
+        await self._disk.do(self._rename, staging.name, place)
+        staging.placed()
+
+    def _create(self, name: str) -> Descriptor:
+        with areas.entered(self._root.base, self._root.staging, make=True) as directory:
+            return Descriptor(os.open(name, _CREATE, 0o666, dir_fd=directory))
+
+    def _unstage(self, name: str) -> None:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            areas.entered(self._root.base, self._root.staging) as directory,
+        ):
+            os.unlink(name, dir_fd=directory)
+
+    def _rename(self, name: str, place: Place) -> None:
+        way = areas.directory_of(place)
+        with (
+            areas.entered(self._root.base, self._root.staging) as source,
+            areas.entered(self._root.base, way, make=True) as directory,
+        ):
+            os.rename(name, place.name, src_dir_fd=source, dst_dir_fd=directory)
+        if self._sync:
+            areas.sync_way(self._root.base, way)
+
+    # --- what tools write -----------------------------------------------------------------------------------------
+
+    async def allocate(self, place: Place) -> str:
+        """The place counts as worked at, and is not swept, until it is adopted, placed at or removed."""
+        way = areas.directory_of(place)
+        claim = await self._disk.do(self._claim, way)
+        self._release(place)
+        self._allocated[way] = claim
+        return self.path_of(place)
+
+    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+        way = areas.directory_of(place)
+        try:
+            found = await self._disk.do(areas.open_at, self._root.base, way, place.name)
+            if found is None:
+                return None
+            with contextlib.closing(found.descriptor):
+                measure = await capture.measure(found, limit, self._disk)
+                await self._disk.do(self._settle, found, way)
+            return measure
+        finally:
+            self._release(place)
+
+    async def take(
+        self, path: str, scope: str, since: float, limit: int | None
+    ) -> tuple[Staging, Measure] | None:
+        areas.check_component(scope)
+        found = await self._disk.do(self._outskirts.find, self._root.base, path, scope, since)
+        if found is None:
+            return None
+        source = FileOnDisk(found, self._disk)
+        try:
+            if limit is not None and source.size > limit:
+                raise capture.too_large(limit)
+            staging = await self.stage()
+            try:
+                return staging, await self._copy(source, staging, limit)
+            except BaseException:
+                await staging.discard()
+                raise
+        finally:
+            source.close()
+
+    async def _copy(self, source: FileOnDisk, staging: Staging, limit: int | None) -> Measure:
+        while piece := await source.read(staging.size, PIECE):
+            await staging.write(piece)
+            if limit is not None and staging.size > limit:
+                raise capture.too_large(limit)
+        return await staging.finish()
+
+    def _claim(self, way: tuple[str, ...]) -> Descriptor:
+        with areas.entered(self._root.base, way, make=True) as directory:
+            areas.claim(directory)
+            return Descriptor(os.dup(directory))
+
+    def _settle(self, found: areas.Found, way: tuple[str, ...]) -> None:
+        with areas.entered(self._root.base, way) as directory:
+            # A tool may have written the file long before its call ended; the sweep shall not take it for old.
+            os.utime(directory)
+        if self._sync:
+            with found.descriptor as number:
+                os.fsync(number)
+            areas.sync_way(self._root.base, way)
+
+    def _release(self, place: Place) -> None:
+        claim = self._allocated.pop(areas.directory_of(place), None)
+        if claim is not None:
+            claim.close()
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def open_file(self, place: Place, *, size: int, modified: int) -> FileOnDisk | None:
+        way = areas.directory_of(place)
+        found = await self._disk.do(areas.open_at, self._root.base, way, place.name)
+        if found is None:
+            return None
+        if (found.status.st_size, found.status.st_mtime_ns) != (size, modified):
+            found.descriptor.close()
+            return None
+        return FileOnDisk(found, self._disk)
+
+    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
+        return await self._disk.do(self._missing, places)
+
+    def _missing(self, places: list[tuple[Place, int]]) -> list[Place]:
+        return [place for place, size in places if not self._is_whole(place, size)]
+
+    def _is_whole(self, place: Place, size: int) -> bool:
+        try:
+            with areas.entered(self._root.base, areas.directory_of(place)) as directory:
+                status = os.stat(place.name, dir_fd=directory, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return areas.is_own_file(status) and status.st_size == size
+
+    # --- removing -------------------------------------------------------------------------------------------------
+
+    async def remove(self, place: Place) -> None:
+        """All that lies in the place's directory goes, since it is this file's alone."""
+        self._release(place)
+        await self._disk.do(self._remove, areas.directory_of(place))
+
+    async def remove_scope(self, scope: str) -> None:
+        areas.check_component(scope)
+        for way in [way for way in self._allocated if way[1] == scope]:
+            self._allocated.pop(way).close()
+        await self._disk.do(self._remove_scope, scope)
+
+    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
+        """``known`` is called on the event loop; a file it knows, or one in a place that a living process is at
+        work in, stays whatever its age."""
+        count = await self._disk.do(sweep.sweep_staging, self._root.base, before)
+        for kind, scope in await self._disk.do(sweep.scopes, self._root.base):
+            found = await self._disk.do(sweep.leftovers, self._root.base, kind, scope, before)
+            for leftover in found:
+                if leftover.place is None or not known(leftover.place):
+                    count += await self._disk.do(sweep.remove, self._root.base, leftover, before)
+            await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)
+        return count
+
+    def _remove(self, way: tuple[str, str, str]) -> None:
+        area, scope, file_id = way
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            with areas.entered(self._root.base, (area, scope)) as directory:
+                areas.remove_entry(directory, file_id)
+            with areas.entered(self._root.base, (area,)) as directory:
+                areas.remove_if_empty(directory, scope)
+
+    def _remove_scope(self, scope: str) -> None:
+        for area in areas.AREAS.values():
+            with contextlib.suppress(FileNotFoundError), areas.entered(self._root.base, (area,)) as directory:
+                areas.remove_entry(directory, scope)

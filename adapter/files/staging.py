@@ -1,0 +1,152 @@
+"""Files on their way in: gathered into batches, and each batch hashed and written in one hop to a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+
+from adapter.errors import AdapterError, StorageFailed
+from adapter.files.disk import Descriptor, Disk
+from adapter.files.port import Measure
+
+BATCH = 1024 * 1024
+"""Bytes for which one hop costs nothing that shows beside hashing and writing them."""
+
+HEAD = 512
+"""Bytes of a file's beginning that are kept to tell its type from."""
+
+
+class Buffers:
+    """How much each file may gather, so that all of them together stay within ``total`` bytes."""
+
+    SMALLEST = 16 * 1024
+
+    def __init__(self, total: int = 8 * BATCH) -> None:
+        self.total = total
+        self.files = 0
+
+    @property
+    def batch(self) -> int:
+        # Each file has two: one is gathered while the other is written.
+        return max(self.SMALLEST, min(BATCH, self.total // (2 * max(1, self.files))))
+
+
+class FileStaging:
+    """A Staging in a file called ``name`` of the store's own staging directory.
+
+    One batch is under way at a time, so ``write`` waits as soon as the disk is slower than the sender. A write
+    that failed or was broken off leaves a hole; ``finish`` then raises StorageFailed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        descriptor: Descriptor,
+        *,
+        disk: Disk,
+        buffers: Buffers,
+        sync: bool,
+        remove: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.finished = False
+        self._descriptor = descriptor
+        self._disk = disk
+        self._buffers = buffers
+        self._sync = sync
+        self._remove = remove
+        self._hash = hashlib.sha256()
+        self._head = b""
+        self._taken = 0
+        self._written = 0
+        self._gathered = bytearray()
+        self._under_way: asyncio.Task[None] | None = None
+        self._gathering = True
+        self._there = True
+        buffers.files += 1
+
+    def __repr__(self) -> str:
+        return f"<FileStaging: {self._written} of {self._taken} bytes written>"
+
+    @property
+    def size(self) -> int:
+        return self._taken
+
+    async def write(self, chunk: bytes) -> None:
+        self._taken += len(chunk)
+        if len(chunk) >= BATCH:
+            # It is a batch already: it need not be copied, but may not overtake what came before it.
+            await self._send_gathered()
+            await self._settle()
+            await self._disk.do(self._append, chunk)
+            return
+        self._gathered += chunk
+        if len(self._gathered) >= self._buffers.batch:
+            await self._send_gathered()
+
+    async def finish(self) -> Measure:
+        await self._send_gathered()
+        await self._settle()
+        self._stop_gathering()
+        if self._written != self._taken:
+            raise StorageFailed("The file was not written whole.")
+        modified = await self._disk.do(self._seal)
+        self.finished = True
+        return Measure(self._written, self._hash.hexdigest(), self._head, modified)
+
+    async def discard(self) -> None:
+        self._stop_gathering()
+        self._gathered.clear()
+        self._descriptor.close()
+        # The name first: whoever is cancelled while a last batch ends must not leave a file behind.
+        if self._there:
+            self._there = False
+            with contextlib.suppress(AdapterError):
+                await self._disk.do(self._remove, self.name)
+        if self._under_way is not None:
+            under_way, self._under_way = self._under_way, None
+            await asyncio.wait([under_way])
+            if not under_way.cancelled():
+                under_way.exception()  # looked at; that the file is unwanted now is all there is to say
+
+    def placed(self) -> None:
+        """It has a name of its own now; there is nothing left to discard."""
+        self._there = False
+
+    async def _send_gathered(self) -> None:
+        await self._settle()
+        if self._gathered:
+            batch, self._gathered = self._gathered, bytearray()
+            self._under_way = asyncio.ensure_future(self._disk.do(self._append, batch))
+
+    async def _settle(self) -> None:
+        if self._under_way is not None:
+            under_way, self._under_way = self._under_way, None
+            await under_way
+
+    def _append(self, batch: bytes | bytearray) -> None:
+        with self._descriptor as number, memoryview(batch) as rest:
+            self._hash.update(rest)
+            if len(self._head) < HEAD:
+                self._head += bytes(rest[: HEAD - len(self._head)])
+            done = 0
+            while done < len(rest):
+                done += os.write(number, rest[done:])
+            self._written += done
+
+    def _seal(self) -> int:
+        with self._descriptor as number:
+            if self._sync:
+                os.fsync(number)
+            modified = os.fstat(number).st_mtime_ns
+        # A batch of a thousand files must not hold a thousand descriptors until it is kept.
+        self._descriptor.close()
+        return modified
+
+    def _stop_gathering(self) -> None:
+        if self._gathering:
+            self._gathering = False
+            self._buffers.files -= 1
