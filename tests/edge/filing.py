@@ -1,0 +1,223 @@
+"""The file routes as a real server on a real socket, over a real store of files; and forms, byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import orjson
+
+from adapter.edge.claims import Claims
+from adapter.edge.downloads import DownloadRoute
+from adapter.edge.endpoint import Endpoint
+from adapter.edge.front import Front
+from adapter.edge.guard import Cors, Guard
+from adapter.edge.listener import Listener
+from adapter.edge.uploads import UploadLimits, UploadRoute
+from adapter.files.shelf import Shelf
+from adapter.log import get_logger
+from adapter.relay.credentials import Credentials
+from adapter.relay.holdings import Holdings
+from adapter.relay.scopes import Scopes
+from adapter.relay.sessions import SessionLimits, Sessions
+from adapter.rules.filenames import stored_name
+from adapter.rules.holdings import FileRecord, Kind
+from adapter.rules.principals import ANONYMOUS, Principals
+from adapter.rules.quota import Limits
+from adapter.rules.scopes import Scope
+from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.state.memory import MemoryStore
+from tests.edge.raw import Head, RawClient
+
+MIB = 1024 * 1024
+BOUNDARY = "----boundary"
+FORM = f"multipart/form-data; boundary={BOUNDARY}"
+SERVER = "desk"
+PAGE = "https://page.example"
+
+
+def part(content: bytes, *fields: str) -> bytes:
+    """One part of a form, with header fields as they stand."""
+    head = "".join(f"{field}\r\n" for field in fields)
+    return f"--{BOUNDARY}\r\n{head}\r\n".encode() + content + b"\r\n"
+
+
+def file_part(content: bytes, filename: str = "a.txt", media_type: str = "text/plain") -> bytes:
+    disposition = f'Content-Disposition: form-data; name="file"; filename="{filename}"'
+    return part(content, disposition, f"Content-Type: {media_type}")
+
+
+def field_part(name: str, value: str) -> bytes:
+    return part(value.encode(), f'Content-Disposition: form-data; name="{name}"')
+
+
+def form(*parts: bytes) -> bytes:
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass
+class Clock:
+    """The time, and how far a test has moved it on."""
+
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@dataclass
+class Desk:
+    """The running routes, and what stands behind them."""
+
+    port: int
+    root: Path
+    clock: Clock
+    shelf: Shelf
+    holdings: Holdings
+    credentials: Credentials
+    scopes: Scopes
+    sessions: Sessions
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    async def session(self, principal: str = ANONYMOUS, server: str = SERVER) -> tuple[str, Scope]:
+        """The id of a new session, and the scope that it owns."""
+        now = self.clock()
+        record = SessionRecord(
+            server, principal, None, "2025-11-25", b"", None, "", 0, SessionState.OPEN, now, now, None
+        )
+        session_id = await self.sessions.create(record)
+        scope = self.scopes.of(await self.sessions.find(session_id, server, principal), principal)
+        await self.scopes.remember(scope)
+        return session_id, scope
+
+    def upload_path(self, scope: Scope, server: str = SERVER) -> str:
+        """The path of a fresh upload URL, with its signature."""
+        return f"/upload/{server}?{self.credentials.issue(server, scope.id)[0]}"
+
+    async def artifact(self, scope: Scope, content: bytes, filename: str = "shot.png") -> FileRecord:
+        """An artifact that the scope holds."""
+        staging = await self.shelf.stage()
+        await staging.write(content)
+        measure = await staging.finish()
+        return await self.holdings.keep_artifact(
+            scope,
+            SERVER,
+            file_id=hashlib.md5(filename.encode()).hexdigest(),
+            filename=filename,
+            stored=stored_name(filename),
+            staging=staging,
+            measure=measure,
+            exposed=True,
+        )
+
+    def artifact_path(self, record: FileRecord, *, signed: bool = True, ttl: float = 60) -> str:
+        return "/artifacts/" + self._behind(record, "download" if signed else None, ttl)
+
+    def delivery_path(self, record: FileRecord, *, purpose: str = "delivery", ttl: float = 60) -> str:
+        return "/upload/" + self._behind(record, purpose, ttl)
+
+    def _behind(self, record: FileRecord, purpose: str | None, ttl: float) -> str:
+        path = f"{record.server}/{record.scope}/{record.id}/{quote(record.filename, safe='')}"
+        if purpose is None:
+            return path
+        expires = self.clock() + ttl
+        return (
+            f"{path}?{self.credentials.file_query(purpose, record.server, record.scope, record.id, expires)}"
+        )
+
+    async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
+        async with self.client() as client:
+            _, answer = await send_form(client, self.upload_path(scope), form(file_part(content, filename)))
+        record = await self.holdings.find(scope.id, Kind.UPLOAD, answer["upload_id"])
+        assert record is not None
+        return record
+
+    async def read(self, record: FileRecord) -> bytes:
+        with contextlib.closing(await self.holdings.read(record)) as opened:
+            return await opened.read(0, record.size)
+
+    def files(self) -> list[Path]:
+        """What lies on disk, finished or not."""
+        places = (self.root / "uploads", self.root / "artifacts", self.root / "staging")
+        return sorted(file for place in places for file in place.rglob("*") if file.is_file())
+
+
+async def send_form(client: RawClient, path: str, body: bytes, **fields: str) -> tuple[Head, dict[str, Any]]:
+    """Post a whole form; the answer's head and JSON."""
+    head, text = await client.request("POST", body, path, **{"content_type": FORM, **fields})
+    return head, orjson.loads(text)
+
+
+@contextlib.asynccontextmanager
+async def filing(
+    root: Path,
+    *,
+    tokens: Mapping[str, str] | None = None,
+    per_principal: bool = False,
+    max_file_bytes: int = 4 * MIB,
+    max_files: int = 5,
+    quota: int | None = None,
+    total: int | None = None,
+    require_sha256: bool = False,
+    stall_timeout: float = 5.0,
+    admission_wait: float = 5.0,
+    cors_origins: Sequence[str] = (),
+    downloads: bool = True,
+) -> AsyncIterator[Desk]:
+    """The routes for server ``desk``; ``tokens`` by name turn authentication on."""
+    store, clock, shelf, log = MemoryStore(), Clock(), Shelf(root), get_logger("adapter")
+    sessions = Sessions(store, SessionLimits(), clock)
+    scopes = Scopes(store, per_principal=per_principal)
+    credentials = Credentials(store, configured=None, ttl=120.0, clock=clock)
+    holdings = Holdings(
+        store,
+        shelf,
+        Limits(scope_bytes=quota, total_bytes=total),
+        upload_ttl=120.0,
+        artifact_ttl=600.0,
+        max_file_bytes=max_file_bytes,
+        max_files=max_files,
+        admission_wait=admission_wait,
+        sweep_grace=300.0,
+        clock=clock,
+        log=log,
+    )
+    digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
+    guard = Guard(
+        bound_to_loopback=True,
+        hosts=None,
+        origins=None,
+        principals=Principals(digests) if tokens else None,
+        token_header="X-Mcp-Adapter-Auth-Token",
+        cors=Cors(tuple(cors_origins), ("GET",), ("*",), credentials=False, max_age=60),
+    )
+    claims = Claims(sessions, scopes, guard)
+    limits = UploadLimits(max_file_bytes, max_files, quota, require_sha256, stall_timeout)
+    uploads = UploadRoute(holdings, credentials, scopes, claims, [SERVER], limits)
+    sending = DownloadRoute(holdings, credentials, claims, [SERVER])
+    branches = [uploads.branch("/upload"), sending.deliveries("/upload")]
+    if downloads:
+        branches.append(sending.artifacts())
+    # No mount is served here, so nobody asks for an endpoint.
+    front = Front(cast(Endpoint, None), {}, {}, guard, log, None, branches)
+    for part_of_it in (scopes, credentials, holdings):
+        await part_of_it.open()
+    listener = await Listener.open(front, "127.0.0.1", 0)
+    try:
+        yield Desk(listener.address[1], root, clock, shelf, holdings, credentials, scopes, sessions)
+    finally:
+        listener.close()
+        await listener.drop()
+        await holdings.close()

@@ -1,0 +1,464 @@
+"""Uploading over HTTP: who may, what a form may be, what the answer says, and what is left after a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adapter.edge.forms import Event, FileBegins, Form, Mark
+from adapter.errors import UploadRefused
+from adapter.rules.holdings import Kind
+from adapter.rules.scopes import Scope
+from tests.edge.filing import (
+    BOUNDARY,
+    FORM,
+    MIB,
+    PAGE,
+    SERVER,
+    Desk,
+    field_part,
+    file_part,
+    filing,
+    form,
+    part,
+    send_form,
+    sha256,
+)
+from tests.edge.raw import Head
+
+ONE = form(file_part(b"hello"))
+NAMED = 'Content-Disposition: form-data; name="file"; '
+
+
+async def upload(desk: Desk, path: str, body: bytes, **fields: str) -> tuple[Head, dict[str, Any]]:
+    async with desk.client() as client:
+        return await send_form(client, path, body, **fields)
+
+
+async def refusal(desk: Desk, scope: Scope, body: bytes, **fields: str) -> tuple[int, str]:
+    """Status and sentence of a refused upload; nothing of it may be left, and its credential be good still."""
+    path, before = desk.upload_path(scope), desk.files()
+    head, answer = await upload(desk, path, body, **fields)
+    assert list(answer) == ["detail"] and desk.files() == before
+    head_then, _ = await upload(desk, path, form(file_part(b"x")))
+    assert head_then.status == 200
+    return head.status, answer["detail"]
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
+
+async def test_one_file_is_kept_and_told_of_in_full(tmp_path: Path) -> None:
+    """The answer for one file has its handle at the top too; what is kept is what was sent."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        head, answer = await upload(desk, desk.upload_path(scope), ONE)
+        assert head.status == 200
+        one = answer["upload"]
+        assert answer == {
+            "server_id": SERVER,
+            "session_id": scope.id,
+            "uploads": [one],
+            "upload_handles": [one["upload_handle"]],
+            "count": 1,
+            "upload_handle": f"upload://sessions/{scope.id}/{one['upload_id']}",
+            "upload": one,
+        }
+        assert one == {
+            "upload_handle": answer["upload_handle"],
+            "upload_id": one["upload_id"],
+            "filename": "a.txt",
+            "mime_type": "text/plain",
+            "size_bytes": 5,
+            "sha256": sha256(b"hello"),
+        }
+        record = await desk.holdings.find(scope.id, Kind.UPLOAD, one["upload_id"])
+        assert record is not None and await desk.read(record) == b"hello"
+
+
+async def test_several_files_of_any_size_come_in_order(tmp_path: Path) -> None:
+    """Empty ones and ones of several reads, with their digests, other fields between them."""
+    contents = [b"", b"x", bytes(range(256)) * 4096 * 2, b"\r\n--" + BOUNDARY.encode()[:5]]
+    parts = [file_part(content, f"{number}.bin") for number, content in enumerate(contents)]
+    digests = [field_part("sha256", sha256(content).upper() + " ") for content in contents]
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        body = form(*digests[:1], field_part("note", "for you"), *parts, *digests[1:])
+        head, answer = await upload(desk, desk.upload_path(scope), body)
+        assert head.status == 200 and answer["count"] == 4 and "upload" not in answer
+        assert [each["filename"] for each in answer["uploads"]] == ["0.bin", "1.bin", "2.bin", "3.bin"]
+        assert [each["sha256"] for each in answer["uploads"]] == [sha256(content) for content in contents]
+        assert [each["size_bytes"] for each in answer["uploads"]] == [len(content) for content in contents]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ('filename="名前.txt"'.encode(), "名前.txt"),
+        (b'filename="a%22b%0D%0A.txt"', 'a"b\r\n.txt'),
+        (b'filename="a\\"b\\\\c.txt"', 'a"b\\c.txt'),
+        (b'filename="C:\\temp\\a.txt"', "C:\\temp\\a.txt"),
+        (b'filename="100%25.txt"', "100%25.txt"),
+        (b"filename=plain.txt", "plain.txt"),
+        (b'filename="a;b=c.txt"', "a;b=c.txt"),
+        (b"filename=\"x.txt\"; filename*=UTF-8''%E2%82%AC.txt", "€.txt"),
+        (b'filename="caf\xe9.txt"', "café.txt"),
+        (b'filename="../../etc/passwd"', "../../etc/passwd"),
+    ],
+)
+async def test_a_name_is_kept_as_its_sender_has_it(tmp_path: Path, said: bytes, meant: str) -> None:
+    """As browsers, curl and clients that still send extended values spell it; it is never a path."""
+    body = b"--%s\r\n%s%s\r\n\r\nx\r\n" % (BOUNDARY.encode(), NAMED.encode(), said)
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        head, answer = await upload(desk, desk.upload_path(scope), form(body))
+        assert head.status == 200 and answer["upload"]["filename"] == meant
+        (kept,) = desk.files()
+        assert kept.relative_to(tmp_path / "uploads" / scope.id)
+
+
+# --- who may --------------------------------------------------------------------------------------------------
+
+
+async def test_a_signed_url_is_enough_and_good_for_one_batch(tmp_path: Path) -> None:
+    """With auth on or off; used again it is 401, and so is any other that is not as it was issued."""
+    for tokens in (None, {"ann": "ann-secret"}):
+        async with filing(tmp_path / str(tokens is None), tokens=tokens) as desk:
+            _, scope = await desk.session("ann")
+            path = desk.upload_path(scope)
+            for bad in (
+                path[:-1],
+                path.replace("sig=", "sig=x"),
+                f"{path}&sig=x",
+                path.replace("/desk", "/x"),
+            ):
+                head, _ = await upload(desk, bad, ONE)
+                assert head.status == (404 if "/x?" in bad else 401)
+            assert (await upload(desk, path, ONE))[0].status == 200
+            head, answer = await upload(desk, path, ONE)
+            assert head.status == 401 and list(answer) == ["detail"]
+            late = desk.upload_path(scope)
+            desk.clock.ahead = 121
+            assert (await upload(desk, late, ONE))[0].status == 401
+            assert len(desk.files()) == 1
+
+
+async def test_a_session_id_beside_the_signature_must_be_of_its_scope(tmp_path: Path) -> None:
+    """The public id or the session's own; another session's is 401 and burns nothing."""
+    async with filing(tmp_path) as desk:
+        session_id, scope = await desk.session()
+        other_id, other = await desk.session()
+        path = desk.upload_path(scope)
+        for wrong in (other_id, other.id, "x", "é"):
+            assert (await upload(desk, path, ONE, mcp_session_id=wrong))[0].status == 401
+        assert (await upload(desk, path, ONE, mcp_session_id=scope.id))[0].status == 200
+        path = desk.upload_path(scope)
+        assert (await upload(desk, path, ONE, mcp_session_id=session_id))[0].status == 200
+
+
+async def test_without_a_signature_it_takes_the_sessions_own_id(tmp_path: Path) -> None:
+    """The public id proves nothing, nor does an id of another server, of nobody, or none at all."""
+    async with filing(tmp_path) as desk:
+        session_id, scope = await desk.session()
+        elsewhere, _ = await desk.session(server="other")
+        for fields in ({}, {"mcp_session_id": scope.id}, {"mcp_session_id": elsewhere}):
+            assert (await upload(desk, "/upload/desk", ONE, **fields))[0].status == 401
+        head, answer = await upload(desk, "/upload/desk", ONE, mcp_session_id=session_id)
+        assert head.status == 200 and answer["session_id"] == scope.id
+
+
+async def test_with_auth_on_it_also_takes_the_token(tmp_path: Path) -> None:
+    """The principal's own session, or no session and the principal itself."""
+    async with filing(tmp_path, tokens={"ann": "ann-secret", "ben": "ben-secret"}) as desk:
+        ann = {"authorization": "Bearer ann-secret"}
+        ben = {"x_mcp_adapter_auth_token": "ben-secret"}
+        path = "/upload/desk"
+        head, answer = await upload(desk, path, ONE, **ben)
+        assert head.status == 200
+        bens = answer["session_id"]
+        assert (await upload(desk, path, ONE, **ann))[1]["session_id"] != bens
+        head, _ = await upload(desk, path, ONE, authorization="Bearer wrong")
+        assert head.status == 401 and head["www-authenticate"].startswith("Bearer")
+        session_id, _ = await desk.session("somebody else")
+        assert (await upload(desk, path, ONE, mcp_session_id=session_id))[0].status == 401
+        assert (await upload(desk, path, ONE, mcp_session_id=session_id, **ann))[0].status == 401
+
+
+async def test_who_may_not_is_told_before_the_body(tmp_path: Path) -> None:
+    """Nothing of the body need have been sent, and one that waits to be asked for is not asked for."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        good = desk.upload_path(scope)
+        cases: list[tuple[str, dict[str, str], int]] = [
+            ("/upload/desk", {}, 401),
+            ("/upload/nobody", {}, 404),
+            ("/upload/desk/x", {}, 404),
+            (good, {"host": "evil.example"}, 421),
+            (good, {"origin": "https://evil.example"}, 403),
+            (good, {"content_type": "application/json"}, 415),
+            (good, {"content_type": "multipart/mixed; boundary=x"}, 415),
+            (good, {"content_encoding": "gzip"}, 415),
+            (good, {"content_type": "multipart/form-data"}, 400),
+            (good, {"content_length": str(100 * MIB)}, 413),
+        ]
+        for path, fields, status in cases:
+            async with desk.client() as client:
+                given_ = {"content_type": FORM, "content_length": "1000", "expect": "100-continue", **fields}
+                head, text = await client.request("POST", b"", path, **given_)
+                assert head.status == status, (path, fields)
+                assert list(orjson.loads(text)) == ["detail"]
+
+
+async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
+    """curl sends ``Expect: 100-continue`` with larger files."""
+    async with filing(tmp_path) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        said = {"content_type": FORM, "content_length": str(len(ONE)), "expect": "100-continue"}
+        await client.send("POST", b"", desk.upload_path(scope), **said)
+        assert (await client.head()).status == 100
+        await client.send_more(ONE)
+        assert (await client.head()).status == 200
+
+
+# --- what a form may be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no form at all",
+        b"a preamble\r\n" + ONE,
+        ONE[:-4],
+        ONE[: len(ONE) // 2],
+        form(),
+        form(field_part("note", "x")),
+        form(part(b"x", 'Content-Disposition: form-data; name="file"')),
+        form(part(b"x", f'{NAMED}filename=""')),
+        form(part(b"x", f'{NAMED}filename="a"', "Content-Transfer-Encoding: base64")),
+        form(part(b"x", "no field at all")),
+        form(part(b"x", f'{NAMED}filename="{"n" * 17_000}"')),
+        form(part(b"x", *[f"X-{number}: x" for number in range(20)])),
+        form(field_part("note", "x" * 100_000), file_part(b"x")),
+        form(field_part("sha256", "0" * 1000), file_part(b"x")),
+        form(file_part(b"x")) + b"epilogue" * 100_000,
+    ],
+)
+async def test_what_is_no_form_with_a_file_is_400(tmp_path: Path, body: bytes) -> None:
+    """Broken off, without a file, or with too much beside files: nothing is kept and the credential is good still."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        status, detail = await refusal(desk, scope, body)
+        assert status == 400 and detail
+
+
+async def test_what_stands_before_and_behind_the_form_harms_nothing(tmp_path: Path) -> None:
+    """An empty line before it, and a short epilogue (RFC 2046 §5.1.1)."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        head, answer = await upload(desk, desk.upload_path(scope), b"\r\n" + ONE + b"epilogue")
+        assert head.status == 200 and answer["upload"]["size_bytes"] == 5
+
+
+@pytest.mark.parametrize(
+    "digests",
+    [["0" * 64], [sha256(b"hello"), sha256(b"hello")], ["x"], [""], ["é"]],
+    ids=["other", "two", "short", "empty", "unicode"],
+)
+async def test_a_digest_that_does_not_fit_is_400(tmp_path: Path, digests: list[str]) -> None:
+    """Another file's, more than there are files, or none at all."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        body = form(file_part(b"hello"), *[field_part("sha256", digest) for digest in digests])
+        assert (await refusal(desk, scope, body))[0] == 400
+
+
+async def test_digests_are_asked_for_where_configured(tmp_path: Path) -> None:
+    """The refusal names the setting."""
+    async with filing(tmp_path, require_sha256=True) as desk:
+        _, scope = await desk.session()
+        head, answer = await upload(desk, desk.upload_path(scope), ONE)
+        assert head.status == 400 and "uploads.require_sha256" in answer["detail"]
+        body = form(file_part(b"hello"), field_part("sha256", sha256(b"hello")))
+        assert (await upload(desk, desk.upload_path(scope), body))[0].status == 200
+
+
+# --- limits, while reading ------------------------------------------------------------------------------------
+
+
+async def test_a_file_too_large_is_413_as_soon_as_it_is(tmp_path: Path) -> None:
+    """The rest is not waited for; the answer is read though more was announced, and names the setting."""
+    async with filing(tmp_path, max_file_bytes=1000, max_files=3) as desk:
+        _, scope = await desk.session()
+        assert (await refusal(desk, scope, form(file_part(b"x" * 1001))))[0] == 413
+        announced = {"content_type": FORM, "content_length": "60000"}
+        async with desk.client() as client:
+            body = file_part(b"x" * 2000)
+            head, text = await client.request("POST", body, desk.upload_path(scope), **announced)
+            assert head.status == 413 and "uploads.max_file_bytes" in orjson.loads(text)["detail"]
+
+
+async def test_more_files_than_allowed_are_413(tmp_path: Path) -> None:
+    """uploads.max_files is of one batch."""
+    async with filing(tmp_path, max_files=2) as desk:
+        _, scope = await desk.session()
+        status, detail = await refusal(desk, scope, form(*[file_part(b"x")] * 3))
+        assert status == 413 and "uploads.max_files" in detail
+        assert (await upload(desk, desk.upload_path(scope), form(*[file_part(b"x")] * 2)))[0].status == 200
+
+
+async def test_more_than_the_quota_is_429_and_all_the_disk_507(tmp_path: Path) -> None:
+    """Said before the body where its length says it, while reading where it does not; each names its setting."""
+    async with filing(tmp_path / "a", quota=100_000) as desk:
+        _, scope = await desk.session()
+        for size in (100_001, 900_000):
+            status, detail = await refusal(desk, scope, form(file_part(b"x" * size)))
+            assert status == 429 and "sessions.max_total_session_size" in detail
+    async with filing(tmp_path / "b", total=100_000) as desk:
+        _, scope = await desk.session()
+        status, detail = await refusal(desk, scope, form(file_part(b"x" * 100_001)))
+        assert status == 507 and "storage.max_size" in detail
+
+
+async def test_a_refused_upload_can_read_its_answer_while_it_still_sends(tmp_path: Path) -> None:
+    """What still arrives is thrown away for a moment, so that no reset takes the answer with it."""
+    async with filing(tmp_path, max_file_bytes=1000, max_files=10_000) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        said = {"content_type": FORM, "content_length": str(9 * MIB)}
+        await client.send("POST", file_part(b"x" * 2 * MIB), desk.upload_path(scope), **said)
+        await client.send_more(b"x" * 6 * MIB)
+        assert (await client.head()).status == 413
+
+
+# --- time and leaving -----------------------------------------------------------------------------------------
+
+
+async def test_a_stalled_upload_is_408_and_nothing_is_left(tmp_path: Path) -> None:
+    """Silence ends it, wherever in the body it falls."""
+    async with filing(tmp_path, stall_timeout=0.05) as desk:
+        _, scope = await desk.session()
+        for begun in (b"", ONE[:10], ONE[:-10]):
+            async with desk.client() as client:
+                said = {"content_type": FORM, "content_length": str(len(ONE))}
+                head, text = await client.request("POST", begun, desk.upload_path(scope), **said)
+                assert head.status == 408
+                assert "uploads.stall_timeout_seconds" in orjson.loads(text)["detail"]
+        assert desk.files() == []
+
+
+async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a file nor room taken, and the credential may be used again."""
+    async with filing(tmp_path, quota=MIB) as desk:
+        _, scope = await desk.session()
+        path = desk.upload_path(scope)
+        async with desk.client() as client:
+            said = {"content_type": FORM, "content_length": str(MIB)}
+            await client.send("POST", file_part(b"x" * 300_000)[:-2], path, **said)
+            async with asyncio.timeout(5):
+                while not desk.files():
+                    await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            while desk.files():
+                await asyncio.sleep(0)
+        head, _ = await upload(desk, path, form(file_part(b"x" * MIB)))
+        assert head.status == 200
+
+
+async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
+    """Together they are more than the quota, so they wait for each other, and old ones make room."""
+    async with filing(tmp_path, quota=MIB) as desk:
+        _, scope = await desk.session()
+        body = form(file_part(b"x" * 300_000))
+        answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(12)))
+        assert {head.status for head, _ in answers} == {200}
+        assert desk.holdings.used(scope.id) <= MIB
+
+
+async def test_a_connection_goes_on_after_an_upload(tmp_path: Path) -> None:
+    """Chunked bodies too, whose length nobody said."""
+    async with filing(tmp_path) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        for _ in range(2):
+            assert (await send_form(client, desk.upload_path(scope), ONE))[0].status == 200
+        chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(ONE), ONE)
+        said = {"content_length": "", "transfer_encoding": "chunked"}
+        assert (await send_form(client, desk.upload_path(scope), chunked, **said))[0].status == 200
+
+
+# --- methods and browsers -------------------------------------------------------------------------------------
+
+
+async def test_other_methods_are_405_and_told_which_are_served(tmp_path: Path) -> None:
+    """OPTIONS tells it too; a page at an allowed origin gets a preflight answer and may read the result."""
+    async with filing(tmp_path, cors_origins=[PAGE]) as desk, desk.client() as client:
+        for method in ("GET", "PUT", "DELETE"):
+            head, _ = await client.request(method, b"", "/upload/desk")
+            assert head.status == 405 and head["allow"] == "POST, OPTIONS"
+        head, _ = await client.request("OPTIONS", b"", "/upload/desk")
+        assert head.status == 204 and head["allow"] == "POST, OPTIONS"
+        asked = {"origin": PAGE, "access_control_request_method": "POST"}
+        head, _ = await client.request("OPTIONS", b"", "/upload/desk", **asked)
+        assert head["access-control-allow-methods"] == "POST"
+        assert head["access-control-allow-origin"] == PAGE
+        head, _ = await send_form(client, "/upload/desk", ONE, origin=PAGE)
+        assert head.status == 401 and head["access-control-allow-origin"] == PAGE
+
+
+# --- the form's reader ----------------------------------------------------------------------------------------
+
+
+def read(pieces: list[bytes]) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """The files and digests of a form that comes in these pieces."""
+    reader = Form(BOUNDARY.encode(), beside=100_000)
+    files: list[tuple[str, bytes]] = []
+    events: list[Event] = [event for piece in pieces for event in reader.feed(piece)]
+    reader.end()
+    for event in events:
+        if isinstance(event, FileBegins):
+            files.append((event.filename, b""))
+        elif isinstance(event, bytes):
+            files[-1] = (files[-1][0], files[-1][1] + event)
+        else:
+            assert event is Mark.FILE_ENDS
+    return files, reader.digests
+
+
+CONTENT = st.lists(
+    st.sampled_from([b"x", b"\r", b"\n", b"-", b"\r\n--", b"\r\n--" + BOUNDARY[:-1].encode(), b"\0" * 50])
+).map(b"".join)
+
+
+@given(st.lists(CONTENT, min_size=1, max_size=4), st.integers(1, 70))
+def test_how_a_form_is_cut_up_never_changes_what_it_holds(contents: list[bytes], step: int) -> None:
+    """Whatever looks like a boundary in a file is that file's."""
+    names = [f"{number}.bin" for number in range(len(contents))]
+    parts = [file_part(content, name) for name, content in zip(names, contents, strict=True)]
+    body = form(field_part("sha256", "d"), *parts)
+    pieces = [body[start : start + step] for start in range(0, len(body), step)]
+    assert read(pieces) == (list(zip(names, contents, strict=True)), ["d"])
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [f"--{BOUNDARY}".encode(), b"--", b"\r\n", NAMED.encode(), b'filename="a"', b":"]
+            ),
+            st.binary(max_size=20),
+        ),
+        max_size=12,
+    )
+)
+def test_hostile_bytes_are_a_form_or_refused(pieces: list[bytes]) -> None:
+    """Nothing but UploadRefused ever comes out of reading."""
+    try:
+        read(pieces)
+    except UploadRefused as refused:
+        assert str(refused)
