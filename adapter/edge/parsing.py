@@ -32,9 +32,11 @@ class Arrival:
 
     __slots__ = ("body", "expects_continue", "fields", "keep", "length", "method", "modern", "target")
 
-    def __init__(self, parser: Any, target: bytes, fields: Fields, length: int | None, body: Body) -> None:
+    def __init__(
+        self, parser: Any, version: str, target: bytes, fields: Fields, length: int | None, body: Body
+    ) -> None:
         self.method: str = parser.get_method().decode("latin-1")
-        self.modern = parser.get_http_version() == "1.1"
+        self.modern = version == "1.1"
         # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
         self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
         self.target = target
@@ -68,7 +70,7 @@ class RequestStream:
         self._target = b""
         self._raw: list[tuple[bytes, bytes]] = []
         self._length: int | None = None
-        self._said: list[tuple[bytes, bytes]] | None = None
+        self._said: tuple[str, list[tuple[bytes, bytes]]] | None = None
         self._fields = Fields([])
         self._body: Body | None = None
         self._head_size = 0
@@ -170,11 +172,13 @@ class RequestStream:
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
         version = self._parser.get_http_version()
-        if self._raw != self._said:
-            self._said, self._fields = self._raw, _fields(self._raw)
-        _check_head(self._fields, version)
+        said = (version, self._raw)
+        if said != self._said:
+            # A refusal ends the connection's reading, so what is remembered has passed the check.
+            self._said, self._fields = said, _fields(self._raw)
+            _check_head(self._fields, version)
         body = Body(self._resume)
-        arrival = Arrival(self._parser, self._target, self._fields, self._length, body)
+        arrival = Arrival(self._parser, version, self._target, self._fields, self._length, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
         self._arrive(arrival)
         self._body = body

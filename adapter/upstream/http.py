@@ -59,7 +59,7 @@ class HttpUpstream:
         close idle connections without notice, and then have not read what crossed with the closing.
         """
         head = self._endpoint.head(request)
-        connection = await self._pool.take()
+        connection = self._pool.kept() or await self._pool.take()
         kept = connection.reused
         try:
             return await connection.exchange(head, request.body, silence)

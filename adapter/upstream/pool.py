@@ -48,10 +48,8 @@ class Pool:
 
         Raises UpstreamUnreachable when none can be opened, or none became free for ``patience`` seconds.
         """
-        while self._idle and not fresh:
-            connection = self._idle.pop()
-            if connection.usable:
-                return connection
+        if not fresh and (kept := self.kept()) is not None:
+            return kept
         if self._closed:
             raise _closed()
         if self._taken < self._limit:
@@ -63,6 +61,14 @@ class Pool:
             if given is not None:
                 return given
         return await self._opened()
+
+    def kept(self) -> Connection | None:
+        """The connection that was used last, for one exchange, if one is idle. Nearly every call finds one here."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
 
     async def close(self) -> None:
         """Drop every connection and wait until their descriptors are free."""
