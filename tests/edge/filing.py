@@ -140,7 +140,7 @@ class Desk:
     async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
         async with self.client() as client:
             _, answer = await send_form(client, self.upload_path(scope), form(file_part(content, filename)))
-        record = await self.holdings.find(scope.id, Kind.UPLOAD, answer["upload_id"])
+        record = await self.holdings.find(scope.id, Kind.UPLOAD, answer["upload"]["upload_id"])
         assert record is not None
         return record
 
