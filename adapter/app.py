@@ -17,6 +17,7 @@ import uvloop
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
+from adapter.edge.bases import Bases
 from adapter.edge.endpoint import Endpoint
 from adapter.edge.front import Front
 from adapter.edge.guard import Cors, Guard
@@ -118,6 +119,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         guard,
         Ingress(settings.core.max_request_bytes),
         logger,
+        Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies),
         legacy_statuses=settings.core.errors.legacy_status == "http",
     )
     front = Front(

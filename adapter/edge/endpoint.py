@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.edge.bases import Bases
 from adapter.edge.guard import MCP_METHODS, Guard
 from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
 from adapter.edge.rendering import Asker, send_answer, send_failure
@@ -53,6 +54,7 @@ class Endpoint:
     guard: Guard
     ingress: Ingress
     log: FilteringBoundLogger
+    bases: Bases
     legacy_statuses: bool = False
 
     async def serve(self, request: Request, server: Server, visit: Visit) -> None:
@@ -105,6 +107,8 @@ class Endpoint:
             check_head(visit.envelope, request)
         ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
+        if not server.plan.empty:
+            ask.base = self.bases.of(request)
         return ask
 
     async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:

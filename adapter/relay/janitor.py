@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +20,7 @@ from adapter.state.port import Row
 
 @dataclass(slots=True)
 class Janitor:
-    """Goes round every ``interval`` seconds until cancelled."""
+    """Goes round every ``interval`` seconds until cancelled. ``errands`` are what others want done then."""
 
     sessions: Sessions
     mapping: Mapping
@@ -27,6 +28,7 @@ class Janitor:
     servers: Servers
     interval: float
     log: FilteringBoundLogger
+    errands: tuple[Callable[[], Awaitable[None]], ...] = ()
 
     async def run(self) -> None:
         while True:
@@ -45,6 +47,8 @@ class Janitor:
         overdue = await self.sessions.overdue()
         await asyncio.gather(*(self._tend(row, record) for row, record in overdue))
         await self.parking.expire()
+        for errand in self.errands:
+            await errand()
 
     async def _tend(self, row: Row, record: SessionRecord) -> None:
         if record.state is SessionState.OPEN:

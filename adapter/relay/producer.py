@@ -101,6 +101,7 @@ class Producer:
         wanted = given if isinstance(given, str) else None
         name = default_name(self._rule.tool, wanted)
         place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
+        call.defer(self._holdings.expect(place))
         path = await self._files.allocate(place)
         change = setting(call.request, argument, path)
         if change is None:
@@ -226,7 +227,7 @@ class Producer:
                 staging=staging,
                 measure=measure,
                 exposed=self._rule.exposed,
-                said=said,
+                said_type=said,
             )
         finally:
             if staging is not None:

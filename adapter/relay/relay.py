@@ -316,7 +316,7 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
 
 def _silence(ask: Ask, requests: list[Envelope]) -> float | None:
     """The longest silence that any of the requests allows."""
-    allowed = [ask.server.silence_for(request.method) for request in requests]
+    allowed = [ask.server.silence_for(request.method, request.name) for request in requests]
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
 
 

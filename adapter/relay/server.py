@@ -13,10 +13,14 @@ from adapter.upstream.port import Upstream
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Seconds an upstream may send nothing before an exchange fails; None: it may take for ever."""
+    """Seconds an upstream may send nothing before an exchange fails; None: it may take for ever.
+
+    ``tools`` are the tools that have a time of their own.
+    """
 
     tool_call: float | None = 60.0
     request: float = 60.0
+    tools: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -54,10 +58,11 @@ class Server:
             retry_after=wait,
         )
 
-    def silence_for(self, method: str) -> float | None:
+    def silence_for(self, method: str, name: str | None = None) -> float | None:
         """How long an exchange may be silent: for ever on a subscription, whose silence is its normal state."""
         if method == "tools/call":
-            return self.silence.tool_call
+            tools = self.silence.tools
+            return tools[name] if name is not None and name in tools else self.silence.tool_call
         return None if method == "subscriptions/listen" else self.silence.request
 
 
