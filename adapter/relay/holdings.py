@@ -202,7 +202,7 @@ class Holdings:
         place = Place(Kind.ARTIFACT, scope.id, file_id, stored)
         record = replace(self._record(place, scope, server, filename, measure, said_type), exposed=exposed)
         staged = Staged(self._ledger, scope.id)
-        forget = self.expect(place)
+        forget = self._custody.expect(place)
         try:
             staged.grow(measure.size)
             await self._custody.take_in([Arrival(record, staging)], staged)
@@ -213,10 +213,6 @@ class Holdings:
             forget()
             staged.release()
         return record
-
-    def expect(self, place: Place) -> Callable[[], None]:
-        """Keep the sweep from a place that a tool was told to write to, until the function returned is called."""
-        return self._custody.expect(place)
 
     def _record(
         self,

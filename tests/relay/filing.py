@@ -1,0 +1,294 @@
+"""Holdings on their own: a disk and a store in memory that fail or wait when told, and scopes that fill them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from adapter import log
+from adapter.errors import FileTooLarge
+from adapter.files.port import Measure, Staging
+from adapter.relay.custody import TABLE, Spend
+from adapter.relay.holdings import Holdings
+from adapter.relay.uploads import UploadBatch
+from adapter.rules.holdings import FileRecord, Kind, Place
+from adapter.rules.quota import Limits, Policy
+from adapter.rules.scopes import Scope, session_scope
+from adapter.state.memory import MemoryStore
+from tests.relay.relaying import Clock
+
+ALICE = session_scope(b"secret", "a" * 64)
+BOB = session_scope(b"secret", "b" * 64)
+
+
+class Steps:
+    """Where a test makes things fail or wait, by the name of the step."""
+
+    def __init__(self) -> None:
+        self.taken: Counter[str] = Counter()
+        self._failing: dict[str, tuple[int, Exception]] = {}
+        self._gates: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
+
+    def fail(self, step: str, failure: Exception, *, after: int = 0) -> None:
+        """The step fails from now on, once it has gone well ``after`` times more."""
+        self._failing[step] = self.taken[step] + after, failure
+
+    def heal(self, step: str) -> None:
+        del self._failing[step]
+
+    def gate(self, step: str) -> tuple[asyncio.Event, asyncio.Event]:
+        """The step waits from now on: the first event says that it is there, the second lets it go on."""
+        self._gates[step] = asyncio.Event(), asyncio.Event()
+        return self._gates[step]
+
+    async def take(self, step: str) -> None:
+        self.taken[step] += 1
+        if step in self._gates:
+            there, go_on = self._gates[step]
+            there.set()
+            await go_on.wait()
+        await asyncio.sleep(0)
+        if step in self._failing and self.taken[step] > self._failing[step][0]:
+            raise self._failing[step][1]
+
+
+class SteppedStore(MemoryStore):
+    """Its writes of many rows are the step ``rows``, touching is ``touch``."""
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self._steps = steps
+
+    async def put_all(
+        self,
+        table: str,
+        rows: Sequence[tuple[str, bytes, float | None]],
+        *,
+        instead_of: Sequence[str] = (),
+    ) -> None:
+        await self._steps.take("rows")
+        await super().put_all(table, rows, instead_of=instead_of)
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        await self._steps.take("touch")
+        await super().touch(table, dues)
+
+
+class MemoryStaging:
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+        self.data = b""
+        files.stagings.add(self)
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    async def write(self, chunk: bytes) -> None:
+        await self._files.steps.take("write")
+        self.data += chunk
+
+    async def finish(self) -> Measure:
+        await self._files.steps.take("finish")
+        return measured(self.data)
+
+    async def discard(self) -> None:
+        await self._files.steps.take("discard")
+        self._files.stagings.discard(self)
+
+
+class MemoryOpenFile:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        return self._data[offset : offset + length]
+
+    async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
+        yield self._data[offset : offset + length]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryFiles:
+    """A FileStore without a disk. Its steps are stage, write, finish, place, discard and remove."""
+
+    roots = ("/store",)
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.placed: dict[Place, bytes] = {}
+        self.stagings: set[MemoryStaging] = set()
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Keeps the files, as a disk does."""
+
+    async def stage(self) -> MemoryStaging:
+        await self.steps.take("stage")
+        return MemoryStaging(self)
+
+    async def place(self, staging: Staging, place: Place) -> None:
+        await self.steps.take("place")
+        assert isinstance(staging, MemoryStaging)
+        self.stagings.remove(staging)
+        self.placed[place] = staging.data
+
+    async def allocate(self, place: Place) -> str:
+        return self.path_of(place)
+
+    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+        data = self.placed.get(place)
+        if data is not None and limit is not None and len(data) > limit:
+            raise FileTooLarge()
+        return None if data is None else measured(data)
+
+    async def take(
+        self, path: str, scope: str, since: float, limit: int | None
+    ) -> tuple[Staging, Measure] | None:
+        return None
+
+    async def open_file(self, place: Place, *, size: int, modified: int) -> MemoryOpenFile | None:
+        data = self.placed.get(place)
+        return None if data is None else MemoryOpenFile(data)
+
+    def path_of(self, place: Place) -> str:
+        return "/".join(("/store", place.kind.value, *place[1:]))
+
+    async def remove(self, place: Place) -> None:
+        await self.steps.take("remove")
+        self.placed.pop(place, None)
+
+    async def remove_scope(self, scope: str) -> None:
+        for place in [place for place in self.placed if place.scope == scope]:
+            del self.placed[place]
+
+    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
+        unknown = [place for place in self.placed if not known(place)]
+        for place in unknown:
+            del self.placed[place]
+        return len(unknown)
+
+    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
+        return [place for place, size in places if len(self.placed.get(place, b"")) != size]
+
+
+def measured(data: bytes) -> Measure:
+    return Measure(len(data), hashlib.sha256(data).hexdigest(), data[:512], 0)
+
+
+@dataclass
+class Filing:
+    """One adapter process and its files. ``restarted`` is the next process on the same disk and store."""
+
+    scope_bytes: int | None = 1000
+    total_bytes: int | None = None
+    artifacts: int | None = None
+    policy: Policy = "lru_uploads_then_artifacts"
+    upload_ttl: float | None = 100.0
+    artifact_ttl: float | None = 100.0
+    max_file_bytes: int = 1000
+    max_files: int = 100
+    admission_wait: float = 30.0
+    sweep_grace: float | None = 300.0
+    clock: Clock = field(default_factory=Clock)
+    steps: Steps = field(default_factory=Steps)
+
+    def __post_init__(self) -> None:
+        self.store = SteppedStore(self.steps)
+        self.files = MemoryFiles(self.steps)
+        self.holdings = self._holdings()
+
+    def _holdings(self) -> Holdings:
+        return Holdings(
+            self.store,
+            self.files,
+            Limits(self.scope_bytes, self.total_bytes, self.artifacts, self.policy),
+            upload_ttl=self.upload_ttl,
+            artifact_ttl=self.artifact_ttl,
+            max_file_bytes=self.max_file_bytes,
+            max_files=self.max_files,
+            admission_wait=self.admission_wait,
+            sweep_grace=self.sweep_grace,
+            clock=self.clock,
+            log=log.get_logger("test"),
+        )
+
+    async def restart(self) -> None:
+        """The process is killed and the next one starts: what was staged is nobody's any more."""
+        self.files.stagings.clear()
+        self.holdings = self._holdings()
+        await self.holdings.open()
+
+    async def begin(self, *contents: bytes, scope: Scope = ALICE) -> UploadBatch:
+        """A batch whose files, ``0.bin`` and so on, have wholly arrived."""
+        batch = await self.holdings.begin(scope, "one", sum(map(len, contents)))
+        try:
+            for number, content in enumerate(contents):
+                await batch.add(f"{number}.bin", None)
+                await batch.write(content)
+                await batch.end_file()
+        except BaseException:
+            await batch.discard()
+            raise
+        return batch
+
+    async def upload(
+        self, *contents: bytes, scope: Scope = ALICE, spend: Spend | None = None
+    ) -> list[FileRecord]:
+        """A whole batch, and its end as the route sees to it."""
+        batch = await self.begin(*contents, scope=scope)
+        try:
+            return await batch.keep((), spend)
+        finally:
+            await batch.discard()
+
+    async def artifact(self, content: bytes, *, file_id: str = "f" * 32, scope: Scope = ALICE) -> FileRecord:
+        """What a tool wrote at the place it was told."""
+        place = Place(Kind.ARTIFACT, scope.id, file_id, "out.bin")
+        self.files.placed[place] = content
+        return await self.holdings.keep_artifact(
+            scope,
+            "one",
+            file_id=file_id,
+            filename="out.bin",
+            stored="out.bin",
+            staging=None,
+            measure=measured(content),
+            exposed=True,
+        )
+
+    async def is_found(self, record: FileRecord) -> bool:
+        return await self.holdings.find(record.scope, record.kind, record.id) is not None
+
+    def held(self, scope: Scope = ALICE) -> list[FileRecord]:
+        return [record for kind in Kind for record in self.holdings.list(scope.id, kind)]
+
+    async def agrees(self) -> bool:
+        """Whether rows, files and bytes counted are the same set, and nothing is staged or reserved."""
+        rows = {row.key for row in await self.store.scan(TABLE, limit=10_000)}
+        files = {f"{place.scope}/{place.kind.value}/{place.id}" for place in self.files.placed}
+        counted = sum(map(len, self.files.placed.values()))
+        return (
+            rows == files
+            and self.holdings.total == counted
+            and not self.files.stagings
+            and "0 more staged, 0 held" in repr(self.holdings)
+        )
+
+
+async def all_open(filing: Filing, scope: Scope = ALICE) -> bool:
+    """Whether a batch as large as the whole quota is let in at once: nothing holds a place in the queue."""
+    batch = await asyncio.wait_for(filing.holdings.begin(scope, "one", None), 1)
+    await batch.discard()
+    return True

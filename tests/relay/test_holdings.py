@@ -1,0 +1,433 @@
+"""What scopes hold: used, kept in use, expired, evicted, known again after a restart, and gone with its scope."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
+from adapter.relay.custody import TABLE
+from adapter.rules.holdings import FileRecord, Kind, Place, encode
+from adapter.rules.scopes import Scope
+from tests.relay.filing import ALICE, BOB, Filing, measured
+
+# --- time ---
+
+
+async def test_time_counts_from_the_last_access() -> None:
+    """A file that is found again and again lives on; one that nobody asks for is gone, found or tidied."""
+    filing = Filing()
+    [used], [unused] = await filing.upload(b"1"), await filing.upload(b"2")
+    assert filing.holdings.expires_at(used) == filing.clock() + 100
+    for _ in range(5):
+        filing.clock.now += 60
+        assert await filing.is_found(used)
+    assert filing.holdings.expires_at(used) == filing.clock() + 100
+    assert not await filing.is_found(unused)
+    assert filing.held() == [used]
+    await filing.holdings.tidy()
+    assert list(filing.files.placed) == [used.place]
+    assert await filing.agrees()
+
+
+async def test_reading_counts_as_access_and_listing_does_not() -> None:
+    """A download keeps a file as finding it does."""
+    filing = Filing()
+    [read], [listed] = await filing.upload(b"1"), await filing.upload(b"2")
+    filing.clock.now += 60
+    opened = await filing.holdings.read(read)
+    assert await opened.read(0, 10) == b"1"
+    assert filing.holdings.list(ALICE.id, Kind.UPLOAD) == [read, listed]
+    filing.clock.now += 60
+    assert filing.held() == [read]
+
+
+async def test_each_kind_has_its_time() -> None:
+    """Without a time a file stays as long as its scope."""
+    filing = Filing(artifact_ttl=None)
+    [upload], artifact = await filing.upload(b"1"), await filing.artifact(b"2")
+    assert filing.holdings.expires_at(artifact) is None
+    filing.clock.now += 10_000
+    await filing.holdings.tidy()
+    assert filing.held() == [artifact]
+    assert not await filing.is_found(upload)
+
+
+async def test_last_access_is_written_behind() -> None:
+    """Finding a file writes nothing; the janitor's round writes each file that was used once, as touches."""
+    filing = Filing()
+    [one], [two] = await filing.upload(b"1"), await filing.upload(b"2")
+    await filing.holdings.tidy()
+    filing.clock.now += 50
+    for _ in range(10):
+        await filing.is_found(one)
+    written = filing.steps.taken["rows"]
+    await filing.holdings.tidy()
+    rows = {row.key: row for row in await filing.store.scan(TABLE)}
+    assert rows[one.key].due == filing.clock() + 100
+    assert rows[two.key].due == filing.clock() + 50
+    assert {row.version for row in rows.values()} == {1}
+    assert filing.steps.taken["rows"] == written
+
+
+async def test_access_that_could_not_be_written_is_written_later() -> None:
+    """A store that fails for a while loses no access; closing writes what is left."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    filing.clock.now += 50
+    await filing.is_found(record)
+    filing.steps.fail("touch", StoreUnavailable())
+    with pytest.raises(StoreUnavailable):
+        await filing.holdings.tidy()
+    filing.steps.heal("touch")
+    await filing.holdings.close()
+    row = await filing.store.get(TABLE, record.key)
+    assert row is not None and row.due == filing.clock() + 100
+
+
+# --- in use ---
+
+
+async def test_held_file_is_neither_expired_nor_evicted() -> None:
+    """Somebody works with it: its time stands still, and what would need its room is refused."""
+    filing = Filing()
+    [record] = await filing.upload(b"x" * 600)
+    release, release_too = filing.holdings.hold(record), filing.holdings.hold(record)
+    filing.clock.now += 1000
+    await filing.holdings.tidy()
+    assert await filing.is_found(record)
+    release()
+    release()
+    with pytest.raises(QuotaReached):
+        await filing.upload(b"y" * 500)
+    assert filing.held() == [record]
+    release_too()
+    filing.clock.now += 99
+    assert await filing.is_found(record)
+    await filing.upload(b"y" * 500)
+    assert not await filing.is_found(record)
+    assert await filing.agrees()
+
+
+async def test_file_taken_into_use_at_the_last_moment_is_not_evicted() -> None:
+    """It was to make room, but a call was quicker: the batch fails and leaves nothing."""
+    filing = Filing()
+    [record] = await filing.upload(b"x" * 600)
+    there, go_on = filing.steps.gate("place")
+    coming = asyncio.ensure_future(filing.upload(b"y" * 500))
+    await there.wait()
+    release = filing.holdings.hold(record)
+    go_on.set()
+    with pytest.raises(QuotaReached):
+        await coming
+    release()
+    assert filing.held() == [record]
+    assert await filing.agrees()
+
+
+async def test_file_on_its_way_out_cannot_be_taken_into_use() -> None:
+    """Whoever is too late is told that the file is gone, not given a path to nothing."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    await filing.holdings.drop(record)
+    with pytest.raises(FileGone):
+        filing.holdings.hold(record)
+    with pytest.raises(FileGone):
+        await filing.holdings.read(record)
+    await filing.holdings.drop(record)
+
+
+async def test_file_dropped_in_use_leaves_no_hold_behind() -> None:
+    """An explicit end does not wait; the late release harms nothing."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    release = filing.holdings.hold(record)
+    await filing.holdings.drop(record)
+    release()
+    assert await filing.agrees()
+
+
+async def test_file_that_vanished_is_forgotten_when_it_is_read() -> None:
+    """A tool that deleted its upload leaves a record without a file until somebody asks for it."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    filing.files.placed.clear()
+    with pytest.raises(FileGone):
+        await filing.holdings.read(record)
+    assert not await filing.is_found(record)
+    assert await filing.agrees()
+
+
+# --- eviction ---
+
+
+async def test_eviction_takes_the_longest_unused_first_and_no_more_than_it_needs() -> None:
+    """Uploads go before artifacts, by the default policy."""
+    filing = Filing()
+    artifact = await filing.artifact(b"a" * 300)
+    uploads = []
+    for _ in range(3):
+        filing.clock.now += 1
+        uploads += await filing.upload(b"x" * 200)
+    filing.clock.now += 1
+    await filing.is_found(uploads[0])
+    [new] = await filing.upload(b"y" * 250)
+    assert filing.held() == [uploads[0], uploads[2], new, artifact]
+    assert await filing.agrees()
+
+
+async def test_other_policy_takes_artifacts_first() -> None:
+    """Where what a tool made is worth less than what the client sent."""
+    filing = Filing(policy="lru_artifacts_then_uploads")
+    [upload] = await filing.upload(b"x" * 500)
+    await filing.artifact(b"a" * 500)
+    [new] = await filing.upload(b"y" * 200)
+    assert filing.held() == [upload, new]
+
+
+async def test_artifact_that_never_fits_evicts_nothing() -> None:
+    """It is not captured, and its bytes are gone."""
+    filing = Filing()
+    [upload] = await filing.upload(b"x" * 500)
+    with pytest.raises(QuotaReached):
+        await filing.artifact(b"a" * 1001)
+    assert filing.held() == [upload]
+    assert await filing.agrees()
+
+
+async def test_artifact_over_the_count_evicts_nothing() -> None:
+    """The count is a cap of its own, named by its setting."""
+    filing = Filing(artifacts=1)
+    artifact = await filing.artifact(b"a")
+    with pytest.raises(QuotaReached, match=r"artifacts\.max_per_session"):
+        await filing.artifact(b"b", file_id="e" * 32)
+    assert filing.held() == [artifact]
+    assert await filing.agrees()
+
+
+async def test_artifact_the_storage_has_no_room_for_is_removed() -> None:
+    """Also one that a tool wrote itself."""
+    filing = Filing(total_bytes=100)
+    with pytest.raises(StorageFull):
+        await filing.artifact(b"a" * 101)
+    assert await filing.agrees()
+
+
+async def test_staged_artifact_is_placed_or_discarded() -> None:
+    """One that was copied goes the way of an upload."""
+    filing = Filing()
+
+    async def keep(content: bytes, file_id: str) -> FileRecord:
+        staging = await filing.files.stage()
+        await staging.write(content)
+        return await filing.holdings.keep_artifact(
+            ALICE,
+            "one",
+            file_id=file_id,
+            filename="图.png",
+            stored="图.png",
+            staging=staging,
+            measure=await staging.finish(),
+            exposed=False,
+        )
+
+    record = await keep(b"a" * 400, "1" * 32)
+    assert (record.filename, record.size, record.exposed) == ("图.png", 400, False)
+    filing.steps.fail("rows", StoreUnavailable())
+    with pytest.raises(StoreUnavailable):
+        await keep(b"b" * 400, "2" * 32)
+    assert filing.held() == [record]
+    assert await filing.agrees()
+
+
+async def test_expired_files_make_room_before_living_ones() -> None:
+    """Though the janitor has not come round yet."""
+    filing = Filing(upload_ttl=1000.0)
+    artifact = await filing.artifact(b"a" * 600)
+    filing.clock.now += 101
+    [upload] = await filing.upload(b"x" * 300)
+    [new] = await filing.upload(b"y" * 600)
+    assert filing.held() == [upload, new]
+    assert artifact.place not in filing.files.placed
+
+
+async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep() -> None:
+    """Its record is gone, so it is not counted; a later round removes it."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    filing.steps.fail("remove", StorageFailed())
+    await filing.holdings.drop(record)
+    assert filing.holdings.total == 0 and record.place in filing.files.placed
+    await filing.holdings.tidy()
+    assert await filing.agrees()
+
+
+async def test_row_that_cannot_be_removed_keeps_its_file() -> None:
+    """While the store fails everything stays as it is, found and counted."""
+    filing = Filing()
+    [record] = await filing.upload(b"12345")
+    filing.steps.fail("rows", StoreUnavailable())
+    with pytest.raises(StoreUnavailable):
+        await filing.holdings.drop(record)
+    assert await filing.is_found(record)
+    assert filing.holdings.total == 5
+    filing.steps.heal("rows")
+    assert await filing.agrees()
+
+
+# --- restart ---
+
+
+async def test_restart_gives_the_exact_quota() -> None:
+    """What was held is held, with its last access; what was on its way in counts no more."""
+    filing = Filing()
+    [one] = await filing.upload(b"x" * 300)
+    [two] = await filing.upload(b"y" * 200, scope=BOB)
+    artifact = await filing.artifact(b"a" * 100)
+    await filing.begin(b"z" * 400)
+    filing.clock.now += 60
+    await filing.is_found(one)
+    await filing.holdings.tidy()
+    await filing.restart()
+    assert filing.held() == [one, artifact] and filing.held(BOB) == [two]
+    assert (filing.holdings.used(ALICE.id), filing.holdings.used(BOB.id)) == (400, 200)
+    assert filing.holdings.expires_at(one) == filing.clock() + 100
+    assert filing.holdings.expires_at(artifact) == filing.clock() + 40
+    assert await filing.agrees()
+    filing.clock.now += 41
+    assert filing.held() == [one]
+
+
+async def test_restart_drops_rows_whose_file_is_not_there_whole() -> None:
+    """A file that is gone or was cut is not held, and takes no room."""
+    filing = Filing()
+    whole, gone, cut = await filing.upload(b"1" * 10, b"2" * 10, b"3" * 10)
+    del filing.files.placed[gone.place]
+    filing.files.placed[cut.place] = b"3"
+    await filing.restart()
+    assert filing.held() == [whole]
+    assert filing.holdings.total == 10
+    assert [row.key for row in await filing.store.scan(TABLE)] == [whole.key]
+    await filing.holdings.tidy()
+    assert await filing.agrees()
+
+
+async def test_restart_passes_over_rows_of_another_version() -> None:
+    """They harm no other, and are left to whoever can read them."""
+    filing = Filing()
+    [record] = await filing.upload(b"1")
+    await filing.store.put(TABLE, "unreadable", b"of another version")
+    await filing.restart()
+    assert filing.held() == [record]
+    assert await filing.store.count(TABLE) == 2
+
+
+async def test_restart_reads_more_than_a_page_of_rows() -> None:
+    """However many files there are."""
+    filing = Filing(max_files=1200, scope_bytes=None)
+    await filing.upload(*[b"x"] * 1200)
+    await filing.restart()
+    assert filing.holdings.total == 1200
+    assert await filing.agrees()
+
+
+async def test_restart_with_a_smaller_quota_lets_new_files_in() -> None:
+    """Old ones go for them, until what is left is within the quota."""
+    filing = Filing()
+    await filing.upload(b"1" * 400, b"2" * 400)
+    filing.scope_bytes = 500
+    await filing.restart()
+    assert filing.holdings.used(ALICE.id) == 800
+    [new] = await filing.upload(b"3" * 50)
+    assert new in filing.held()
+    assert filing.holdings.used(ALICE.id) == 450
+    assert await filing.agrees()
+
+
+async def test_shorter_time_after_a_restart_starts_no_file_in_the_future() -> None:
+    """A row's due time was reckoned with the old setting."""
+    filing = Filing(upload_ttl=600.0)
+    [record] = await filing.upload(b"1")
+    filing.upload_ttl = 100.0
+    await filing.restart()
+    assert filing.holdings.expires_at(record) == filing.clock() + 100
+
+
+# --- sweep and scopes ---
+
+
+async def test_sweep_leaves_what_is_held_or_on_its_way() -> None:
+    """It takes what no record knows, also while a batch is being placed and has no row yet."""
+    filing = Filing()
+    [held] = await filing.upload(b"1")
+    filing.files.placed[Place(Kind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
+    there, go_on = filing.steps.gate("rows")
+    coming = asyncio.ensure_future(filing.upload(b"3"))
+    await there.wait()
+    await filing.holdings.tidy()
+    go_on.set()
+    [new] = await coming
+    assert set(filing.files.placed) == {held.place, new.place}
+    assert await filing.agrees()
+
+
+async def test_sweep_is_left_out_where_it_is_switched_off() -> None:
+    """Files nobody knows of stay where they are."""
+    filing = Filing(sweep_grace=None)
+    filing.files.placed[Place(Kind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
+    await filing.holdings.tidy()
+    assert len(filing.files.placed) == 1
+
+
+async def test_scope_that_ends_takes_its_files_along() -> None:
+    """Rows, files and allocated places; another scope keeps its own."""
+    filing = Filing()
+    await filing.upload(b"1", b"2")
+    await filing.artifact(b"3")
+    filing.files.placed[Place(Kind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
+    [other] = await filing.upload(b"4", scope=BOB)
+    await filing.holdings.drop_scope(ALICE.id)
+    assert filing.held() == [] and filing.held(BOB) == [other]
+    assert list(filing.files.placed) == [other.place]
+    assert await filing.agrees()
+
+
+async def test_tidying_ends_scopes_whose_session_is_gone() -> None:
+    """Where its end was missed, say by a process that was killed."""
+    filing = Filing()
+    await filing.upload(b"1")
+    [other] = await filing.upload(b"2", scope=BOB)
+
+    async def gone(scope: Scope) -> bool:
+        return scope == ALICE
+
+    await filing.holdings.tidy(gone)
+    assert filing.held() == [] and filing.held(BOB) == [other]
+    assert await filing.agrees()
+
+
+async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
+    """A removal that has begun ends; rows and files are still one set."""
+    filing = Filing()
+    await filing.upload(b"1", b"2")
+    filing.clock.now += 101
+    there, go_on = filing.steps.gate("remove")
+    tidying = asyncio.ensure_future(filing.holdings.tidy())
+    await there.wait()
+    tidying.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await tidying
+    assert filing.held() == []
+    assert await filing.agrees()
+
+
+async def test_record_is_written_as_it_is_found() -> None:
+    """The row holds the record, so the next process finds the same."""
+    filing = Filing()
+    [record] = await filing.upload(b"%PDF-1.7")
+    row = await filing.store.get(TABLE, record.key)
+    assert row is not None and row.value == encode(record)
+    assert record.sha256 == measured(b"%PDF-1.7").sha256
+    assert record.media_type == "application/pdf"

@@ -1,0 +1,383 @@
+"""Batches of uploads: limits while they are read, all or nothing in the end, and nothing left by those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from adapter.errors import (
+    AdapterError,
+    FileTooLarge,
+    QuotaReached,
+    SessionUnknown,
+    StorageFailed,
+    StorageFull,
+    StoreUnavailable,
+    UploadRefused,
+)
+from adapter.relay.admission import Admission
+from adapter.relay.credentials import Credentials
+from adapter.relay.custody import Spend
+from adapter.rules.holdings import Kind
+from adapter.wire.links import UploadCredential, parameters
+from tests.relay.filing import ALICE, BOB, Filing, all_open
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def credential(filing: Filing) -> tuple[Callable[[], Awaitable[UploadCredential]], Spend]:
+    """A credential of ALICE's: what checks it, and what spends it."""
+    credentials = Credentials(filing.store, configured=b"key", ttl=60.0, clock=filing.clock)
+    query = parameters(credentials.issue("one", ALICE.id)[0])
+    found = await credentials.check("one", query)
+    return lambda: credentials.check("one", query), lambda: credentials.spend(found)
+
+
+# --- what is kept ---
+
+
+async def test_batch_is_held_in_the_order_it_came() -> None:
+    """Names, sizes and digests are those of the files; the records, rows and files are one set."""
+    filing = Filing()
+    batch = await filing.holdings.begin(ALICE, "one", None)
+    for name, pieces in (("名前.txt", [b"he", b"llo"]), ("b.bin", [])):
+        await batch.add(name, "text/plain")
+        for piece in pieces:
+            await batch.write(piece)
+        await batch.end_file()
+    first, second = await batch.keep([sha256(b"hello").upper(), sha256(b"")], None)
+    await batch.discard()
+    assert (first.filename, first.size, first.sha256) == ("名前.txt", 5, sha256(b"hello"))
+    assert (second.filename, second.size, second.server) == ("b.bin", 0, "one")
+    assert first.owner == ALICE.owner
+    assert filing.holdings.list(ALICE.id, Kind.UPLOAD) == [first, second]
+    assert filing.files.placed[first.place] == b"hello"
+    assert await filing.agrees()
+
+
+async def test_files_of_one_scope_are_nothing_to_another() -> None:
+    """The same id asked for in another scope is a file that never was."""
+    filing = Filing()
+    [record] = await filing.upload(b"x")
+    assert await filing.holdings.find(BOB.id, Kind.UPLOAD, record.id) is None
+    assert await filing.holdings.find(ALICE.id, Kind.ARTIFACT, record.id) is None
+    assert filing.held(BOB) == []
+
+
+# --- limits while reading ---
+
+
+async def test_file_is_refused_at_the_byte_too_many() -> None:
+    """The limit holds while the file comes, and its error names the setting."""
+    filing = Filing(max_file_bytes=10)
+    batch = await filing.holdings.begin(ALICE, "one", None)
+    await batch.add("a", None)
+    await batch.write(b"x" * 10)
+    with pytest.raises(FileTooLarge, match=r"uploads\.max_file_bytes"):
+        await batch.write(b"x")
+    assert filing.steps.taken["write"] == 1
+    await batch.discard()
+    assert await filing.agrees() and await all_open(filing)
+
+
+async def test_files_are_counted_as_they_come() -> None:
+    """The file that is one too many does not begin."""
+    filing = Filing(max_files=2)
+    with pytest.raises(FileTooLarge, match=r"uploads\.max_files"):
+        await filing.begin(b"1", b"2", b"3")
+    assert filing.steps.taken["stage"] == 2
+    assert await filing.agrees() and await all_open(filing)
+
+
+async def test_batch_that_never_fits_is_refused_while_it_comes() -> None:
+    """Files that each fit but not together end at the quota, and drive nothing out."""
+    filing = Filing()
+    [old] = await filing.upload(b"o" * 500)
+    batch = await filing.holdings.begin(ALICE, "one", None)
+    await batch.add("a", None)
+    await batch.write(b"x" * 600)
+    await batch.end_file()
+    await batch.add("b", None)
+    with pytest.raises(QuotaReached, match=r"sessions\.max_total_session_size"):
+        await batch.write(b"x" * 401)
+    await batch.discard()
+    assert filing.held() == [old]
+    assert await filing.agrees() and await all_open(filing)
+
+
+async def test_full_storage_ends_a_batch_and_no_other() -> None:
+    """Bytes of all scopes on their way count; what one gives up is there for the next."""
+    filing = Filing(total_bytes=100)
+    batch = await filing.begin(b"x" * 60)
+    with pytest.raises(StorageFull, match=r"storage\.max_size"):
+        await filing.begin(b"x" * 41, scope=BOB)
+    await batch.keep((), None)
+    await filing.upload(b"x" * 40, scope=BOB)
+    assert filing.holdings.total == 100
+    assert await filing.agrees()
+
+
+async def test_full_storage_lets_expired_files_go_first() -> None:
+    """Nobody is refused for the sake of files whose time is over."""
+    filing = Filing(total_bytes=100)
+    await filing.upload(b"x" * 100, scope=BOB)
+    filing.clock.now += 101
+    await filing.upload(b"y" * 100)
+    assert filing.holdings.total == 100
+    assert await filing.agrees()
+
+
+async def test_more_than_was_announced_is_refused() -> None:
+    """A batch was let in with what it announced, so it may not bring more."""
+    filing = Filing()
+    batch = await filing.holdings.begin(ALICE, "one", 5)
+    await batch.add("a", None)
+    with pytest.raises(UploadRefused):
+        await batch.write(b"x" * 6)
+    await batch.discard()
+    assert await filing.agrees()
+
+
+# --- what is refused in the end ---
+
+
+@pytest.mark.parametrize(
+    ("digests", "sentence"),
+    [
+        ([sha256(b"1"), sha256(b"3")], "file 2"),
+        ([sha256(b"1")], "2 files and 1 digest"),
+        ([sha256(b"2"), sha256(b"1")], "file 1"),
+        ([sha256(b"1"), "\udcff"], "file 2"),
+    ],
+)
+async def test_wrong_digest_refuses_the_batch_and_spends_nothing(digests: list[str], sentence: str) -> None:
+    """One file that is not what was announced takes the others along; the credential is good for another try."""
+    filing = Filing()
+    check, spend = await credential(filing)
+    batch = await filing.begin(b"1", b"2")
+    with pytest.raises(UploadRefused, match=sentence):
+        await batch.keep(digests, spend)
+    await batch.discard()
+    assert filing.held() == []
+    assert await filing.agrees() and await all_open(filing)
+    assert await check()
+
+
+async def test_batch_without_a_file_is_refused() -> None:
+    """Nothing came, so nothing is spent."""
+    filing = Filing()
+    check, spend = await credential(filing)
+    with pytest.raises(UploadRefused, match="no file"):
+        await filing.upload(spend=spend)
+    assert await check()
+
+
+@pytest.mark.parametrize("step", ["stage", "write", "finish", "place", "rows"])
+@pytest.mark.parametrize(
+    "failure", [StorageFull(), StorageFailed(), StoreUnavailable()], ids=lambda f: f.code
+)
+async def test_failure_at_any_step_leaves_nothing(step: str, failure: AdapterError) -> None:
+    """No row, no file, no reserved byte, nothing evicted, and the credential is good for another try."""
+    filing = Filing()
+    [old] = await filing.upload(b"o" * 500)
+    check, spend = await credential(filing)
+    # The second of the three files, where it is a step of each file.
+    filing.steps.fail(step, failure, after=0 if step == "rows" else 1)
+    with pytest.raises(type(failure)):
+        await filing.upload(b"1" * 200, b"2" * 200, b"3" * 200, spend=spend)
+    assert filing.held() == [old]
+    assert await filing.agrees() and await all_open(filing)
+    assert await check()
+    filing.steps.heal(step)
+    assert len(await filing.upload(b"1" * 200, b"2" * 200, b"3" * 200, spend=spend)) == 3
+    assert await filing.agrees()
+
+
+@pytest.mark.parametrize("step", ["stage", "write", "finish", "place", "rows", "discard", "remove"])
+async def test_sender_that_goes_away_at_any_step_leaves_nothing(step: str) -> None:
+    """A cancelled request ends when everything is as it was before, the credential unspent."""
+    filing = Filing()
+    [old] = await filing.upload(b"o" * 500)
+    check, spend = await credential(filing)
+    if step in ("discard", "remove"):
+        filing.steps.fail("place", StorageFailed(), after=1)
+    there, go_on = filing.steps.gate(step)
+    leaving = asyncio.ensure_future(filing.upload(b"1" * 300, b"2" * 300, spend=spend))
+    await there.wait()
+    leaving.cancel()
+    await asyncio.sleep(0)
+    leaving.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    if step in ("discard", "remove"):
+        filing.steps.heal("place")
+    # Past the last moment to turn back, files are kept and given back: what they drove out does not come again.
+    assert filing.held() == ([] if step in ("place", "rows") else [old])
+    assert await filing.agrees() and await all_open(filing)
+    assert await check()
+
+
+async def test_two_batches_with_one_credential() -> None:
+    """The one that was first is kept, the other leaves nothing – and does not free the credential again."""
+    filing = Filing()
+    check, spend = await credential(filing)
+    outcomes = await asyncio.gather(
+        filing.upload(b"1" * 100, spend=spend), filing.upload(b"2" * 100, spend=spend), return_exceptions=True
+    )
+    kept = [outcome for outcome in outcomes if isinstance(outcome, list)]
+    assert len(kept) == 1
+    assert [type(outcome).__name__ for outcome in outcomes if outcome not in kept] == ["CredentialRefused"]
+    assert filing.held() == kept[0]
+    assert await filing.agrees()
+    with pytest.raises(AdapterError, match="used already"):
+        await check()
+
+
+async def test_discard_twice_and_after_keep_is_harmless() -> None:
+    """The end of a request may come in several ways at once."""
+    filing = Filing()
+    batch = await filing.begin(b"1")
+    [record] = await batch.keep((), None)
+    await batch.discard()
+    await batch.discard()
+    assert await filing.is_found(record)
+    unwanted = await filing.begin(b"2")
+    await unwanted.discard()
+    await unwanted.discard()
+    assert filing.held() == [record]
+    assert await filing.agrees()
+
+
+# --- many at once ---
+
+
+@pytest.mark.parametrize("size", [10, 15, 100, 333, 1000])
+async def test_64_batches_at_once_never_exceed_the_quota(size: int) -> None:
+    """Each fits, so each is kept, though later ones drive earlier ones out; at no instant is there too much."""
+    filing = Filing()
+    most = {"held": 0, "staged": 0, "rows": 0}
+
+    async def watch() -> None:
+        while True:
+            most["held"] = max(most["held"], filing.holdings.used(ALICE.id))
+            most["staged"] = max(most["staged"], sum(staging.size for staging in filing.files.stagings))
+            most["rows"] = max(most["rows"], await filing.store.count("files") * size)
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    batches = await asyncio.gather(*(filing.upload(b"x" * size) for _ in range(64)))
+    watching.cancel()
+    assert all(len(records) == 1 for records in batches)
+    assert max(most.values()) <= 1000
+    assert filing.holdings.used(ALICE.id) == min(64, 1000 // size) * size
+    assert await filing.agrees() and await all_open(filing)
+
+
+async def test_64_batches_that_all_fit_are_all_kept() -> None:
+    """Filling the quota to the last byte refuses and evicts nobody."""
+    filing = Filing(scope_bytes=64 * 2 * 7)
+    batches = await asyncio.gather(*(filing.upload(b"x" * 7, b"y" * 7) for _ in range(64)))
+    assert len(filing.held()) == sum(map(len, batches)) == 128
+    assert filing.holdings.used(ALICE.id) == 64 * 2 * 7
+
+
+async def test_batches_come_in_in_the_order_they_asked() -> None:
+    """A small one does not pass a large one that waits, so the large one's turn comes."""
+    filing = Filing()
+    first = await filing.holdings.begin(ALICE, "one", 600)
+    order: list[str] = []
+
+    async def enter(name: str, bound: int | None) -> None:
+        batch = await filing.holdings.begin(ALICE, "one", bound)
+        order.append(name)
+        await batch.discard()
+
+    waiting = [asyncio.ensure_future(enter("large", None)), asyncio.ensure_future(enter("small", 1))]
+    await asyncio.sleep(0.01)
+    assert order == []
+    other = await filing.holdings.begin(BOB, "one", None)
+    await other.discard()
+    await first.discard()
+    await asyncio.gather(*waiting)
+    assert order == ["large", "small"]
+
+
+async def test_batch_that_waited_in_vain_is_told_when_to_try_again() -> None:
+    """It holds up nobody behind it either."""
+    filing = Filing(admission_wait=0.01)
+    first = await filing.holdings.begin(ALICE, "one", 600)
+    with pytest.raises(QuotaReached) as caught:
+        await filing.holdings.begin(ALICE, "one", 500)
+    assert caught.value.retry_after
+    second = await filing.holdings.begin(ALICE, "one", 400)
+    await first.discard()
+    await second.discard()
+    assert await all_open(filing)
+
+
+@pytest.mark.parametrize("let_in", [False, True])
+async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
+    """A cancelled request gives up its place, also when it was its turn at that very moment."""
+    admission = Admission(100, wait=30.0)
+    leave = await admission.enter(ALICE.id, None)
+    leaving = asyncio.ensure_future(admission.enter(ALICE.id, None))
+    staying = asyncio.ensure_future(admission.enter(ALICE.id, 10))
+    await asyncio.sleep(0.01)
+    if let_in:
+        leave()
+    leaving.cancel()
+    leave()
+    leave_too = await asyncio.wait_for(staying, 1)
+    assert leaving.cancelled()
+    leave_too()
+    assert repr(admission) == "<Admission: 0 scopes, 0 waiting>"
+
+
+async def test_without_a_quota_nobody_waits() -> None:
+    """As many come in at once as like to."""
+    filing = Filing(scope_bytes=None)
+    batches = [await filing.holdings.begin(ALICE, "one", None) for _ in range(10)]
+    for batch in batches:
+        await batch.discard()
+
+
+# --- a scope that ends ---
+
+
+async def test_batch_of_a_scope_that_ended_comes_to_nothing() -> None:
+    """Whether it is still being read or about to be kept."""
+    filing = Filing()
+    check, spend = await credential(filing)
+    ready = await filing.begin(b"1")
+    reading = await filing.holdings.begin(ALICE, "one", 10)
+    await reading.add("a", None)
+    await filing.holdings.drop_scope(ALICE.id)
+    with pytest.raises(SessionUnknown):
+        await ready.keep((), spend)
+    with pytest.raises(SessionUnknown):
+        await reading.write(b"1")
+    await ready.discard()
+    await reading.discard()
+    assert await filing.agrees()
+    assert await check()
+
+
+async def test_scope_that_ends_while_a_batch_is_kept_has_nothing_afterwards() -> None:
+    """The end waits for what is under way, and takes it along."""
+    filing = Filing()
+    there, go_on = filing.steps.gate("place")
+    keeping = asyncio.ensure_future(filing.upload(b"1"))
+    await there.wait()
+    ending = asyncio.ensure_future(filing.holdings.drop_scope(ALICE.id))
+    await asyncio.sleep(0)
+    go_on.set()
+    await keeping
+    await ending
+    assert filing.held() == []
+    assert await filing.agrees()

@@ -1,0 +1,67 @@
+"""File records: as bytes and back, and the keys and places they have."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.holdings import FileRecord, Kind, Place, decode, encode, record_key
+
+_HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
+# Surrogates included: a name may come out of a header or a directory.
+_any_text = st.text(st.characters(codec=None))
+_safe_text = st.text()
+
+_records = st.builds(
+    FileRecord,
+    kind=st.sampled_from(Kind),
+    id=_HEX,
+    scope=_HEX,
+    owner=_any_text,
+    server=_safe_text,
+    filename=_any_text,
+    stored_name=_safe_text,
+    media_type=_safe_text,
+    size=st.integers(0, 2**53),
+    sha256=_HEX,
+    modified=st.integers(0, 2**63 - 1),
+    created=st.floats(allow_nan=False, allow_infinity=False),
+    exposed=st.booleans(),
+)
+
+
+@given(_records)
+def test_decode_undoes_encode(record: FileRecord) -> None:
+    """Any name comes back from the store as it went in."""
+    assert decode(encode(record)) == record
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"format": 2}',
+        b'{"format": 1}',
+        b'{"format": 1, "kind": "other"}',
+        b'{"format": 1, "kind": "upload", "owner": 1}',
+        b'{"format": 1, "kind": "upload", "owner": "", "filename": "", "more": 1}',
+        b"\xff",
+    ],
+)
+def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
+    """A row of another version, or of nothing at all, raises one kind of exception."""
+    with pytest.raises(ValueError):
+        decode(value)
+
+
+@given(_records)
+def test_key_and_place_name_the_same_file(record: FileRecord) -> None:
+    """The key begins with the scope and the kind, so that what belongs together stands together."""
+    assert record.key == record_key(record.scope, record.kind, record.id)
+    assert record.key == f"{record.scope}/{record.kind.value}/{record.id}"
+    assert record.place == Place(record.kind, record.scope, record.id, record.stored_name)
