@@ -255,5 +255,8 @@ class Shelf:
 
     def _remove_scope(self, scope: str) -> None:
         for area in areas.AREAS.values():
-            with contextlib.suppress(FileNotFoundError), areas.entered(self._root.base, (area,)) as directory:
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                areas.entered(self._root.base, (area,)) as directory,
+            ):
                 areas.remove_entry(directory, scope)

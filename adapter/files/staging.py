@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
+from functools import partial
 
 from adapter.errors import AdapterError, StorageFailed
 from adapter.files.disk import Descriptor, Disk
@@ -23,15 +24,22 @@ class Buffers:
     """How much each file may gather, so that all of them together stay within ``total`` bytes."""
 
     SMALLEST = 16 * 1024
+    """What a file may gather at the least; hundreds at once have a little more than the total then."""
 
-    def __init__(self, total: int = 8 * BATCH) -> None:
+    def __init__(self, total: int = 6 * BATCH) -> None:
         self.total = total
         self.files = 0
+        self.held = 0
+
+    def let_go(self, size: int) -> None:
+        self.held -= size
 
     @property
     def batch(self) -> int:
-        # Each file has two: one is gathered while the other is written.
-        return max(self.SMALLEST, min(BATCH, self.total // (2 * max(1, self.files))))
+        # Each file has two: one is gathered while the other is written. What is held counts besides the share,
+        # because those that began alone have more than theirs for a while.
+        share = self.total // (2 * max(1, self.files))
+        return max(self.SMALLEST, min(BATCH, share, (self.total - self.held) // 2))
 
 
 class FileStaging:
@@ -84,6 +92,7 @@ class FileStaging:
             await self._disk.do(self._append, chunk)
             return
         self._gathered += chunk
+        self._buffers.held += len(chunk)
         if len(self._gathered) >= self._buffers.batch:
             await self._send_gathered()
 
@@ -99,6 +108,7 @@ class FileStaging:
 
     async def discard(self) -> None:
         self._stop_gathering()
+        self._buffers.let_go(len(self._gathered))
         self._gathered.clear()
         self._descriptor.close()
         # The name first: whoever is cancelled while a last batch ends must not leave a file behind.
@@ -121,6 +131,11 @@ class FileStaging:
         if self._gathered:
             batch, self._gathered = self._gathered, bytearray()
             self._under_way = asyncio.ensure_future(self._disk.do(self._append, batch))
+            # However it ends; a task that is cancelled before it begins has no finally.
+            self._under_way.add_done_callback(partial(self._landed, len(batch)))
+
+    def _landed(self, size: int, _: asyncio.Task[None]) -> None:
+        self._buffers.let_go(size)
 
     async def _settle(self) -> None:
         if self._under_way is not None:

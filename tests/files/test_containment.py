@@ -1,0 +1,269 @@
+"""What tools write below the artifact area is taken for hostile: no link, no pipe, no way out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import FileTooLarge, StorageFailed
+from adapter.files.shelf import Shelf
+from adapter.rules.holdings import Place
+from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
+
+SECRET = b"root:x:0:0"
+NO_LIMIT = None
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory that is nobody's business, laid out as an artifact's way is."""
+    directory = tmp_path / "outside"
+    file = directory / SCOPE / artifact().id / artifact().name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(SECRET)
+    return directory
+
+
+@pytest.fixture
+def allowed(tmp_path: Path) -> Path:
+    directory = tmp_path / "allowed"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+async def wide(root: Path, allowed: Path, tmp_path: Path) -> AsyncIterator[Shelf]:
+    """A store beside a directory that tools may name files in, the whole of the test's directory too."""
+    private = tmp_path / "elsewhere" / "state.db"
+    private.parent.mkdir()
+    shelf = Shelf(root, allowed_roots=[allowed, tmp_path, root / "uploads"], private=[private])
+    await shelf.open()
+    yield shelf
+    await shelf.close()
+
+
+async def taken(shelf: Shelf, path: str | Path, *, since: float = 0, scope: str = SCOPE) -> bytes | None:
+    """What take copies of a path that a tool named, placed and read."""
+    copy = await shelf.take(str(path), scope, since, NO_LIMIT)
+    if copy is None:
+        return None
+    staging, measure = copy
+    place = upload("copy", scope=scope)
+    await shelf.place(staging, place)
+    return await got(shelf, place, measure)
+
+
+def link_component(shelf: Shelf, place: Place, depth: int, outside: Path) -> None:
+    """Turn one component of the way to an artifact into a link: 0 the area, 3 the file."""
+    names = ("artifacts", place.scope, place.id, place.name)
+    targets = (outside, outside / SCOPE, outside / SCOPE / place.id, outside / SCOPE / place.id / place.name)
+    component = Path(shelf.roots[0]).joinpath(*names[: depth + 1])
+    if component.exists():
+        component.rename(component.with_name("moved"))
+    component.symlink_to(targets[depth])
+
+
+# --- at an allocated place ----------------------------------------------------------------------------------------
+
+
+async def test_what_a_tool_wrote_is_adopted(shelf: Shelf) -> None:
+    """The file at the allocated path is measured where it lies."""
+    Path(await shelf.allocate(artifact())).write_bytes(b"a picture")
+    measure = await shelf.adopt(artifact(), NO_LIMIT)
+    assert measure is not None
+    assert (measure.size, measure.head) == (9, b"a picture")
+    assert await got(shelf, artifact(), measure) == b"a picture"
+
+
+async def test_nothing_written_is_nothing_to_adopt(shelf: Shelf) -> None:
+    """A tool that wrote nothing, or elsewhere, leaves nothing to adopt."""
+    await shelf.allocate(artifact())
+    assert await shelf.adopt(artifact(), NO_LIMIT) is None
+
+
+async def test_an_artifact_over_its_limit_is_refused(shelf: Shelf) -> None:
+    """A byte over the limit is FileTooLarge, the limit itself is not."""
+    Path(await shelf.allocate(artifact())).write_bytes(b"12345")
+    with pytest.raises(FileTooLarge):
+        await shelf.adopt(artifact(), 4)
+    assert await shelf.adopt(artifact(), 5) is not None
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: int) -> None:
+    """A link anywhere on the way to a file: it is not there for adopt, open_file, take and missing."""
+    path = Path(await shelf.allocate(artifact()))
+    link_component(shelf, artifact(), depth, outside)
+    assert path.read_bytes() == SECRET
+    assert await shelf.adopt(artifact(), NO_LIMIT) is None
+    assert await taken(shelf, path) is None
+    status = path.stat()
+    opened = await shelf.open_file(artifact(), size=status.st_size, modified=status.st_mtime_ns)
+    assert opened is None
+    assert await shelf.missing([(artifact(), status.st_size)]) == [artifact()]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+async def test_nothing_is_placed_or_removed_through_a_link(shelf: Shelf, outside: Path, depth: int) -> None:
+    """Placing, allocating and removing stay inside the store."""
+    await shelf.allocate(artifact())
+    link_component(shelf, artifact(), depth, outside)
+    staging = await shelf.stage()
+    await staging.write(b"mine")
+    await staging.finish()
+    with pytest.raises(StorageFailed):
+        await shelf.place(staging, artifact())
+    await staging.discard()
+    with pytest.raises(StorageFailed):
+        await shelf.allocate(artifact())
+    await shelf.remove(artifact())
+    await shelf.remove_scope(SCOPE)
+    assert (outside / SCOPE / artifact().id / artifact().name).read_bytes() == SECRET
+
+
+async def test_a_second_name_of_a_file_is_refused(shelf: Shelf, outside: Path) -> None:
+    """A hard link may be to what its maker cannot read; it is nobody's own file."""
+    path = Path(await shelf.allocate(artifact()))
+    path.hardlink_to(outside / SCOPE / artifact().id / artifact().name)
+    assert await shelf.adopt(artifact(), NO_LIMIT) is None
+    assert await taken(shelf, path) is None
+    assert await shelf.missing([(artifact(), len(SECRET))]) == [artifact()]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: Path(path).symlink_to("/dev/zero")])
+async def test_what_is_no_file_does_not_block(shelf: Shelf, make: Callable[[str], None]) -> None:
+    """A pipe that nobody writes to, a directory or a link to a device is refused at once."""
+    path = await shelf.allocate(artifact())
+    make(path)
+    assert await shelf.adopt(artifact(), NO_LIMIT) is None
+    assert await taken(shelf, path) is None
+    assert await shelf.open_file(artifact(), size=0, modified=0) is None
+    await shelf.remove(artifact())
+    assert not Path(path).parent.exists()
+
+
+async def test_swapping_directories_opens_no_way_out(shelf: Shelf, outside: Path) -> None:
+    """However fast a tool swaps its directory for a link, nothing outside is ever read, and nothing written."""
+    path = Path(await shelf.allocate(artifact()))
+    path.write_bytes(b"mine")
+    directory, aside = path.parent, path.parent.with_name("aside")
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            directory.rename(aside)
+            directory.symlink_to(outside / SCOPE / artifact().id)
+            directory.unlink()
+            aside.rename(directory)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen: set[bytes | None] = set()
+    try:
+        for _ in range(150):
+            seen.add(await taken(shelf, path))
+            with contextlib.suppress(StorageFailed):  # swapped after it was read: it cannot be kept
+                measure = await shelf.adopt(artifact(), NO_LIMIT)
+                seen.add(None if measure is None else measure.head)
+    finally:
+        done.set()
+        swapper.join()
+    assert seen <= {None, b"mine"}
+    assert (outside / SCOPE / artifact().id / artifact().name).read_bytes() == SECRET
+
+
+# --- a path that a tool named -------------------------------------------------------------------------------------
+
+
+async def test_a_named_file_of_the_scope_is_copied(shelf: Shelf, root: Path) -> None:
+    """A file anywhere in the scope's artifact area may be named, and stays as it is."""
+    path = Path(await shelf.allocate(artifact())).with_name("чертёж.pdf")
+    path.write_bytes(b"%PDF")
+    assert await taken(shelf, path, since=time.time() - 5) == b"%PDF"
+    assert path.read_bytes() == b"%PDF"
+
+
+async def test_another_spelling_of_the_root_is_the_same_root(tmp_path: Path) -> None:
+    """A root behind a link may be named by either path; the one that was configured is told to tools."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    shelf = Shelf(tmp_path / "link" / "store")
+    await shelf.open()
+    path = Path(await shelf.allocate(artifact()))
+    path.write_bytes(b"here")
+    assert path.is_relative_to(tmp_path / "link" / "store")
+    assert await taken(shelf, path) == b"here"
+    assert await taken(shelf, path.resolve()) == b"here"
+    assert set(shelf.roots) == {str(tmp_path / "link" / "store"), str(tmp_path / "real" / "store")}
+    await shelf.close()
+
+
+async def test_an_older_file_is_not_this_calls(shelf: Shelf) -> None:
+    """A file that has not changed since the call began does not count, whatever time its maker gave it."""
+    path = Path(await shelf.allocate(artifact()))
+    path.write_bytes(b"old")
+    os.utime(path, (time.time() + 1000, time.time() + 1000))
+    assert await taken(shelf, path, since=time.time() + 500) is None
+    os.utime(path, (0, 0))
+    assert await taken(shelf, path, since=time.time() - 5) == b"old"
+
+
+async def test_a_named_file_over_the_limit_is_refused(shelf: Shelf, root: Path) -> None:
+    """A file over the limit is FileTooLarge, and no copy stays."""
+    path = Path(await shelf.allocate(artifact()))
+    path.write_bytes(b"12345")
+    with pytest.raises(FileTooLarge):
+        await shelf.take(str(path), SCOPE, 0, 4)
+    assert not list(root.glob("staging/*/*"))
+
+
+async def test_the_rest_of_the_store_is_never_reached(wide: Shelf, root: Path) -> None:
+    """Other scopes' artifacts, uploads, the state and the lock are nobody's to name, also under an allowed root
+    that holds the store or lies in it."""
+    (root / "state").mkdir()
+    (root / "state" / "adapter.db").write_bytes(SECRET)
+    await put(wide, upload(), SECRET)
+    await put(wide, artifact(scope=OTHER_SCOPE), SECRET)
+    area = root / "artifacts" / SCOPE
+    area.mkdir()
+    for path in (
+        root / "state" / "adapter.db",
+        root / "lock",
+        wide.path_of(upload()),
+        wide.path_of(artifact(scope=OTHER_SCOPE)),
+        f"{area}/../{OTHER_SCOPE}/{artifact().id}/{artifact().name}",
+        f"{area}/./../../state/adapter.db",
+        f"{area}//../../state/adapter.db",
+        root,
+        area,
+    ):
+        assert await taken(wide, path) is None, path
+
+
+async def test_allowed_roots_are_allowed(wide: Shelf, allowed: Path, tmp_path: Path) -> None:
+    """A file below an allowed root may be named; a link below it leads nowhere, a private file is none."""
+    (allowed / "deep").mkdir()
+    (allowed / "deep" / "file").write_bytes(b"wanted")
+    (allowed / "link").symlink_to("deep")
+    private = tmp_path / "elsewhere" / "state.db"
+    private.write_bytes(SECRET)
+    private.with_name("state.db-wal").write_bytes(SECRET)
+    assert await taken(wide, allowed / "deep" / "file") == b"wanted"
+    assert await taken(wide, allowed / "link" / "file") is None
+    assert await taken(wide, private) is None
+    assert await taken(wide, private.with_name("state.db-wal")) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", "relative", "..", "/etc/hostname", "C:\\x", "/a\0b", "/\ud800", "/" + "x" * 5000]
+)
+async def test_any_other_text_is_no_file(shelf: Shelf, root: Path, path: str) -> None:
+    """Whatever a result holds where a path is looked for, it is None or a file of the scope."""
+    assert await taken(shelf, path) is None
+    assert await taken(shelf, f"{root}/artifacts/{SCOPE}{path}") is None

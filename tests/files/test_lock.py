@@ -1,0 +1,39 @@
+"""One root, one adapter: the second waits a while, and then says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import StorageFailed
+from adapter.files.shelf import Shelf
+
+
+async def test_a_second_adapter_is_refused(shelf: Shelf, root: Path) -> None:
+    """The sentence names the setting that matters and no path; the first goes on undisturbed."""
+    second = Shelf(root, lock_wait=0.2)
+    with pytest.raises(StorageFailed, match=r"storage\.root.*storage\.lock_mode") as refused:
+        await second.open()
+    assert str(root) not in str(refused.value)
+    await (await shelf.stage()).discard()
+
+
+async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: Path) -> None:
+    """A restart that overlaps with the end of the one before succeeds."""
+    second = Shelf(root)
+    opening = asyncio.create_task(second.open())
+    await asyncio.sleep(0)
+    await shelf.close()
+    await opening
+    await (await second.stage()).discard()
+    await second.close()
+
+
+async def test_replicas_may_share_a_root(shelf: Shelf, root: Path) -> None:
+    """Without the lock a second one opens at once."""
+    second = Shelf(root, lock=False)
+    await second.open()
+    await (await second.stage()).discard()
+    await second.close()

@@ -1,0 +1,114 @@
+"""Leftovers go after their grace; what is known, young, at work or not the store's own stays."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from adapter.files.shelf import Shelf
+from adapter.rules.holdings import Place
+from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, files_below, got, put, upload
+
+LATER = 3600
+"""Seconds ahead of now: with this as the end of the grace, everything is old."""
+
+
+def nobody(place: Place) -> bool:
+    return False
+
+
+async def test_what_nobody_knows_goes(shelf: Shelf, root: Path) -> None:
+    """Files without a record, with their directories, whatever kind."""
+    for place in (upload(), artifact(), artifact(scope=OTHER_SCOPE)):
+        await put(shelf, place, b"x")
+    assert await shelf.sweep(nobody, time.time() + LATER) == 3
+    assert files_below(root) == set()
+
+
+async def test_what_is_known_stays(shelf: Shelf, root: Path) -> None:
+    """A known file is kept, what a tool put beside it is not."""
+    measure = await put(shelf, artifact(), b"known")
+    beside = Path(shelf.path_of(artifact())).with_name("beside")
+    beside.write_bytes(b"x")
+    (beside.parent / "tree" / "deep").mkdir(parents=True)
+    (beside.parent / "link").symlink_to("/etc/passwd")
+    await put(shelf, upload(), b"unknown")
+    await shelf.sweep(lambda place: place == artifact(), time.time() + LATER)
+    assert await got(shelf, artifact(), measure) == b"known"
+    assert [path.name for path in beside.parent.iterdir()] == [artifact().name]
+    assert not Path(shelf.path_of(upload())).exists()
+
+
+async def test_what_is_young_stays(shelf: Shelf) -> None:
+    """Within the grace nothing is touched."""
+    measure = await put(shelf, upload(), b"young")
+    assert await shelf.sweep(nobody, time.time() - 60) == 0
+    assert await got(shelf, upload(), measure) == b"young"
+
+
+async def test_a_tool_at_work_keeps_its_place(shelf: Shelf) -> None:
+    """An allocated place stays, however long the call takes, and so does what the tool has written there."""
+    path = Path(await shelf.allocate(artifact()))
+    await shelf.sweep(nobody, time.time() + LATER)
+    path.write_bytes(b"slowly")
+    await shelf.sweep(nobody, time.time() + LATER)
+    assert await shelf.adopt(artifact(), None) is not None
+    assert await shelf.sweep(nobody, time.time() - 60) == 0
+    assert await shelf.sweep(nobody, time.time() + LATER) == 1
+
+
+async def test_a_place_that_was_never_used_goes(shelf: Shelf, root: Path) -> None:
+    """What a killed process allocated is an empty directory, and is swept."""
+    await shelf.allocate(artifact())
+    await shelf.adopt(artifact(), None)
+    await shelf.sweep(nobody, time.time() + LATER)
+    assert files_below(root) == set()
+
+
+async def test_a_file_being_written_stays(root: Path) -> None:
+    """Another replica's sweep leaves alone what a living one stages, and takes a dead one's."""
+    writer, sweeper = Shelf(root, lock=False), Shelf(root, lock=False)
+    await writer.open()
+    await sweeper.open()
+    staging = await writer.stage()
+    await staging.write(b"slow")
+    dead = root / "staging" / ("d" * 32)
+    dead.mkdir()
+    (dead / ("e" * 32)).write_bytes(b"left")
+    assert await sweeper.sweep(nobody, time.time() + LATER) == 1
+    assert not dead.exists()
+    await staging.finish()
+    await writer.place(staging, upload())
+    await writer.close()
+    await sweeper.close()
+
+
+async def test_nothing_else_is_touched(shelf: Shelf, root: Path) -> None:
+    """The state, the lock and whatever else somebody keeps below the root is not the sweep's."""
+    others = [
+        "state/adapter.db",
+        "lock2",
+        "uploads/.keep",
+        "artifacts/lost+found/x",
+        "staging/note",
+        "mine/x",
+    ]
+    for name in others:
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"mine")
+    assert await shelf.sweep(nobody, time.time() + LATER) == 0
+    assert all((root / name).read_bytes() == b"mine" for name in others)
+    assert (root / "lock").exists()
+
+
+async def test_a_link_in_place_of_a_directory_goes_alone(shelf: Shelf, root: Path, tmp_path: Path) -> None:
+    """A link that a tool planted for a scope or a file is removed, never followed."""
+    precious = tmp_path / "precious" / ("b" * 32) / "file"
+    precious.parent.mkdir(parents=True)
+    precious.write_bytes(b"x")
+    (root / "artifacts" / OTHER_SCOPE).symlink_to(tmp_path / "precious")
+    (root / "artifacts" / SCOPE).mkdir()
+    (root / "artifacts" / SCOPE / ("b" * 32)).symlink_to(precious.parent)
+    await shelf.sweep(nobody, time.time() + LATER)
+    assert files_below(root) == set()
+    assert precious.read_bytes() == b"x"
