@@ -15,7 +15,7 @@ from adapter.relay.notices import Inbox
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import Envelope, answers
 from adapter.wire.failure import failure
-from adapter.wire.sse import SseEvent, SseReader, encode, replace_data
+from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20
 """Bytes of one event that are kept to look into. A larger one is taken for the answer: nothing else is so big."""
@@ -151,8 +151,10 @@ class AnswerStream:
         _, separator, last = unread[: -len(blank)].rpartition(blank)
         if not separator and self._reader.inside:
             return False
-        events = self._new_reader().feed(last + blank)
-        return any(self._strike_off(event) for event in events)
+        if len(last) > self._limit:
+            return False
+        data = data_of_one(last + blank)
+        return data is not None and self._strike_off(SseEvent(last + blank, data))
 
     async def _pass_events(self, chunk: bytes) -> bytes:
         """The chunk's whole events as received, the response among them as the stages want it."""

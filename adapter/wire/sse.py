@@ -191,6 +191,17 @@ def _parse(raw: bytes, lead: int) -> SseEvent:
     return event
 
 
+def data_of_one(block: bytes) -> bytes | None:
+    """The data of a block that is exactly one event, with lines that all end in LF or CRLF; None for any other.
+
+    For a block that begins with a line and ends with a blank one. It costs half of what a reader does.
+    """
+    text = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    if b"\r" in text or text.startswith((b"\n", _BOM)) or text.find(b"\n\n") != len(text) - 2:
+        return None
+    return _parse(text, 0).data
+
+
 def _read_hint(event: SseEvent, name: bytes, value: bytes) -> None:
     if name == b"id" and b"\0" not in value:
         event.id = value

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import MessageTooLong
-from adapter.wire.sse import SseEvent, SseReader, encode, replace_data
+from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 FRAGMENTS = [
     *(b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r", b"\xef\xbb\xbf"),
@@ -61,6 +61,22 @@ def test_skipping_depends_on_the_block_alone(stream: bytes, steps: list[int], li
     assert [event.raw for event in got if not event.skipped] == [
         e.raw for e in expected if len(e.raw) <= limit
     ]
+
+
+@given(streams, st.sampled_from([b"\n\n", b"\r\n\r\n"]))
+def test_data_of_one_event_is_what_a_reader_reads(stream: bytes, end: bytes) -> None:
+    """Where the short way finds data, a reader finds one event, with the same data."""
+    found = data_of_one(stream + end)
+    if found is not None:
+        assert datas(stream + end) == [found]
+
+
+def test_data_of_one_event_is_found_with_either_line_end() -> None:
+    """Both usual line ends are read the short way; more than one event, or a bare CR, is not."""
+    assert data_of_one(b"id: 1\ndata: a\n\n") == b"a"
+    assert data_of_one(b"id: 1\r\ndata: a\r\n\r\n") == b"a"
+    assert data_of_one(b"data: a\n\ndata: b\n\n") is None
+    assert data_of_one(b"data: a\rdata: b\n\n") is None
 
 
 @given(streams, streams.filter(lambda data: b"\r" not in data and b"\n" not in data))
