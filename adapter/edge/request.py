@@ -60,6 +60,24 @@ class Body:
 
     async def read(self) -> bytes:
         """What has come since the last call, ``b""`` at the end. Raises ClientGone."""
+        await self._arrived()
+        return self.take()
+
+    async def piece(self) -> bytes:
+        """The next piece as it came, ``b""`` at the end. Raises ClientGone.
+
+        For who does not want the whole: nothing is copied, and no more than needed waits in memory.
+        """
+        await self._arrived()
+        if not self._chunks:
+            return b""
+        piece = self._chunks.pop(0)
+        self.size -= len(piece)
+        if not self.complete and self.size < RESUME_BELOW:
+            self._resume()
+        return piece
+
+    async def _arrived(self) -> None:
         while not self._chunks and not self.complete:
             if self._failure is not None:
                 raise self._failure
@@ -68,7 +86,6 @@ class Body:
                 wanted()
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self.take()
 
     def take(self) -> bytes:
         """What is here now."""

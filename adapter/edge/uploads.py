@@ -152,11 +152,11 @@ class UploadRoute:
             raise UploadRefused("uploads.require_sha256 asks for a field named sha256 for each file.")
 
     async def _read(self, body: Body) -> bytes:
-        if body.size or body.complete:
-            return body.take()
+        if body.size:
+            return await body.piece()
         try:
             async with asyncio.timeout(self._limits.stall_timeout):
-                return await body.read()
+                return await body.piece()
         except TimeoutError:
             raise UploadStalled(
                 f"The upload sent nothing for {self._limits.stall_timeout:g} s, "
