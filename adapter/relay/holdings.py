@@ -181,6 +181,10 @@ class Holdings:
         batches.add(batch)
         return batch
 
+    def expect(self, place: Place) -> Callable[[], None]:
+        """Keep the sweep from a place that a tool was told to write to, until the function returned is called."""
+        return self._custody.expect(place)
+
     async def keep_artifact(
         self,
         scope: Scope,

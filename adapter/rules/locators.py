@@ -57,6 +57,10 @@ class Locator:
     def __repr__(self) -> str:
         return f"<Locator {self._mode}: {self._key or len(self._regexes)}>"
 
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
     def located(self, result: Result) -> list[str]:
         """Candidate paths in the order they are to be tried; see ``located``."""
         return located(self._mode, self._key, self._regexes, result)

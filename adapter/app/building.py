@@ -1,0 +1,123 @@
+"""Every object is built once, bottom up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter import log
+from adapter.app import parts
+from adapter.app.filing import Filing
+from adapter.edge.bases import Bases
+from adapter.edge.endpoint import Endpoint
+from adapter.edge.front import Front
+from adapter.edge.health import Health
+from adapter.edge.ingress import Ingress
+from adapter.relay.errands import Errands
+from adapter.relay.janitor import Janitor
+from adapter.relay.mapping import Mapping as SessionMapping
+from adapter.relay.notices import Notices
+from adapter.relay.opening import Opening
+from adapter.relay.parking import Parking
+from adapter.relay.probe import Watch
+from adapter.relay.relay import Relay
+from adapter.relay.scopes import Scopes
+from adapter.relay.server import Server
+from adapter.relay.sessions import Sessions
+from adapter.relay.stages import Plan
+from adapter.settings.root import Settings
+from adapter.state.port import Store
+
+PARKED_TTL = 3600.0
+"""Seconds for which an answer may still come on another stream."""
+
+
+@dataclass(slots=True)
+class App:
+    """The adapter, built but not yet listening."""
+
+    settings: Settings
+    store: Store
+    servers: Mapping[str, Server]
+    watches: Mapping[str, Watch]
+    sessions: Sessions
+    janitor: Janitor
+    errands: Errands
+    front: Front
+    filing: Filing
+    calls: log.CallLog | None
+    log: FilteringBoundLogger
+
+
+def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
+    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
+
+    ``store`` takes the place of the one that ``state_persistence`` describes.
+    """
+    logger = log.get_logger("adapter")
+    clock = time.time
+    plans = plans or {}
+    store = store or parts.store(settings)
+    sessions = Sessions(store, parts.limits(settings), clock)
+    scopes = Scopes(store, per_principal=settings.sessions.scope == "principal")
+    notices = Notices()
+    filing = Filing.of(settings, store, scopes, notices, clock, logger)
+    sessions.on_end.append(filing.end_session)
+    servers = {
+        entry.id: parts.server(settings, entry, plans.get(entry.id) or filing.plan(entry))
+        for entry in settings.servers
+    }
+    mapping = SessionMapping(
+        sessions,
+        renewals=settings.sessions.upstream_session_termination_retries,
+        clock=clock,
+        log=logger,
+    )
+    parking = Parking(
+        store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
+    )
+    errands = Errands()
+    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scopes.of, notices)
+    guard = parts.guard(settings)
+    watches = {
+        entry.id: Watch(servers[entry.id], parts.ping(settings, entry), clock, logger)
+        for entry in settings.servers
+        if settings.ping_for(entry).enabled
+    }
+    health = Health(
+        servers=list(servers.values()),
+        watches=watches,
+        sessions=sessions,
+        guard=guard,
+        persistence=settings.state_persistence.type,
+        clock=clock,
+        begun=clock(),
+        max_start_wait=settings.core.max_start_wait_seconds,
+        store=store,
+        readiness=settings.core.readiness,
+    )
+    calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
+    endpoint = Endpoint(
+        relay,
+        guard,
+        Ingress(settings.core.max_request_bytes),
+        logger,
+        Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies),
+        legacy_statuses=settings.core.errors.legacy_status == "http",
+    )
+    front = Front(
+        endpoint,
+        mounts={server.mount: server for server in servers.values()},
+        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
+        guard=guard,
+        log=logger,
+        calls=calls,
+        branches=filing.branches(sessions, guard),
+    )
+    interval = settings.core.cleanup_interval_seconds or float("inf")
+    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy,))
+    return App(settings, store, servers, watches, sessions, janitor, errands, front, filing, calls, logger)

@@ -1,0 +1,311 @@
+"""The parts that move files, and the stages of the tools that take or produce them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.branch import Branch
+from adapter.edge.claims import Claims
+from adapter.edge.downloads import DownloadRoute
+from adapter.edge.guard import Guard
+from adapter.edge.uploads import UploadLimits, UploadRoute
+from adapter.files.port import FileStore
+from adapter.files.shelf import Shelf
+from adapter.relay.capabilities import Announcing
+from adapter.relay.consumer import Consumer, Consuming
+from adapter.relay.credentials import Credentials
+from adapter.relay.helper import HelperListing, HelperTool, Offer, workflow
+from adapter.relay.holdings import Holdings
+from adapter.relay.links import Links
+from adapter.relay.mirrors import Mirrors
+from adapter.relay.notices import Notices
+from adapter.relay.producer import Producer, Producing
+from adapter.relay.resources import ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.scopes import Scopes
+from adapter.relay.sessions import Sessions
+from adapter.relay.stages import Plan, Stages
+from adapter.rules.capabilities import announced
+from adapter.rules.locators import Locator
+from adapter.rules.quota import Limits
+from adapter.settings.adapters import ArtifactProducer, UploadConsumer
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server
+from adapter.state.port import Store
+
+LINK_TTL = 600.0
+"""Seconds for which a link to a file is good where the file itself has no time to live."""
+
+
+@dataclass(slots=True)
+class Filing:
+    """Everything about files, built once. ``active``: some server has tools that take or produce them."""
+
+    settings: Settings
+    scopes: Scopes
+    notices: Notices
+    files: FileStore
+    holdings: Holdings
+    credentials: Credentials
+    links: Links
+    clock: Callable[[], float]
+    log: FilteringBoundLogger
+    active: bool
+    mirrors: dict[str, Mirrors] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        store: Store,
+        scopes: Scopes,
+        notices: Notices,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> Filing:
+        files = _shelf(settings)
+        credentials = Credentials(
+            store, configured=_secret(settings), ttl=settings.core.auth.signed_upload_ttl_seconds, clock=clock
+        )
+        links = Links(
+            credentials,
+            route=settings.core.upload_path,
+            ttl=settings.artifacts.ttl_seconds or LINK_TTL,
+            clock=clock,
+        )
+        return cls(
+            settings=settings,
+            scopes=scopes,
+            notices=notices,
+            files=files,
+            holdings=_holdings(settings, store, files, clock, log),
+            credentials=credentials,
+            links=links,
+            clock=clock,
+            log=log,
+            active=any(entry.adapters for entry in settings.servers),
+        )
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable, StorageFailed."""
+        await self.scopes.open()
+        await self.credentials.open()
+        if self.active:
+            await self.holdings.open()
+
+    async def close(self) -> None:
+        """Raises StoreUnavailable."""
+        if self.active:
+            await self.holdings.close()
+
+    async def tidy(self) -> None:
+        """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
+        await self.credentials.expire()
+        if self.active:
+            await self.holdings.tidy(self.scopes.gone)
+            await self.scopes.tidy()
+
+    async def end_session(self, key: str) -> None:
+        """A session has ended for good: what it owned is dropped. Raises StoreUnavailable."""
+        scope = self.scopes.of_session_key(key)
+        if self.active:
+            await self.holdings.drop_scope(scope.id)
+            await self.scopes.forget(scope)
+
+    # --- routes -----------------------------------------------------------------------------------------------
+
+    def branches(self, sessions: Sessions, guard: Guard) -> Sequence[Branch]:
+        """The file routes beside the mounts."""
+        if not self.active:
+            return ()
+        settings = self.settings
+        claims = Claims(sessions, self.scopes, guard)
+        limits = UploadLimits(
+            max_file_bytes=settings.uploads.max_file_bytes,
+            max_files=settings.uploads.max_files,
+            quota=settings.sessions.max_total_session_size,
+            require_sha256=settings.uploads.require_sha256,
+            stall_timeout=settings.uploads.stall_timeout_seconds,
+        )
+        takers = [entry.id for entry in settings.servers if self._offer(entry) is not None]
+        uploads = UploadRoute(
+            self.holdings, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
+        )
+        every = [entry.id for entry in settings.servers]
+        downloads = DownloadRoute(self.holdings, self.credentials, claims, every)
+        routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
+        return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
+
+    # --- plans ------------------------------------------------------------------------------------------------
+
+    def plan(self, entry: Server) -> Plan:
+        """The stages of one server's requests; an empty plan where it has nothing to do with files."""
+        named: dict[tuple[str, str | None], Stages] = {}
+        for adapter in entry.adapters:
+            for tool in adapter.tools:
+                if (stage := self._stage(entry, adapter, tool)) is not None:
+                    named["tools/call", tool] = (stage,)
+        offer = self._offer(entry)
+        if offer is not None:
+            named["tools/call", offer.tool_name] = (HelperTool(offer, self.credentials, self.scopes),)
+        return self._with_lists(entry, named, offer) if named else Plan()
+
+    def _with_lists(
+        self, entry: Server, named: dict[tuple[str, str | None], Stages], offer: Offer | None
+    ) -> Plan:
+        artifacts = self.settings.artifacts
+        exposed = self._exposes(entry)
+        documents = (workflow(offer),) if offer is not None else ()
+        resources = exposed or bool(documents)
+        announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        methods: dict[str, Stages] = {
+            "tools/list": (HelperListing(offer, self._mirrors(entry)),),
+            "server/discover": (Announcing(announce),),
+        }
+        prefixed: dict[str, dict[str, Stages]] = {}
+        if resources:
+            listed = ResourceList(entry.id, self.holdings, documents, artifacts.uri_scheme, exposed=exposed)
+            links = self.links if self.settings.core.allow_artifacts_download else None
+            read = ResourceRead(
+                self.holdings,
+                documents,
+                artifacts.uri_scheme,
+                limit=artifacts.max_resource_bytes,
+                links=links,
+            )
+            methods["resources/list"] = (listed,)
+            methods["resources/templates/list"] = (ResourceTemplates(),)
+            named |= {("resources/read", document.uri): (read,) for document in documents}
+            if exposed:
+                prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
+        return Plan(named, methods, prefixed, announce)
+
+    def _stage(
+        self, entry: Server, adapter: UploadConsumer | ArtifactProducer, tool: str
+    ) -> Consumer | Producer | None:
+        """The stage of one tool; None where its feature is turned off, so that the tool is piped."""
+        if isinstance(adapter, UploadConsumer):
+            return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
+        finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
+        keeps = self.settings.artifacts.enabled and adapter.persist and finds
+        return self._producer(entry, adapter, tool) if keeps else None
+
+    def _consumer(self, entry: Server, adapter: UploadConsumer) -> Consumer:
+        rule = Consuming(
+            server=entry.id,
+            argument=adapter.file_path_argument,
+            helper=f"{entry.id}_get_upload_url",
+            delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
+            inline_limit=adapter.max_inline_bytes,
+            plain_paths=adapter.allow_plain_paths,
+            upload_scheme=_scheme(self.settings, adapter),
+            artifact_scheme=self.settings.artifacts.uri_scheme,
+        )
+        return Consumer(rule, self.holdings, self.files, self.links, self._mirrors(entry))
+
+    def _producer(self, entry: Server, adapter: ArtifactProducer, tool: str) -> Producer:
+        artifacts, locator = self.settings.artifacts, adapter.output_locator
+        raw = adapter.overrides.allow_raw_output
+        if raw is None:
+            raw = adapter.allow_raw_output
+        if raw is None:
+            raw = self.settings.tool_defaults_for(entry).allow_raw_output
+        rule = Producing(
+            server=entry.id,
+            tool=tool,
+            argument=adapter.output_path_argument,
+            locator=Locator(locator.mode, locator.output_path_key, locator.output_path_regexes),
+            required=adapter.required,
+            exposed=self._exposes(entry) and adapter.expose_as_resource,
+            raw_output=raw,
+            raw_limit=artifacts.max_resource_bytes,
+            downloads=self.settings.core.allow_artifacts_download,
+            size_limit=self.settings.sessions.max_total_session_size,
+            scheme=artifacts.uri_scheme,
+        )
+        return Producer(
+            rule,
+            self.holdings,
+            self.files,
+            self.links,
+            self._mirrors(entry),
+            self.notices,
+            self.clock,
+            self.log,
+        )
+
+    def _exposes(self, entry: Server) -> bool:
+        artifacts = self.settings.artifacts
+        producers = [adapter for adapter in entry.adapters if isinstance(adapter, ArtifactProducer)]
+        exposing = any(adapter.persist and adapter.expose_as_resource for adapter in producers)
+        return artifacts.enabled and artifacts.expose_as_resources and exposing
+
+    def _offer(self, entry: Server) -> Offer | None:
+        consumers = [adapter for adapter in entry.adapters if isinstance(adapter, UploadConsumer)]
+        if not consumers or not self.settings.uploads.enabled:
+            return None
+        return Offer(
+            server=entry.id,
+            route=self.settings.core.upload_path,
+            max_file_bytes=self.settings.uploads.max_file_bytes,
+            max_files=self.settings.uploads.max_files,
+            sha256_required=self.settings.uploads.require_sha256,
+            consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
+        )
+
+    def _mirrors(self, entry: Server) -> Mirrors:
+        return self.mirrors.setdefault(entry.id, Mirrors())
+
+
+def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
+    """How handles begin in this argument: as all do, unless the file says otherwise."""
+    said = "uri_scheme" in adapter.model_fields_set
+    return adapter.uri_scheme if said else settings.uploads.uri_scheme
+
+
+def _shelf(settings: Settings) -> Shelf:
+    storage = settings.storage
+    configured = storage.artifact_locator_policy == "allow_configured_roots"
+    return Shelf(
+        storage.root,
+        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
+        private=(settings.state_path,),
+        atomic=storage.atomic_writes,
+        lock=storage.lock_mode in ("auto", "file"),
+    )
+
+
+def _holdings(
+    settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
+) -> Holdings:
+    storage = settings.storage
+    return Holdings(
+        store,
+        files,
+        Limits(
+            scope_bytes=settings.sessions.max_total_session_size,
+            total_bytes=storage.max_size,
+            artifacts=settings.artifacts.max_per_session,
+            policy=settings.sessions.eviction_policy,
+        ),
+        upload_ttl=settings.uploads.ttl_seconds,
+        artifact_ttl=settings.artifacts.ttl_seconds,
+        max_file_bytes=settings.uploads.max_file_bytes,
+        max_files=settings.uploads.max_files,
+        admission_wait=settings.uploads.stall_timeout_seconds,
+        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
+        clock=clock,
+        log=log,
+    )
+
+
+def _secret(settings: Settings) -> bytes | None:
+    """What links are signed with; None: a secret of the store's own. A digest, so that no signature uses a token."""
+    said = settings.core.auth.signing_secret or settings.core.auth.token
+    return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()

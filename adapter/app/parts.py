@@ -1,0 +1,135 @@
+"""The parts that follow from the settings alone."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+
+from adapter.edge.guard import Cors, Guard
+from adapter.relay.probe import PingSettings
+from adapter.relay.server import Server, Silence
+from adapter.relay.sessions import SessionLimits
+from adapter.relay.stages import Plan
+from adapter.rules.breaker import Breaker
+from adapter.rules.principals import Principals
+from adapter.settings.auth import Auth, NamedToken
+from adapter.settings.core import Cors as CorsSettings
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server as ServerSettings
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Store
+from adapter.state.sqlite import SqliteStore
+from adapter.upstream.http import HttpUpstream
+
+
+def store(settings: Settings) -> Store:
+    if settings.state_persistence.type == "memory":
+        return MemoryStore()
+    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
+
+
+def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
+    upstream, ping = entry.upstream, settings.ping_for(entry)
+    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
+    breaker = Breaker(
+        failure_threshold=ping.failure_threshold,
+        open_cooldown=ping.open_cooldown_seconds,
+        half_open_probes=ping.half_open_probe_allowance,
+    )
+    return Server(
+        id=entry.id,
+        mount=entry.mount_path,
+        upstream=HttpUpstream(
+            upstream.url,
+            insecure_tls=upstream.insecure_tls,
+            connect_timeout=settings.core.upstream.connect_timeout_seconds,
+            max_connections=settings.core.upstream.max_connections,
+        ),
+        breaker=breaker if ping.enabled else None,
+        silence=Silence(
+            tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
+            request=settings.core.upstream_request_timeout_seconds,
+            tools=_tool_silences(entry),
+        ),
+        passthrough=frozenset(
+            name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)
+        ),
+        required=tuple(upstream.client_headers.required),
+        static=tuple(upstream.static_headers.items()),
+        plan=plan,
+    )
+
+
+def _tool_silences(entry: ServerSettings) -> dict[str, float | None]:
+    """The tools whose adapter overrides how long a call may be silent."""
+    return {
+        tool: adapter.overrides.tool_call_timeout_seconds
+        for adapter in entry.adapters
+        for tool in adapter.tools
+        if adapter.overrides.tool_call_timeout_seconds is not None
+    }
+
+
+def limits(settings: Settings) -> SessionLimits:
+    said = settings.sessions
+    return SessionLimits(
+        max_active=said.max_active,
+        max_in_flight=said.max_in_flight_per_session,
+        idle_ttl=said.idle_ttl_seconds,
+        allow_revival=said.allow_revival,
+        tombstone_ttl=said.tombstone_ttl_seconds,
+    )
+
+
+def ping(settings: Settings, entry: ServerSettings) -> PingSettings:
+    ping = settings.ping_for(entry)
+    return PingSettings(interval=ping.interval_seconds, timeout=ping.timeout_seconds)
+
+
+def guard(settings: Settings) -> Guard:
+    core = settings.core
+    return Guard(
+        bound_to_loopback=is_loopback(core.host),
+        hosts=core.allowed_hosts,
+        origins=core.allowed_origins,
+        principals=_principals(core.auth) if core.auth.enabled else None,
+        token_header=core.auth.header_name,
+        cors=_cors(core.cors) if core.cors.enabled else None,
+    )
+
+
+def _cors(said: CorsSettings) -> Cors:
+    return Cors(
+        origins=tuple(said.allowed_origins),
+        methods=tuple(said.allowed_methods),
+        headers=tuple(said.allowed_headers),
+        credentials=said.allow_credentials,
+        max_age=int(said.max_age_seconds),
+    )
+
+
+def _principals(auth: Auth) -> Principals:
+    tokens = [(entry.name, _digest_of(entry)) for entry in auth.tokens]
+    if auth.token is not None:
+        tokens.append(("default", _digest(auth.token.get_secret_value())))
+    return Principals(tokens)
+
+
+def _digest_of(entry: NamedToken) -> bytes:
+    if entry.token is not None:
+        return _digest(entry.token.get_secret_value())
+    assert entry.sha256 is not None, "settings refuse an entry with neither"
+    return bytes.fromhex(entry.sha256)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,123 @@
+"""Start and stop, in an order in which nothing is missed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import uvloop
+from structlog.typing import FilteringBoundLogger
+
+from adapter import log
+from adapter.app.building import App, build
+from adapter.app.parts import is_loopback
+from adapter.edge.listener import Listener
+from adapter.errors import StoreUnavailable
+from adapter.settings.root import Settings
+
+
+@contextlib.asynccontextmanager
+async def running(app: App) -> AsyncIterator[tuple[str, int]]:
+    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+
+    Raises StoreUnavailable, and OSError when the address cannot be bound.
+    """
+    core = app.settings.core
+    loop = asyncio.get_running_loop()
+    await app.store.open()
+    await app.filing.open()
+    await app.sessions.load()
+    listener = await Listener.open(app.front, core.host, core.port)
+    tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
+    if app.settings.core.cleanup_interval_seconds is not None:
+        tasks.append(loop.create_task(app.janitor.run()))
+    try:
+        yield listener.address
+    finally:
+        listener.close()
+        await app.front.drain(core.shutdown_grace_seconds)
+        await listener.drop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _let_go(app)
+
+
+async def _let_go(app: App) -> None:
+    await asyncio.gather(*(watch.close() for watch in app.watches.values()))
+    with contextlib.suppress(StoreUnavailable):
+        await app.sessions.write_last_seen()
+    await app.errands.close()
+    for server in app.servers.values():
+        await server.upstream.close()
+    with contextlib.suppress(StoreUnavailable):
+        await app.filing.close()
+    await app.store.close()
+    if app.calls is not None:
+        app.calls.close()
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGINT or SIGTERM. The process's exit status: 0, or 1 when it could not start or go on."""
+    log.configure(settings.core.log_level)
+    return uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[int] = loop.create_future()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _resolve, stop, 0)
+    app = build(settings)
+    _warn_if_open(settings, app.log)
+    try:
+        async with running(app) as (host, port):
+            app.log.info(
+                "serving",
+                url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
+                mounts=[server.mount for server in app.servers.values()],
+            )
+            guard = loop.create_task(_leave_with_store(app, stop))
+            try:
+                return int(await stop)
+            finally:
+                guard.cancel()
+    except StoreUnavailable as error:
+        app.log.error("the state store cannot be used", why=str(error), setting="state_persistence")
+        return 1
+    except OSError as error:
+        why = "the port is taken" if error.errno == 98 else (error.strerror or str(error))
+        app.log.error(
+            "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
+        )
+        return 1
+
+
+async def _leave_with_store(app: App, stop: asyncio.Future[int]) -> None:
+    """With ``unavailable_policy: exit``, end the process when the store fails, so that it is started anew."""
+    if app.settings.state_persistence.unavailable_policy != "exit":
+        return None
+    while True:
+        await asyncio.sleep(5)
+        try:
+            await app.store.count("sessions")
+        except StoreUnavailable as error:
+            app.log.error("the state store failed; leaving", why=str(error))
+            return _resolve(stop, 1)
+
+
+def _resolve(stop: asyncio.Future[int], status: int) -> None:
+    if not stop.done():
+        stop.set_result(status)
+
+
+def _warn_if_open(settings: Settings, logger: FilteringBoundLogger) -> None:
+    core = settings.core
+    if is_loopback(core.host) or core.auth.enabled or core.public_base_url or core.allowed_hosts is not None:
+        return
+    logger.warning(
+        "open to the network without a token: set core.auth, or core.allowed_hosts and core.public_base_url",
+        host=core.host,
+    )
