@@ -9,6 +9,8 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
+from adapter.edge.request import Sendable
+
 SERVER = "mcp-file-adapter"
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -42,6 +44,8 @@ class Connection(Protocol):
         """Call ``act`` when whoever runs now waits for something."""
 
     async def drained(self) -> None: ...
+
+    async def send_file(self, file: Sendable, offset: int, length: int) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -108,6 +112,14 @@ class HttpAnswer:
                 data, self._head_due = self._head_due + data, b""
             self._connection.write(data)
         await self._connection.drained()
+
+    async def write_file(self, file: Sendable, offset: int, length: int) -> None:
+        """See Reply."""
+        assert self._left is not None, "a file is sent where its length was announced"
+        self._send_head()
+        if not self._bare:
+            await self._connection.send_file(file, offset, length)
+            self._left -= length
 
     def end(self) -> None:
         """See Reply. A body of another length than was announced breaks the connection off."""

@@ -14,7 +14,8 @@ from typing import cast
 
 from adapter.edge.answer import HttpAnswer
 from adapter.edge.parsing import Arrival, Refusal, RequestStream
-from adapter.edge.request import RESUME_BELOW, ClientGone, Request
+from adapter.edge.request import RESUME_BELOW, ClientGone, Request, Sendable
+from adapter.edge.sending import send_file
 
 PIPELINE_LIMIT = 8
 """Requests that may wait behind the one being answered before reading stops."""
@@ -22,7 +23,7 @@ PIPELINE_LIMIT = 8
 BURST_LIMIT = 256
 """Requests that may wait because they came in one read."""
 
-PAUSE_ABOVE = 4 * RESUME_BELOW
+PAUSE_ABOVE = 2 * RESUME_BELOW
 
 Handler = Callable[[Request], Awaitable[None]]
 
@@ -280,6 +281,9 @@ class ClientConnection(asyncio.Protocol):
             await self._writable
         if self._lost:
             raise ClientGone("the client has gone")
+
+    async def send_file(self, file: Sendable, offset: int, length: int) -> None:
+        await send_file(self._transport, self.drained, file, offset, length)
 
     def abort(self) -> None:
         self._transport.abort()

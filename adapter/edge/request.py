@@ -118,6 +118,12 @@ class Body:
             self._waiter.set_result(None)
 
 
+class Sendable(Protocol):
+    """A file that the kernel can send; see OpenFile."""
+
+    async def send(self, receiver: int, offset: int, length: int) -> int: ...
+
+
 class Reply(Protocol):
     """The way to answer a request: once whole, or a head and then pieces."""
 
@@ -129,6 +135,11 @@ class Reply(Protocol):
 
     async def write(self, piece: bytes) -> None:
         """One piece; waits while the client is slow. Raises ClientGone."""
+
+    async def write_file(self, file: Sendable, offset: int, length: int) -> None:
+        """That many bytes of a file, in an answer whose length was announced. Raises as ``write``, and what
+        ``file`` raises.
+        """
 
     def end(self) -> None:
         """The body is complete."""

@@ -54,6 +54,12 @@ class OpenFile(Protocol):
     def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         """``length`` bytes from ``offset`` in pieces fit for sending. Raises StorageFailed where they end early."""
 
+    async def send(self, receiver: int, offset: int, length: int) -> int:
+        """Let the kernel copy at most ``length`` bytes from ``offset`` to a socket that does not block; ``receiver``
+        is its descriptor. How many it took, 0 where it takes none now. Raises ConnectionError when nobody is at its
+        other end, StorageFailed where the file ends before.
+        """
+
     def close(self) -> None: ...
 
 
@@ -74,6 +80,11 @@ class FileStore(Protocol):
 
     async def allocate(self, place: Place) -> str:
         """Make the directory of a file that a tool shall write; the absolute path to tell it."""
+
+    def abandon(self, place: Place) -> None:
+        """Nobody waits for an allocated place any more: what may still come there is the sweep's. Harmless for a
+        place that was adopted, placed or removed.
+        """
 
     async def adopt(self, place: Place, limit: int | None) -> Measure | None:
         """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its

@@ -39,6 +39,12 @@ class FileOnDisk:
             yield piece
             offset += len(piece)
 
+    async def send(self, receiver: int, offset: int, length: int) -> int:
+        sent = await self._disk.do(self._send, receiver, offset, length)
+        if sent is None:
+            raise ConnectionError("nobody is there to receive the file")
+        return sent
+
     def close(self) -> None:
         self._descriptor.close()
 
@@ -54,3 +60,16 @@ class FileOnDisk:
                 parts.append(part)
                 done += len(part)
             return b"".join(parts)
+
+    def _send(self, receiver: int, offset: int, length: int) -> int | None:
+        """As ``send``, and None where the receiver has gone: that is no failure of the disk."""
+        with self._descriptor as number:
+            try:
+                sent = os.sendfile(receiver, number, offset, length)
+            except BlockingIOError:
+                return 0
+            except ConnectionError:
+                return None
+        if not sent:
+            raise StorageFailed("The file became shorter while it was sent.")
+        return sent
