@@ -135,6 +135,9 @@ class Shelf:
         self._allocated[way] = claim
         return self.path_of(place)
 
+    def abandon(self, place: Place) -> None:
+        self._release(place)
+
     async def adopt(self, place: Place, limit: int | None) -> Measure | None:
         way = areas.directory_of(place)
         try:

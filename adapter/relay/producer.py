@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -103,6 +104,7 @@ class Producer:
         place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
         call.defer(self._holdings.expect(place))
         path = await self._files.allocate(place)
+        call.defer(partial(self._files.abandon, place))
         change = setting(call.request, argument, path)
         if change is None:
             await self._files.remove(place)
