@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter import log
-from adapter.errors import FileTooLarge
+from adapter.errors import AdapterError, FileTooLarge
 from adapter.files.port import Measure, Staging
 from adapter.relay.custody import TABLE, Spend
 from adapter.relay.holdings import Holdings
@@ -114,6 +115,9 @@ class MemoryOpenFile:
     async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         yield self._data[offset : offset + length]
 
+    async def send(self, receiver: int, offset: int, length: int) -> int:
+        return os.write(receiver, self._data[offset : offset + length])
+
     def close(self) -> None:
         """Nothing to let go of."""
 
@@ -135,8 +139,14 @@ class MemoryFiles:
         """Keeps the files, as a disk does."""
 
     async def stage(self) -> MemoryStaging:
-        await self.steps.take("stage")
-        return MemoryStaging(self)
+        # First the file: a thread that makes one goes on when who asked for it is cancelled.
+        staging = MemoryStaging(self)
+        try:
+            await self.steps.take("stage")
+        except AdapterError:
+            self.stagings.remove(staging)
+            raise
+        return staging
 
     async def place(self, staging: Staging, place: Place) -> None:
         await self.steps.take("place")
@@ -146,6 +156,9 @@ class MemoryFiles:
 
     async def allocate(self, place: Place) -> str:
         return self.path_of(place)
+
+    def abandon(self, place: Place) -> None:
+        """Nothing is held for allocated places here."""
 
     async def adopt(self, place: Place, limit: int | None) -> Measure | None:
         data = self.placed.get(place)

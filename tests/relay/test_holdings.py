@@ -102,6 +102,8 @@ async def test_held_file_is_neither_expired_nor_evicted() -> None:
     with pytest.raises(QuotaReached):
         await filing.upload(b"y" * 500)
     assert filing.held() == [record]
+    assert filing.steps.taken["place"] == 1
+    filing.clock.now += 50
     release_too()
     filing.clock.now += 99
     assert await filing.is_found(record)
@@ -174,6 +176,26 @@ async def test_eviction_takes_the_longest_unused_first_and_no_more_than_it_needs
     await filing.is_found(uploads[0])
     [new] = await filing.upload(b"y" * 250)
     assert filing.held() == [uploads[0], uploads[2], new, artifact]
+    assert await filing.agrees()
+
+
+async def test_bytes_that_go_and_come_are_counted_until_they_are_settled() -> None:
+    """Another scope gets no room that an exchange may still need, should it fail."""
+    filing = Filing(total_bytes=1100)
+    [old] = await filing.upload(b"o" * 600)
+    filing.steps.fail("rows", StoreUnavailable())
+    gates = [filing.steps.gate("rows"), filing.steps.gate("remove")]
+    coming = asyncio.ensure_future(filing.upload(b"n" * 500))
+    for there, go_on in gates:
+        await there.wait()
+        with pytest.raises(StorageFull):
+            await filing.begin(b"x", scope=BOB)
+        go_on.set()
+    with pytest.raises(StoreUnavailable):
+        await coming
+    filing.steps.heal("rows")
+    assert filing.held() == [old]
+    await filing.upload(b"x" * 500, scope=BOB)
     assert await filing.agrees()
 
 
