@@ -21,6 +21,9 @@ from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.upstream.http import HttpUpstream
 
+START_COOLDOWN = 1.0
+"""Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
+
 
 def store(settings: Settings) -> Store:
     if settings.state_persistence.type == "memory":
@@ -35,6 +38,7 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
         failure_threshold=ping.failure_threshold,
         open_cooldown=ping.open_cooldown_seconds,
         half_open_probes=ping.half_open_probe_allowance,
+        start_cooldown=START_COOLDOWN,
     )
     return Server(
         id=entry.id,

@@ -42,15 +42,26 @@ def advance(state: BreakerState, event: BreakerEvent) -> BreakerState:
 
 
 class Breaker:
-    """Counts the failures of one upstream. ``now`` is any clock that never goes back, in seconds."""
+    """Counts the failures of one upstream. ``now`` is any clock that never goes back, in seconds.
 
-    def __init__(self, *, failure_threshold: int, open_cooldown: float, half_open_probes: int) -> None:
+    ``start_cooldown`` holds until the first success: an upstream that was never there is probably starting.
+    """
+
+    def __init__(
+        self,
+        *,
+        failure_threshold: int,
+        open_cooldown: float,
+        half_open_probes: int,
+        start_cooldown: float | None = None,
+    ) -> None:
         if failure_threshold < 1 or half_open_probes < 1 or open_cooldown < 0:
             raise ValueError(
                 "a breaker needs a threshold and probes of at least 1, and no negative cool-down"
             )
         self._threshold = failure_threshold
-        self._cooldown = open_cooldown
+        self._cooldown = open_cooldown if start_cooldown is None else min(start_cooldown, open_cooldown)
+        self._later_cooldown = open_cooldown
         self._probes_allowed = half_open_probes
         self._probes_under_way = 0
         self._opened = 0.0
@@ -100,6 +111,7 @@ class Breaker:
         self._enter(BreakerEvent.SUCCEEDED, now)
         if self._state is BreakerState.CLOSED:
             self._failures = 0
+            self._cooldown = self._later_cooldown
 
     def failed(self, now: float) -> None:
         self._failures += 1

@@ -188,3 +188,14 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 TestAnyHistory = AnyHistory.TestCase
+
+
+def test_upstream_that_was_never_there_is_asked_again_soon() -> None:
+    """Until its first success it is probably starting; afterwards the long cool-down holds."""
+    breaker = Breaker(failure_threshold=1, open_cooldown=30.0, half_open_probes=1, start_cooldown=1.0)
+    breaker.failed(0.0)
+    assert breaker.retry_after(0.0) == 1.0 and breaker.may_probe(1.0)
+    breaker.probe_started()
+    breaker.succeeded(1.0)
+    breaker.failed(2.0)
+    assert breaker.retry_after(2.0) == 30.0 and not breaker.may_probe(3.0)

@@ -85,7 +85,8 @@ def test_replacing_data_keeps_every_other_line(stream: bytes, data: bytes) -> No
     for event in read(stream):
         if event.data is None or event.lead:
             continue
-        (changed,) = read(replace_data(event, data))[:1]
+        # A bare CR at the end is told from CRLF by the byte behind it, as in the stream.
+        (changed,) = read(replace_data(event, data) + b":")[:1]
         assert (changed.data, changed.event, changed.id, changed.retry) == (
             *(data, event.event, event.id),
             event.retry,
