@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from adapter.settings.adapters import UploadConsumer
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -21,6 +22,8 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")
         yield from _tools_claimed_twice(server, f"servers[{index}]")
+        if settings.uploads.enabled:
+            yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
 
 
@@ -66,6 +69,17 @@ def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
             if first != index:
                 sentence = f"the tool {tool} is already in adapters[{first}]; a tool may be in one entry only"
                 yield Problem(f"{path}.adapters[{index}].tools", sentence)
+
+
+def _helper_names_claimed(server: Server, path: str) -> Iterator[Problem]:
+    """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
+    helper = f"{server.id}_get_upload_url"
+    if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
+        return
+    for index, entry in enumerate(server.adapters):
+        if helper in entry.tools:
+            sentence = f"{helper} is the name of the tool that hands out this server's upload URLs"
+            yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
 
 
 def _dangling_references(settings: Settings) -> Iterator[Problem]:

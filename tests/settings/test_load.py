@@ -157,11 +157,29 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             ),
             "servers[0].adapters[1].tools: the tool t is already in adapters[0]",
         ),
+        (
+            server(
+                "adapters: [{type: upload_consumer, tools: [t], file_path_argument: p}, "
+                "{type: artifact_producer, tools: [a_get_upload_url]}]"
+            ),
+            "servers[0].adapters[1].tools: a_get_upload_url is the name of the tool that hands out",
+        ),
     ],
 )
 def test_a_mistake_is_told_at_its_place(file: Path, text: str, said: str) -> None:
     """Every error names the path in the file and says in a sentence what is wrong."""
     assert said in refusal(file, text)
+
+
+@pytest.mark.parametrize(
+    ("consumer", "uploads"),
+    [("{type: upload_consumer, tools: [t], file_path_argument: p}, ", "false"), ("", "true")],
+    ids=["uploads are off", "nothing takes files"],
+)
+def test_without_a_helper_tool_its_name_is_free(file: Path, consumer: str, uploads: str) -> None:
+    """Where the adapter adds no tool of its own, a tool of the upstream may have that name."""
+    adapters = f"adapters: [{consumer}{{type: artifact_producer, tools: [a_get_upload_url]}}]"
+    assert loaded(file, f"uploads: {{enabled: {uploads}}}\n" + server(adapters)).servers[0].adapters
 
 
 def test_ids_and_mounts_are_unique(file: Path) -> None:
