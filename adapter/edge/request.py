@@ -68,13 +68,14 @@ class Body:
 
         For who does not want the whole: nothing is copied, and no more than needed waits in memory.
         """
+        if not self._chunks and not self.complete:
+            # Only now: while the last piece is being written, more would only wait here.
+            self._resume()
         await self._arrived()
         if not self._chunks:
             return b""
         piece = self._chunks.pop(0)
         self.size -= len(piece)
-        if not self.complete and self.size < RESUME_BELOW:
-            self._resume()
         return piece
 
     async def _arrived(self) -> None:

@@ -42,11 +42,16 @@ async def send_file(
 
 async def _emptied(transport: asyncio.Transport, drained: Callable[[], Awaitable[None]]) -> None:
     """Nothing waits in the transport any more that would have to leave first."""
-    transport.set_write_buffer_limits(0)
-    try:
-        await drained()
-    finally:
-        transport.set_write_buffer_limits()
+    _open(transport).set_write_buffer_limits(0)
+    await drained()
+    _open(transport).set_write_buffer_limits()
+
+
+def _open(transport: asyncio.Transport) -> asyncio.Transport:
+    # uvloop's refuses everything else once it closes, a moment before it tells its protocol.
+    if transport.is_closing():
+        raise ClientGone("the client has gone")
+    return transport
 
 
 async def _writable(number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import orjson
@@ -231,6 +232,40 @@ async def test_an_open_download_finishes_when_its_file_is_removed(tmp_path: Path
         assert desk.files() == []
         client.read_on()
         assert sha256(await read_body(client.reader, head)) == sha256(content)
+
+
+async def test_who_goes_away_in_the_middle_leaves_nothing_open(tmp_path: Path) -> None:
+    """Neither the file nor the socket: what was removed meanwhile frees its room on the disk."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        path = desk.artifact_path(await desk.artifact(scope, CONTENT * 2400))
+        before = descriptors()
+        async with desk.client() as client:
+            await client.send("GET", b"", path)
+            await client.head()
+            client.stop_reading()
+            assert descriptors() > before
+        async with asyncio.timeout(5):
+            while descriptors() > before:
+                await asyncio.sleep(0)
+
+
+def descriptors() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_connection_goes_on_after_a_download_of_any_way(tmp_path: Path) -> None:
+    """What the kernel sends and what is written stand behind each other in order, also when asked for at once."""
+    async with filing(tmp_path) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        large = await desk.artifact(scope, CONTENT * 100, "large.bin")
+        small = await desk.artifact(scope, CONTENT, "small.bin")
+        for record in (large, small, large, large):
+            await client.send("GET", b"", desk.artifact_path(record))
+        for size in (100, 1, 100, 100):
+            head = await client.head()
+            assert await read_body(client.reader, head) == CONTENT * size
 
 
 # --- methods and browsers -------------------------------------------------------------------------------------
