@@ -37,6 +37,8 @@ _BESIDE_BATCH = 64 * 1024
 _BESIDE_FILE = 1024
 """Bytes of a form that may be no file's: for the whole, and for each file it may hold."""
 
+_KEPT_FREE = 8 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
@@ -75,6 +77,7 @@ class UploadRoute:
         self._servers = frozenset(servers)
         self._limits = limits
         self._scheme = scheme
+        _keep_freed_memory()
 
     def branch(self, upload_path: str) -> Branch:
         """``POST {upload_path}/{server_id}``"""
@@ -186,3 +189,13 @@ class UploadRoute:
         if len(uploads) == 1:
             answer |= {"upload_handle": handles[0], "upload": uploads[0]}
         return answer
+
+
+def _keep_freed_memory() -> None:
+    """Let the process keep what uploads free, instead of asking the kernel for it again with every piece.
+
+    glibc learns from the largest block that was freed how much free memory to keep: twice as much. Else every
+    byte of an upload comes on a fresh page: 270,000 page faults for each GiB instead of 5,000. Other allocators
+    do not mind.
+    """
+    bytearray(_KEPT_FREE // 2)
