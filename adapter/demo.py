@@ -56,6 +56,30 @@ async def tour():
 asyncio.run(tour())
 """
 
+_ASK = """\
+ask() {{ {python} -c "
+import asyncio
+from mcp import Client
+async def ask():
+    async with Client('{url}') as client:
+        $1
+asyncio.run(ask())"; }}
+"""
+
+_UPLOAD = """\
+url=$(ask 'print((await client.call_tool("demo_get_upload_url")).structured_content["upload_url"])')
+handle=$(echo 'To be, or not to be' | curl -sS -F 'file=@-;filename=hamlet.txt' "$url" |
+  grep -o 'upload://[^"]*' | head -n 1)
+ask "print((await client.call_tool('count_words', {'path': '$handle'})).content[0].text, 'words')"
+"""
+
+_DOWNLOAD = """\
+link=$(ask 'print((await client.call_tool("draw_chart", {"filename": "orders.png"})).meta["artifact"]["download_url"])')
+uri=$(ask 'print((await client.list_resources()).resources[-1].uri)')
+ask "print('$uri', (await client.read_resource('$uri')).contents[0].mime_type)"
+curl -sS -o orders.png -w '%{content_type}, %{size_download} bytes\\n' "$link"
+"""
+
 _WELCOME = """\
 The adapter serves a demo server at
 
@@ -66,7 +90,7 @@ Add it to a client:
     {snippet}
     claude mcp add --transport http demo {url}
 
-Three things to try in another terminal:
+Five things to try in another terminal:
 
 1. Open a session with curl; the answer's Mcp-Session-Id header is the adapter's own.
 
@@ -79,6 +103,14 @@ Three things to try in another terminal:
 3. See progress, a question of the server, and a resource.
 
 {tour}
+
+4. Give a tool a file: the server says where, curl uploads it there, and the tool takes the handle.
+
+{upload}
+
+5. Get a file back, in the same terminal: a tool draws a picture, which is a resource and a link.
+
+{download}
 
 Health: {base}/healthz
 State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
@@ -98,7 +130,7 @@ def run(host: str, port: int, root: Path | None = None) -> int:
     root = (root or ROOT).absolute()
     try:
         port = _free_port(host, port)
-        with _demo_server(root / "files") as upstream:
+        with _demo_server(root) as upstream:
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
             sys.stdout.write(_welcome(host, port, root))
             sys.stdout.flush()
@@ -124,9 +156,12 @@ def _free_port(host: str, port: int) -> int:
 
 
 @contextmanager
-def _demo_server(folder: Path) -> Iterator[str]:
+def _demo_server(root: Path) -> Iterator[str]:
     """The endpoint of a demo server that runs as long as the block does."""
-    command = [sys.executable, "-m", "adapter.upstream.demo", "--folder", str(folder), "--until-stdin-ends"]
+    command = [sys.executable, "-m", "adapter.upstream.demo", "--until-stdin-ends"]
+    command += ["--folder", str(root / "files")]
+    # Where the adapter puts files for tools and lets tools write; the state beside them is not the server's.
+    command += ["--shared", str(root / "uploads"), "--shared", str(root / "artifacts")]
     # Its own process group: Ctrl-C reaches the adapter first, which then lets running calls finish.
     process = subprocess.Popen(  # noqa: S603 - our own module under our own interpreter
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -157,9 +192,27 @@ def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
     """A configuration file like any other, which the curious may read and copy."""
     path = root / "config.yaml"
     settings = {
-        "core": {"host": host, "port": port},
+        "core": {"host": host, "port": port, "allow_artifacts_download": True},
         "storage": {"root": str(root)},
-        "servers": [{"id": "demo", "mount_path": "/mcp/demo", "upstream": {"url": upstream}}],
+        "servers": [
+            {
+                "id": "demo",
+                "mount_path": "/mcp/demo",
+                "upstream": {"url": upstream},
+                "adapters": [
+                    {
+                        "type": "upload_consumer",
+                        "tools": ["read_text", "count_words"],
+                        "file_path_argument": "path",
+                    },
+                    {
+                        "type": "artifact_producer",
+                        "tools": ["write_note", "draw_chart"],
+                        "output_path_argument": "filename",
+                    },
+                ],
+            }
+        ],
     }
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
     return path
@@ -177,6 +230,7 @@ def _welcome(host: str, port: int, root: Path) -> str:
         f"npx -y @modelcontextprotocol/inspector --cli {url} --transport http \\\n"
         "  --method tools/call --tool-name query_orders --tool-arg customer=C-0001"
     )
+    python = shlex.quote(sys.executable)
     return _WELCOME.format(
         url=url,
         base=base,
@@ -184,5 +238,7 @@ def _welcome(host: str, port: int, root: Path) -> str:
         snippet=json.dumps({"mcpServers": {"demo": {"type": "http", "url": url}}}),
         curl=curl,
         inspector=inspector,
-        tour=f"{shlex.quote(sys.executable)} - <<'END'\n{_TOUR.format(url=url)}END",
+        tour=f"{python} - <<'END'\n{_TOUR.format(url=url)}END",
+        upload=_ASK.format(python=python, url=url) + _UPLOAD.rstrip(),
+        download=_DOWNLOAD.rstrip(),
     )

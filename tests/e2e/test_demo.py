@@ -67,9 +67,14 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
         process.kill()
 
 
-def pasted(command: str, **more: str) -> str:
+def pasted(command: str, place: Path | None = None, **more: str) -> str:
     ran = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, env={**os.environ, **more}
+        ["bash", "-c", command],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **more},
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -109,6 +114,20 @@ def test_the_tour_shows_progress_a_question_and_a_resource(demo: Demo) -> None:
     assert lines[3] == "the server asks: A table for 3: where would you like to sit?"
     assert lines[4] == "Booked: 3 guests, terrace."
     assert lines[5] == "# The demo server"
+
+
+def test_a_file_goes_in_and_a_picture_comes_out(demo: Demo) -> None:
+    """The fourth suggestion counts the words of the file it uploads; the fifth reads and downloads a picture."""
+    counted, picture, downloaded = pasted(
+        f"{demo.suggestion(4)}\n{demo.suggestion(5)}", demo.place
+    ).splitlines()
+    assert counted == "6 words"
+    assert re.fullmatch(r"artifact://sessions/[0-9a-f]{32}/[0-9a-f]{32}/orders\.png image/png", picture)
+    saved = (demo.place / "orders.png").read_bytes()
+    assert saved.startswith(b"\x89PNG\r\n\x1a\n")
+    assert downloaded == f"image/png, {len(saved)} bytes"
+    [kept] = (demo.place / "data" / "demo" / "artifacts").glob("*/*/orders.png")
+    assert kept.read_bytes() == saved
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

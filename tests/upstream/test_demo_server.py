@@ -24,9 +24,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(folder: Path) -> Iterator[str]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of somebody else, which is not there when the upstream starts; ``never`` beside it never is."""
+    return tmp_path_factory.mktemp("store") / "shared"
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, shared: Path) -> Iterator[str]:
     """The endpoint of a demo upstream that runs as a process of its own."""
-    with start(folder) as process:
+    with start(folder, shared) as process:
         assert process.stdout is not None
         yield process.stdout.readline().decode().strip()
         process.stdin.close()  # type: ignore[union-attr]  # it was asked for as a pipe
@@ -39,8 +45,9 @@ def client(request: pytest.FixtureRequest, url: str) -> Client:
     return Client(url, mode=request.param, elicitation_callback=choose_the_terrace)
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "adapter.upstream.demo", "--folder", str(folder), "--until-stdin-ends"]
+def start(folder: Path, shared: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "adapter.upstream.demo", "--until-stdin-ends"]
+    command += ["--folder", str(folder), "--shared", str(shared), "--shared", str(shared.parent / "never")]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -73,6 +80,30 @@ async def test_reads_what_it_wrote(client: Client, folder: Path) -> None:
         assert (folder / "note.txt").read_text() == "three short words"
         assert await text_of(client, "read_text", path=str(folder / "note.txt")) == "three short words"
         assert await text_of(client, "count_words", path="note.txt") == "3"
+
+
+async def test_files_elsewhere_are_shared_by_their_absolute_path(client: Client, shared: Path) -> None:
+    """A file below the shared directory is written and read where it was asked for, and nothing beside it."""
+    async with client:
+        (shared / "scope").mkdir(parents=True, exist_ok=True)
+        note = str(shared / "scope" / "note.txt")
+        await text_of(client, "write_note", filename=note, text="somewhere else")
+        assert (shared / "scope" / "note.txt").read_text() == "somewhere else"
+        assert await text_of(client, "read_text", path=note) == "somewhere else"
+        (shared.parent / "private").write_text("not yours")
+        relink(shared / "link", shared.parent / "private")
+        for path in (shared.parent / "private", shared / ".." / "private", shared / "link", shared):
+            assert "not yours" not in await refusal_of(client, "read_text", path=str(path))
+            await refusal_of(client, "write_note", filename=str(path), text="overwritten")
+        assert (shared.parent / "private").read_text() == "not yours"
+
+
+async def test_a_shared_directory_may_be_missing(client: Client, shared: Path) -> None:
+    """Until somebody makes the directory, its files are simply not there."""
+    async with client:
+        note = str(shared.parent / "never" / "note.txt")
+        assert "There is no file" in await refusal_of(client, "read_text", path=note)
+        assert "There is no file" in await refusal_of(client, "write_note", filename=note, text="lost")
 
 
 async def test_draws_a_picture(client: Client, folder: Path) -> None:

@@ -21,10 +21,18 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, required=True, help="the folder to serve; created when missing"
     )
+    parser.add_argument(
+        "--shared",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a directory of somebody else whose files may be read and written too; may be repeated",
+    )
     parser.add_argument("--until-stdin-ends", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    app = demo_server(options.folder).streamable_http_app(host=HOST)
+    app = demo_server(options.folder, options.shared).streamable_http_app(host=HOST)
     server = uvicorn.Server(
         # A waiting stream must not hold up the stop: this process ends with whoever started it.
         uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)

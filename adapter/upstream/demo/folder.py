@@ -1,10 +1,10 @@
-"""One directory whose files tools may read and write; no path that a client sends leads out of it."""
+"""Directories whose files tools may read and write; no path that a client sends leads out of them."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -20,16 +20,20 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 
 class Folder:
-    """Paths are relative to ``root``, or absolute and below it.
+    """Paths are relative to ``root``, or absolute and below it or below a directory that others ``shared``.
 
     Symbolic links are never followed, and names that begin with a dot are not served, so the server may keep
-    files of its own under such names.
+    files of its own under such names. A shared directory need not be there yet.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
         self.root = root.resolve()
-        # A caller may spell the folder as it was given, through a link above it.
-        self._spellings = (self.root, root.absolute())
+        # A caller may spell a directory as it was given, through a link above it.
+        self._spellings = {
+            spelling: directory.resolve()
+            for directory in (root, *shared)
+            for spelling in (directory.resolve(), directory.absolute())
+        }
 
     def read(self, path: str) -> bytes:
         """The bytes of a regular file. Raises ToolError where there is none, or it is above LONGEST_READ."""
@@ -48,21 +52,12 @@ class Folder:
     @contextmanager
     def _opened(self, path: str, flags: int) -> Iterator[int]:
         """A descriptor of a regular file, closed at the end of the block."""
-        # Step by step: a check of the whole path beforehand leaves time to swap a directory for a link.
-        *directories, name = self._steps(path)
-        at = os.open(self.root, _DIRECTORY)
+        base, steps = self._way(path)
         try:
-            try:
-                for directory in directories:
-                    below = os.open(directory, _DIRECTORY, dir_fd=at)
-                    os.close(at)
-                    at = below
-                descriptor = os.open(name, flags, 0o644, dir_fd=at)
-            except (OSError, ValueError):
-                # Which of the reasons it was would tell about files outside the folder.
-                raise ToolError(f"There is no file {path!r} in this folder that can be opened.") from None
-        finally:
-            os.close(at)
+            descriptor = _open_below(base, steps, flags)
+        except (OSError, ValueError):
+            # Which of the reasons it was would tell about files outside the folder.
+            raise ToolError(f"There is no file {path!r} in this folder that can be opened.") from None
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ToolError(f"{path!r} is not a regular file.")
@@ -70,14 +65,29 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def _steps(self, path: str) -> tuple[str, ...]:
-        """The names to walk from the root. Raises ToolError where the path leads out of it or to nothing."""
-        given = PurePosixPath(path)
+    def _way(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        """The directory to begin at and the names to walk. Raises ToolError for a way out, or to nothing."""
+        given, base = PurePosixPath(path), self.root
         if given.is_absolute():
-            base = next((base for base in self._spellings if given.is_relative_to(base)), None)
-            if base is None:
+            spelling = next((each for each in self._spellings if given.is_relative_to(each)), None)
+            if spelling is None:
                 raise ToolError("That path is outside the folder.")
-            given = given.relative_to(base)
+            given, base = given.relative_to(spelling), self._spellings[spelling]
         if not given.parts or any(step.startswith(".") for step in given.parts):
             raise ToolError("A path names a file inside the folder, without '..' and without hidden names.")
-        return given.parts
+        return base, given.parts
+
+
+def _open_below(base: Path, steps: Sequence[str], flags: int) -> int:
+    """A new descriptor. Raises OSError, for a link on the way too, and ValueError for what is no name."""
+    *directories, name = steps
+    at = os.open(base, _DIRECTORY)
+    try:
+        # Step by step: a check of the whole path beforehand leaves time to swap a directory for a link.
+        for directory in directories:
+            below = os.open(directory, _DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(name, flags, 0o644, dir_fd=at)
+    finally:
+        os.close(at)

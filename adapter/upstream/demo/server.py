@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,13 +19,13 @@ from adapter.upstream.demo.orders import Month, Order, OrderBook
 
 _DATABASE = ".orders.sqlite3"
 _WELCOME = "welcome.txt"
-_WELCOME_TEXT = "This file lies in the demo's folder.\nAsk for it with read_text, or count its words.\n"
+_WELCOME_TEXT = "This file lies in the demo's folder.\nTools of the demo read such files and write others.\n"
 _README = """# The demo server
 
 It serves one folder of files and a generated order book of 2025.
 
-* `read_text`, `count_words` read a file of the folder, such as `welcome.txt`
-* `write_note`, `draw_chart` write a file into it
+* `read_text`, `count_words` read a text file: behind the adapter one that you upload
+* `write_note`, `draw_chart` write a file: behind the adapter one that you get back as an artifact
 * `query_orders` finds orders by a customer's code (`C-0001`) or a part of the name (`Amber`)
 * `slow_count` reports progress; `book_table` asks you a question before it answers
 * `demo://orders/summary` is what was ordered in each month
@@ -50,9 +51,12 @@ def ask_seating(guests: int) -> Elicit[Seating]:
     return Elicit(f"A table for {guests}: where would you like to sit?", Seating)
 
 
-def demo_server(folder: Path) -> MCPServer[None]:
-    """The server over ``folder``, which exists; what it needs there is generated when it is missing."""
-    files = Folder(folder)
+def demo_server(folder: Path, shared: Sequence[Path] = ()) -> MCPServer[None]:
+    """The server over ``folder``, which exists; what it needs there is generated when it is missing.
+
+    Its tools also take absolute paths below the ``shared`` directories.
+    """
+    files = Folder(folder, shared)
     book = OrderBook(files.root / _DATABASE)
     if not (files.root / _WELCOME).exists():
         files.write(_WELCOME, _WELCOME_TEXT.encode())
@@ -72,24 +76,24 @@ def demo_server(folder: Path) -> MCPServer[None]:
 def _add_file_tools(server: MCPServer[None], files: Folder, book: OrderBook) -> None:
     @server.tool()
     def read_text(path: str) -> str:
-        """Read a text file of the demo's folder."""
+        """Read a text file."""
         return _text(files, path)
 
     @server.tool()
     def count_words(path: str) -> int:
-        """Count the words of a text file of the demo's folder."""
+        """Count the words of a text file."""
         return len(_text(files, path).split())
 
     @server.tool()
     def write_note(filename: str, text: str) -> WrittenFile:
-        """Write a text file into the demo's folder; an existing one is replaced."""
+        """Write a text file; an existing one is replaced."""
         content = text.encode()
         files.write(filename, content)
         return WrittenFile(path=filename, bytes=len(content))
 
     @server.tool()
     def draw_chart(filename: str) -> WrittenFile:
-        """Draw the value of each month's orders as a PNG into the demo's folder."""
+        """Draw the value of each month's orders as a PNG."""
         picture = bar_chart([month.total_cents for month in book.months()])
         files.write(filename, picture)
         return WrittenFile(path=filename, bytes=len(picture))
