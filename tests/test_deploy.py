@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.load import load
 from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
@@ -50,6 +51,24 @@ def test_state_and_files_lie_on_volumes(services: dict[str, Any], settings: Sett
     assert mounted[str(settings.state_path.parent)] == "state"
     assert mounted[str(settings.storage.root)] == "files"
     assert services["playwright"]["volumes"] == ["files:/data"]
+
+
+def test_the_browser_reaches_the_files_and_no_more(services: dict[str, Any], settings: Settings) -> None:
+    """The browser's file access is the store's root, and a file:// URL is none of its pages."""
+    command = services["playwright"]["command"]
+    assert command[command.index("--output-dir") + 1] == str(settings.storage.root)
+    assert command[command.index("--file-paths") + 1] == "absolute"
+    assert "--allow-unrestricted-file-access" not in command
+
+
+def test_files_go_both_ways(settings: Settings) -> None:
+    """Tools that take files take handles, tools that write files are told where, and clients can fetch those."""
+    [consumer, producer] = settings.servers[0].adapters
+    assert isinstance(consumer, UploadConsumer)
+    assert (consumer.tools, consumer.file_path_argument) == (["browser_file_upload", "browser_drop"], "paths")
+    assert isinstance(producer, ArtifactProducer)
+    assert (producer.output_path_argument, producer.output_locator.mode) == ("filename", "regex")
+    assert settings.core.allow_artifacts_download
 
 
 def test_only_loopback_is_published(services: dict[str, Any], settings: Settings) -> None:
