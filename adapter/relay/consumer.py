@@ -12,17 +12,21 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from adapter.errors import FileGone
-from adapter.files.port import FileStore
+from adapter.files.port import FileStore, OpenFile
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.stages import Call
+from adapter.rules.ambiguity import ambiguous
 from adapter.rules.arguments import replacements, values
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.results import tool_result
 from adapter.wire.handles import parse_artifact, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
+
+INLINE_AT_MOST = 64 << 20
+"""Bytes of all files together that one call delivers inline: a short message could name one file very often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,65 +84,48 @@ class Consumer:
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
+        rule = self._rule
+        if not rule.plain_paths and ambiguous(call.request, rule.argument):
+            raise Refused(
+                f"{rule.argument} can be read in more than one way here. Name it once, spelled exactly so, with "
+                f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
+            )
         delivered = []
-        for path, value in values(call.request, self._rule.argument):
-            text = await self._delivered(call, value)
-            if text is not None:
+        delivery = _Delivery(rule, self._holdings, self._files, self._links)
+        for path, value in values(call.request, rule.argument):
+            record = await self._record(call, value)
+            if record is not None:
+                text = await delivery.of(call, record)
                 delivered.append((path, text))
                 self._mirrors.rewrite(call, path[2:], value, text)
+            elif not self._passes(value):
+                raise Refused(self._unknown())
         if delivered:
             call.change(*replacements(delivered))
 
-    async def _delivered(self, call: Call, value: object) -> str | None:
-        """What stands in the handle's place; None leaves the value as it is. Raises Refused, FileGone."""
+    async def _record(self, call: Call, value: object) -> FileRecord | None:
+        """The record of the one handle that ``value`` is, if this call may use it."""
         rule = self._rule
-        record = None
-        if isinstance(value, str):
-            record = await self._record(call, value)
-            if record is None and rule.plain_paths and not self._looks_like_handle(value):
-                return None
-        if record is None:
-            raise Refused(self._unknown())
-        call.defer(self._holdings.hold(record))
-        return await self._deliver(call, record)
-
-    async def _record(self, call: Call, text: str) -> FileRecord | None:
-        """The record of the one handle that ``text`` is, if this call may use it."""
-        rule = self._rule
-        kind, handle = Kind.UPLOAD, parse_upload(text, rule.upload_scheme)
+        if not isinstance(value, str):
+            return None
+        kind, handle = Kind.UPLOAD, parse_upload(value, rule.upload_scheme)
         if handle is None:
-            kind, handle = Kind.ARTIFACT, parse_artifact(text, rule.artifact_scheme)
+            kind, handle = Kind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
         record = await self._holdings.find(handle.scope, kind, handle.id)
-        if record is None or (kind is Kind.UPLOAD and record.server != rule.server):
+        if record is None:
             return None
-        return record
+        # An upload was meant for one server; an artifact may be handed on, but under its own name only.
+        fits = record.server == rule.server if kind is Kind.UPLOAD else record.filename == handle.name
+        return record if fits else None
 
-    def _looks_like_handle(self, text: str) -> bool:
+    def _passes(self, value: object) -> bool:
+        """Whether a value that is no handle of a file here may stay as it is."""
+        if not self._rule.plain_paths or not isinstance(value, str):
+            return False
         schemes = (self._rule.upload_scheme, self._rule.artifact_scheme)
-        return text.strip().lower().startswith(schemes)
-
-    async def _deliver(self, call: Call, record: FileRecord) -> str:
-        rule = self._rule
-        file = await self._holdings.read(record)
-        try:
-            match rule.delivery:
-                case "path":
-                    return self._files.path_of(record.place)
-                case "file_uri":
-                    return PurePosixPath(self._files.path_of(record.place)).as_uri()
-                case "url":
-                    return self._links.delivery(call.base, record)
-            if record.size > rule.inline_limit:
-                raise Refused(
-                    f"The file {record.filename} has {record.size} bytes; this tool takes files of at most "
-                    f"{rule.inline_limit} bytes (max_inline_bytes of its adapter)."
-                )
-            text = base64.b64encode(await file.read(0, record.size)).decode()
-        finally:
-            file.close()
-        return f"data:{record.media_type};base64,{text}" if rule.delivery == "data_uri" else text
+        return not value.strip().lower().startswith(schemes)
 
     def _unknown(self) -> str:
         rule = self._rule
@@ -147,3 +134,53 @@ class Consumer:
             f"none, or its file has expired. Call {rule.helper} to get an upload URL, upload the file there, and "
             f"pass the upload_handle of the answer as {rule.argument}."
         )
+
+
+class _Delivery:
+    """What stands in the place of the handles of one call. A file that is named twice is delivered once."""
+
+    def __init__(self, rule: Consuming, holdings: Holdings, files: FileStore, links: Links) -> None:
+        self._rule = rule
+        self._holdings = holdings
+        self._files = files
+        self._links = links
+        self._texts: dict[str, str] = {}
+        self._inline = 0
+
+    async def of(self, call: Call, record: FileRecord) -> str:
+        """The text for a file, which is kept until the call is over. Raises Refused, FileGone, StorageFailed."""
+        text = self._texts.get(record.key)
+        if text is None:
+            call.defer(self._holdings.hold(record))
+            file = await self._holdings.read(record)
+            try:
+                text = self._texts[record.key] = await self._text(call, record, file)
+            finally:
+                file.close()
+        if self._rule.delivery in ("base64", "data_uri"):
+            self._inline += record.size
+            if self._inline > max(INLINE_AT_MOST, self._rule.inline_limit):
+                raise Refused(f"The files have more than the {INLINE_AT_MOST} bytes that one call may hold.")
+        return text
+
+    async def _text(self, call: Call, record: FileRecord, file: OpenFile) -> str:
+        match self._rule.delivery:
+            case "path":
+                return self._files.path_of(record.place)
+            case "file_uri":
+                return PurePosixPath(self._files.path_of(record.place)).as_uri()
+            case "url":
+                return self._links.delivery(call.base, record)
+            case "base64":
+                return await self._base64(record, file)
+            case "data_uri":
+                return f"data:{record.media_type};base64,{await self._base64(record, file)}"
+
+    async def _base64(self, record: FileRecord, file: OpenFile) -> str:
+        limit = self._rule.inline_limit
+        if record.size > limit:
+            raise Refused(
+                f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
+                "bytes (max_inline_bytes of its adapter)."
+            )
+        return base64.b64encode(await file.read(0, record.size)).decode("ascii")

@@ -10,14 +10,13 @@ import orjson
 
 from adapter.relay.credentials import Credentials
 from adapter.relay.mirrors import Mirrors
-from adapter.relay.producer import iso
-from adapter.relay.resources import Document
+from adapter.relay.resources import Document, asked_cursor
 from adapter.relay.scopes import Scopes
 from adapter.relay.stages import Call
+from adapter.relay.telling import iso
 from adapter.rules.lists import begun_with, has_no_such_method
 from adapter.rules.results import rpc_result, tool_result
 from adapter.wire.envelope import parse
-from adapter.wire.spans import find
 
 WORKFLOW = "doc://upload_workflow.md"
 
@@ -111,7 +110,7 @@ class HelperListing:
     async def answer(self, call: Call, response: bytes) -> bytes:
         if call.modern:
             self._learn(response)
-        if self._offer is None or find(call.request, ("params", "cursor")) is not None:
+        if self._offer is None or asked_cursor(call.request) is not None:
             return response
         tool = definition(self._offer)
         if has_no_such_method(response):

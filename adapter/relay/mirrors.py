@@ -5,6 +5,7 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
 ANNOTATION = "x-mcp-header"
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
 
 Argument = Sequence[str | int]
 """The path of an argument below ``arguments``."""
@@ -32,16 +36,19 @@ class Mirrors:
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
 
-        While the tool's schema is not known, the header is found by what it says: a handle is its own kind.
+        A header that the tool's schema asks for is added where the call had none, for an argument that the adapter
+        gives needs its mirror too. While the schema is not known, the header is found by what it says: a handle
+        is its own kind.
         """
         if not call.modern:
             return
-        name = self._headers.get(call.envelope.name or "", {}).get(tuple(map(str, argument)))
         value = encode_mirror(new)
-        if name is not None:
-            mirror = f"{PREFIX}{name}".lower()
-            call.headers = [field for field in call.headers if field[0].lower() != mirror]
-            call.headers.append((f"Mcp-Param-{name}", value))
+        known = self._headers.get(call.envelope.name or "")
+        if known is not None:
+            name = known.get(tuple(map(str, argument)))
+            if name is not None:
+                call.headers = [field for field in call.headers if field[0].lower() != name.lower()]
+                call.headers.append((name, value))
         elif isinstance(old, str):
             call.headers = [
                 (field, value) if field.lower().startswith(PREFIX) and _says(said, old) else (field, said)
@@ -50,7 +57,7 @@ class Mirrors:
 
 
 def _annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Only properties reached through ``properties`` alone may be mirrored."""
+    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
     todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]
     while todo:
         path, here = todo.pop()
@@ -60,8 +67,8 @@ def _annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
         for key, inner in properties.items():
             todo.append(((*path, key), inner))
             name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
-            if isinstance(name, str) and name:
-                yield (*path, key), name
+            if isinstance(name, str) and _TOKEN.fullmatch(name):
+                yield (*path, key), f"Mcp-Param-{name}"
 
 
 def _says(header: str, text: str) -> bool:

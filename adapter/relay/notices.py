@@ -48,12 +48,15 @@ class Notices:
         return inbox
 
     def close(self, scope: Scope, session_key: str, inbox: Inbox) -> None:
-        sessions = self._streams[scope.id]
-        sessions[session_key].remove(inbox)
-        if not sessions[session_key]:
-            del sessions[session_key]
+        """The stream is over. Harmless when said twice."""
+        sessions = self._streams.get(scope.id, {})
+        inboxes = sessions.get(session_key, [])
+        if inbox in inboxes:
+            inboxes.remove(inbox)
+        if not inboxes:
+            sessions.pop(session_key, None)
         if not sessions:
-            del self._streams[scope.id]
+            self._streams.pop(scope.id, None)
 
     def resources_changed(self, scope: Scope) -> None:
         """The scope's artifacts are others than before."""

@@ -67,10 +67,11 @@ class Opening:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._mapping.abandon(ask, upstream_session, version)
             raise
-        if announce is None or answer.response is None:
-            return Answer(200, headers, answer.raw)
-        headers = [field for field in headers if field[0].lower() != "content-encoding"]
-        return Answer(200, headers, answer.changed(announce))
+        changed = answer.raw if announce is None else answer.changed(announce)
+        if changed is not answer.raw:
+            # What is edited leaves without the coding that it may have come in although it was not asked for.
+            headers = [field for field in headers if field[0].lower() != "content-encoding"]
+        return Answer(200, headers, changed)
 
     def _record(
         self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes

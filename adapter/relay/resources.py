@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, FileGone
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
-from adapter.relay.producer import as_text, iso
 from adapter.relay.stages import Call
+from adapter.relay.telling import content, iso
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.lists import ended_with, has_no_such_method, next_cursor
 from adapter.rules.results import rpc_result
@@ -24,9 +24,11 @@ PAGE = 100
 """Artifacts on one page of a list."""
 
 CURSOR = "adapter-artifacts:"
-"""How cursors of the adapter's own begin; the id of the artifact behind which the page starts follows."""
+"""How cursors of the adapter's own begin; when the artifact came that the page starts behind, and its id, follow."""
 
-NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, -32602
+INVALID_PARAMS = -32602
+
+NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, INVALID_PARAMS
 """The code of an unknown resource, which MCP 2026-07-28 changed."""
 
 TTL_MS = 0
@@ -47,6 +49,13 @@ class Document:
         return {"uri": self.uri, "name": self.name, "title": self.title, "mimeType": self.media_type}
 
 
+class _Position(NamedTuple):
+    """Where an artifact stands in the list: Unix seconds, and its id."""
+
+    created: float
+    id: str
+
+
 class ResourceList:
     """The stage of ``resources/list``: the upstream's own resources, then documents, then artifacts."""
 
@@ -60,23 +69,28 @@ class ResourceList:
         self._exposed = exposed
 
     async def ask(self, call: Call) -> bytes | None:
-        cursor = _cursor(call.request)
+        cursor = asked_cursor(call.request)
         if cursor is None or not cursor.startswith(CURSOR):
             return None
-        page, rest = self._page(call, cursor.removeprefix(CURSOR))
+        behind = _behind(cursor)
+        if behind is None:
+            id_bytes = call.envelope.id_bytes
+            return error_response(id_bytes, INVALID_PARAMS, "This cursor is none of resources/list.")
+        page, rest = self._page(call, behind)
         return _listed(call, "resources", page, rest)
 
     async def answer(self, call: Call, response: bytes) -> bytes:
+        missing = has_no_such_method(response)
+        if not missing and next_cursor(response) is not None:
+            return response
         page, rest = self._page(call, None)
         own = [document.listed() for document in self._documents] + page
-        if has_no_such_method(response):
+        if missing:
             return _listed(call, "resources", own, rest)
-        if next_cursor(response) is not None:
-            return response
         return ended_with(response, "resources", own, rest, modern=call.modern)
 
-    def _page(self, call: Call, after: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        """Artifacts of this server behind the one with the id ``after``, and the cursor of what follows."""
+    def _page(self, call: Call, behind: _Position | None) -> tuple[list[dict[str, Any]], str | None]:
+        """Artifacts of this server behind that position, and the cursor of what follows."""
         if not self._exposed:
             return [], None
         records = [
@@ -84,10 +98,12 @@ class ResourceList:
             for record in self._holdings.list(call.scope.id, Kind.ARTIFACT)
             if record.exposed and record.server == self._server
         ]
-        if after is not None:
-            ids = [record.id for record in records]
-            records = records[ids.index(after) + 1 :] if after in ids else []
-        rest = CURSOR + records[PAGE - 1].id if len(records) > PAGE else None
+        records.sort(key=_position)
+        if behind is not None:
+            # By position, not by the artifact itself: that may have expired since.
+            records = [record for record in records if _position(record) > behind]
+        last = _position(records[PAGE - 1]) if len(records) > PAGE else None
+        rest = None if last is None else f"{CURSOR}{last.created!r}:{last.id}"
         return [self._listed(record) for record in records[:PAGE]], rest
 
     def _listed(self, record: FileRecord) -> dict[str, Any]:
@@ -133,6 +149,8 @@ class ResourceRead:
 
     async def ask(self, call: Call) -> bytes | None:
         uri = call.envelope.name or ""
+        if not self._is_own(uri):
+            return None
         document = self._documents.get(uri)
         if document is not None:
             shown = {"uri": uri, "mimeType": document.media_type, "text": document.text}
@@ -141,7 +159,7 @@ class ResourceRead:
         if record is None:
             return _unknown(call, uri)
         if record.size > self._limit:
-            return _failed(call, NOT_FOUND_MODERN, self._too_large(call, record), uri)
+            return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
         try:
             return await self._contents(call, uri, record)
         except FileGone:
@@ -149,8 +167,13 @@ class ResourceRead:
         except AdapterError as error:
             return _failed(call, error.rpc, str(error), uri)
 
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        # Clients were told of resources also where the upstream has none.
+        return _unknown(call, call.envelope.name or "") if has_no_such_method(response) else response
+
+    def _is_own(self, uri: str) -> bool:
+        """An upstream may have resources of its own under the same scheme."""
+        return uri in self._documents or uri.startswith(f"{self._scheme}sessions/")
 
     async def _record(self, call: Call, uri: str) -> FileRecord | None:
         handle = parse_artifact(uri, self._scheme)
@@ -160,13 +183,9 @@ class ResourceRead:
         return record if record is not None and record.exposed and record.filename == handle.name else None
 
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
-        file = await self._holdings.read(record)
-        try:
-            data = await file.read(0, record.size)
-        finally:
-            file.close()
+        held = await content(self._holdings, record)
         # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
-        return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, data)]))
+        return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, held)]))
 
     def _too_large(self, call: Call, record: FileRecord) -> str:
         sentence = (
@@ -178,15 +197,28 @@ class ResourceRead:
         return f"{sentence} Download it: {self._links.download(call.base, record)}"
 
 
-def _shown(uri: str, record: FileRecord, data: bytes) -> dict[str, Any]:
+def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
     shown = {"uri": uri, "mimeType": record.media_type}
-    held = as_text(record, data)
     if isinstance(held, str):
         return {**shown, "text": held}
     return {**shown, "blob": base64.b64encode(held).decode("ascii")}
 
 
-def _cursor(request: bytes) -> str | None:
+def _position(record: FileRecord) -> _Position:
+    return _Position(record.created, record.id)
+
+
+def _behind(cursor: str) -> _Position | None:
+    """The position that a cursor of ours names, None for a text that only begins like one."""
+    created, _, file_id = cursor.removeprefix(CURSOR).partition(":")
+    try:
+        return _Position(float(created), file_id)
+    except ValueError:
+        return None
+
+
+def asked_cursor(request: bytes) -> str | None:
+    """Which page of a list a request asks for; None: the first."""
     span = find(request, ("params", "cursor"))
     cursor = parse(request[slice(*span)]) if span is not None else None
     return cursor if isinstance(cursor, str) else None

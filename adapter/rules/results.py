@@ -107,6 +107,14 @@ def with_artifact_error(response: bytes, sentence: str, withheld: Withhold) -> b
     return _with(response, {"artifact_error": sentence}, [], withheld)
 
 
+def with_failure(response: bytes, sentence: str, withheld: Withhold) -> bytes:
+    """The result of a call that succeeded as that of one that failed for want of its file: the upstream's blocks,
+    behind them the sentence, its paths withheld. A response that did not succeed stays as it is.
+    """
+    block = {"type": "text", "text": sentence}
+    return _with(response, {"artifact_error": sentence}, [block], withheld, failed=True)
+
+
 def without_paths(response: bytes, withheld: Withhold) -> bytes:
     """A response of any kind, also an error, with every string value as ``withheld`` lets it be seen.
 
@@ -165,7 +173,12 @@ def _parts_of_success(response: bytes) -> _Parts | None:
 
 
 def _with(
-    response: bytes, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]], withheld: Withhold
+    response: bytes,
+    meta: Mapping[str, Any],
+    blocks: Sequence[Mapping[str, Any]],
+    withheld: Withhold,
+    *,
+    failed: bool = False,
 ) -> bytes:
     parts = _parts_of_success(response)
     if parts is None:
@@ -174,6 +187,8 @@ def _with(
     if seen is not response:
         parts = _parts_of_success(seen) or {}
     edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
+    if failed:
+        edits.append(spans.Insert(("result", "isError"), b"true"))
     return spans.edit(seen, edits) if edits else seen
 
 

@@ -1,0 +1,138 @@
+"""What a tool produced, found and kept: at the place it was told, in its result, or where its result says.
+
+A path that a tool names is data: it counts only where ``FileStore`` finds it to be the scope's own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.errors import BadJson
+from adapter.files.port import FileStore, Measure, Staging
+from adapter.relay.holdings import Holdings
+from adapter.relay.stages import Call
+from adapter.rules.filenames import default_name, stored_name
+from adapter.rules.holdings import FileRecord, Place
+from adapter.rules.locators import Locator, embedded, linked
+from adapter.wire.envelope import parse
+
+Result = Mapping[str, Any]
+
+
+class Allocated(NamedTuple):
+    """Where a tool was told to write, what the file is to be called, and when the call began (Unix seconds)."""
+
+    place: Place | None
+    name: str
+    began: float
+
+
+class Captured(NamedTuple):
+    """What is kept, and the path by which the result may name it."""
+
+    record: FileRecord
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capturing:
+    """For one tool of one server. ``limit`` is the largest file in bytes that is captured; None: quotas decide."""
+
+    holdings: Holdings
+    files: FileStore
+    locator: Locator
+    server: str
+    tool: str
+    exposed: bool
+    limit: int | None
+
+    async def files_of(self, call: Call, allocated: Allocated, result: Result) -> AsyncIterator[Captured]:
+        """Each file, when it is kept. Raises AdapterError for one that was there and cannot be kept."""
+        place = allocated.place
+        if place is not None:
+            measure = await self.files.adopt(place, self.limit)
+            if measure is not None:
+                record = await self._keep(call, allocated.name, measure, place=place)
+                yield Captured(record, self.files.path_of(place))
+                return
+        match self.locator.mode:
+            case "embedded":
+                for each in embedded(result):
+                    yield Captured(await self._store(call, each.name, each.data, each.media_type))
+            case "resource":
+                async for record in self._linked(call, result):
+                    yield Captured(record)
+            case "structured" | "regex":
+                located = await self._located(call, allocated.began, result)
+                if located is not None:
+                    yield located
+
+    async def _located(self, call: Call, began: float, result: Result) -> Captured | None:
+        for path in self.locator.located(result):
+            taken = await self.files.take(path, call.scope.id, began, self.limit)
+            if taken is not None:
+                staging, measure = taken
+                name = default_name(self.tool, path)
+                return Captured(await self._keep(call, name, measure, staging=staging), path)
+        return None
+
+    async def _linked(self, call: Call, result: Result) -> AsyncIterator[FileRecord]:
+        """Read the resources that the result links to from the upstream."""
+        if call.fetch is None:
+            return
+        for uri in linked(result):
+            response = await call.fetch("resources/read", {"uri": uri})
+            contents = _contents(response) if response is not None else []
+            for each in embedded({"content": [{"type": "resource", "resource": one} for one in contents]}):
+                yield await self._store(call, each.name, each.data, each.media_type)
+
+    async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
+        """Keep bytes that came inside a message."""
+        staging = await self.files.stage()
+        try:
+            await staging.write(data)
+            measure = await staging.finish()
+            filename = default_name(self.tool, name, said)
+            return await self._keep(call, filename, measure, staging=staging, said=said)
+        finally:
+            await staging.discard()
+
+    async def _keep(
+        self,
+        call: Call,
+        name: str,
+        measure: Measure,
+        *,
+        place: Place | None = None,
+        staging: Staging | None = None,
+        said: str | None = None,
+    ) -> FileRecord:
+        try:
+            return await self.holdings.keep_artifact(
+                call.scope,
+                self.server,
+                file_id=place.id if place else secrets.token_hex(16),
+                filename=name,
+                stored=place.name if place else stored_name(name),
+                staging=staging,
+                measure=measure,
+                exposed=self.exposed,
+                said_type=said,
+            )
+        finally:
+            if staging is not None:
+                await staging.discard()
+
+
+def _contents(response: bytes) -> list[Any]:
+    """What an answer to ``resources/read`` holds; nothing where it is no such answer."""
+    try:
+        message = parse(response)
+    except BadJson:
+        return []
+    result = message.get("result") if isinstance(message, dict) else None
+    found = result.get("contents") if isinstance(result, dict) else None
+    return found if isinstance(found, list) else []

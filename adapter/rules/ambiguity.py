@@ -1,0 +1,60 @@
+"""Arguments that two readers of one message could take for different ones. Pure.
+
+JSON lets a key stand in an object twice, and readers differ in which one counts; some also take a key in another
+case or Unicode form, or without its underscores, for the one they know. Where a stage answers for the value of an
+argument, the upstream must find no other.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from adapter.rules.arguments import Step, steps
+from adapter.wire import spans
+from adapter.wire.scan import skip_space
+
+_WAY = (Step("params", 0), Step("arguments", 0))
+
+
+def ambiguous(message: bytes, path: str) -> bool:
+    """Whether a tool call may say more of an argument than ``arguments.values`` finds under its dotted path.
+
+    It does when a member on the way stands there twice or in another spelling, or when there is a text or a list
+    in the place of an object that the path leads through: a lenient reader finds a value in it.
+    """
+    places = [skip_space(message, 0)]
+    for step in (*_WAY, *steps(path)):
+        inner: list[int] = []
+        for place in places:
+            if message.startswith((b'"', b"["), place):
+                return True
+            alike = _members_like(message, place, step.name)
+            if len(alike) > 1 or any(member.key != step.name for member in alike):
+                return True
+            for member in alike:
+                inner += _items(message, member.value_start, step.levels)
+        places = inner
+    return False
+
+
+def _members_like(message: bytes, place: int, name: str) -> list[spans.Member]:
+    if not message.startswith(b"{", place):
+        return []
+    sought = _likeness(name)
+    return [member for member in spans.members(message, place) if _likeness(member.key) == sought]
+
+
+def _items(message: bytes, place: int, levels: int) -> Iterator[int]:
+    if levels == 0 or not message.startswith(b"[", place):
+        yield place
+        return
+    for start, _ in spans.items(message, place):
+        yield from _items(message, start, levels - 1)
+
+
+def _likeness(key: str) -> str:
+    """The same for two keys that some reader takes for one: JSON in Go ignores case, in Protobuf underscores."""
+    if not key.isascii():
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", key).casefold())
+    return key.lower().replace("_", "").replace("-", "")
