@@ -28,9 +28,10 @@ from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
 from adapter.rules.headers import to_client
 from adapter.rules.scopes import Scope
 from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.envelope import Batch, Envelope, Kind, answers
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
+from adapter.wire.spans import find
 
 HELD_JSON = 64 << 10
 """Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
@@ -245,11 +246,14 @@ class Relay:
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
-        body = decoded(raw, reply)
-        if media_type(reply) == "application/json" and reply.status == 200:
-            body = await walk_response(stages, call, body)
+        body, status = decoded(raw, reply), reply.status
+        # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
+        if media_type(reply) == "application/json" and answers(body, call.envelope.id):
+            came, body = body, await walk_response(stages, call, body)
+            if body is not came and find(body, ("error",)) is None:
+                status = 200
         recovery.finish()
-        return Answer(reply.status, headers, body)
+        return Answer(status, headers, body)
 
     # --- GET and DELETE ---------------------------------------------------------------------------------------
 
