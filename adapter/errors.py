@@ -112,6 +112,23 @@ class LimitReached(AdapterError):
     hint = "A limit of the adapter was reached; try again shortly."
 
 
+# --- the catalogue --------------------------------------------------------------------------------------------
+
+
+class CatalogueDrifted(AdapterError):
+    """``data["drift"]`` says what changed. The request was understood and refused, so HTTP sees a success."""
+
+    code, rpc, http = "catalogue_drifted", -32010, 200
+    hint = "The upstream server changed its tools since this session first saw them."
+
+
+class ToolUnknown(AdapterError):
+    """What a server says to a name it does not know (MCP, tools, "Error Handling")."""
+
+    code, rpc, http = "tool_unknown", -32602, 200
+    hint = "There is no such tool."
+
+
 # --- files ----------------------------------------------------------------------------------------------------
 
 

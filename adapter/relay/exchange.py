@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from adapter.relay.server import Server
@@ -17,7 +17,8 @@ class Ask:
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
-    ``base`` is the URL under which the client knows the adapter, without a slash at its end.
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end;
+    ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
     """
 
     server: Server
@@ -32,6 +33,7 @@ class Ask:
     body: bytes = b""
     encoded: bool = False
     base: str = ""
+    renewed: Callable[[], Awaitable[None]] | None = None
 
 
 def _nothing() -> None:

@@ -65,6 +65,8 @@ class Mapping:
         """
         if session is not None and session.asleep:
             await self.renew(ask, session)
+            if ask.renewed is not None:
+                await ask.renewed()
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
@@ -74,6 +76,8 @@ class Mapping:
             reply.abort()
             attempts -= 1
             await self.renew(ask, session, generation)
+            if ask.renewed is not None:
+                await ask.renewed()
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
@@ -112,6 +116,8 @@ class Mapping:
             if not remapped:
                 return
             ask.server.counters.reinitialized += 1
+            if ask.server.plan.gate is not None:
+                ask.server.plan.gate.changed()
             self._log.info(
                 "upstream session renewed",
                 server=ask.server.id,

@@ -22,6 +22,7 @@ from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
+from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.relay.stages import Call, Stages, walk_request, walk_response
 from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
@@ -86,6 +87,8 @@ class Relay:
             if isinstance(envelope, Batch) and session.protocol_version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
+        if not (isinstance(envelope, Envelope) and envelope.kind is Kind.REQUEST):
+            _require_harmless(ask.server, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
@@ -103,11 +106,13 @@ class Relay:
     ) -> Answer:
         ask.server.counters.exchanges += len(requests)
         if isinstance(envelope, Batch):
-            concerned = [each for each in requests if ask.server.plan.stages_for(each)]
+            concerned = [each for each in requests if not await self._is_free(ask, session, each)]
             if concerned:
                 return await self._part(ask, session, envelope, concerned)
-        elif stages := ask.server.plan.stages_for(envelope):
-            return await self._read(ask, session, envelope, stages)
+        else:
+            await self._admit(ask, session, envelope)
+            if stages := ask.server.plan.stages_for(envelope):
+                return await self._read(ask, session, envelope, stages)
         silence = _silence(ask, requests)
         recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
         try:
@@ -125,6 +130,7 @@ class Relay:
                     silence=silence,
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
+                    heed=gate.heed if (gate := ask.server.plan.gate) is not None else None,
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return Answer(reply.status, headers, reply.whole)
@@ -135,6 +141,26 @@ class Relay:
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
+
+    async def _admit(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
+        """Have the gate judge a call, now and whenever the upstream began anew before it was sent. Raises AdapterError."""
+        gate = ask.server.plan.gate
+        if gate is None or envelope.method != "tools/call":
+            return
+        scope = self.scope_of(session, ask.principal)
+        if not gate.passes(scope.id, envelope.name):
+            await gate.admit(self._call(ask, session, envelope))
+        ask.renewed = partial(self._admit, ask, session, envelope)
+
+    async def _is_free(self, ask: Ask, session: Session | None, member: Envelope) -> bool:
+        """Whether a member of a batch may be piped with the others."""
+        if ask.server.plan.stages_for(member):
+            return False
+        try:
+            await self._admit(ask, session, member)
+        except AdapterError:
+            return False
+        return True
 
     async def _part(
         self, ask: Ask, session: Session | None, batch: Batch, concerned: list[Envelope]
@@ -197,16 +223,7 @@ class Relay:
     # --- read exchanges ---------------------------------------------------------------------------------------
 
     async def _read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
-        call = Call(
-            server=ask.server.id,
-            scope=self.scope_of(session, ask.principal),
-            envelope=envelope,
-            request=envelope.body,
-            era=ask.era,
-            base=ask.base,
-            headers=ask.headers,
-            fetch=partial(fetch, self.mapping, ask, session),
-        )
+        call = self._call(ask, session, envelope)
         recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
         recovery.reading(call, stages)
         try:
@@ -218,6 +235,19 @@ class Relay:
         except BaseException:
             recovery.finish()
             raise
+
+    def _call(self, ask: Ask, session: Session | None, envelope: Envelope) -> Call:
+        return Call(
+            server=ask.server.id,
+            scope=self.scope_of(session, ask.principal),
+            envelope=envelope,
+            request=envelope.body,
+            era=ask.era,
+            base=ask.base,
+            session=session.key if session else None,
+            headers=ask.headers,
+            fetch=partial(fetch, self.mapping, ask, session),
+        )
 
     async def _forward_read(
         self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
@@ -237,6 +267,7 @@ class Relay:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
+                    heed=gate.heed if (gate := ask.server.plan.gate) is not None else None,
                     limit=ANSWER_LIMIT,
                 )
                 return Answer(
@@ -271,7 +302,7 @@ class Relay:
             require_plain(reply)
             if ask.last_event_id is not None:
                 await self.parking.load(session)
-            rewrite = partial(self.parking.claim, session)
+            rewrite = partial(self._listened, ask.server, session)
         if reply.whole is not None and rewrite is None:
             return Answer(reply.status, headers, reply.whole)
         if not stream:
@@ -284,6 +315,12 @@ class Relay:
             pieces = noticing(pieces, inbox)
             release = _both(release, partial(self.notices.close, scope, session.key, inbox))
         return Answer(reply.status, headers, pieces, release=release)
+
+    async def _listened(self, server: Server, session: Session, data: bytes) -> bytes:
+        """An event's data on a GET stream, as it shall leave."""
+        if server.plan.gate is not None:
+            server.plan.gate.heed(data)
+        return await self.parking.claim(session, data)
 
     async def _delete(self, ask: Ask, session: Session) -> Answer:
         """End the session here in any case; the janitor closes upstream what could not be closed now."""
@@ -316,6 +353,14 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
         return await walk_response(stages, call, response)
     except AdapterError as error:
         return failure(error, call.envelope.id_bytes)
+
+
+def _require_harmless(server: Server, envelope: Envelope | Batch) -> None:
+    """Raise BadRequest for a tool call without an id: nobody would judge it, and an upstream might run it."""
+    members = envelope.members if isinstance(envelope, Batch) else [envelope]
+    calls = [each for each in members if each.method == "tools/call" and each.kind is Kind.NOTIFICATION]
+    if calls and not server.plan.empty:
+        raise BadRequest("tools/call is a request and needs an id.")
 
 
 def _silence(ask: Ask, requests: list[Envelope]) -> float | None:

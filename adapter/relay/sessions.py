@@ -262,6 +262,30 @@ class Sessions:
         for listener in self.on_end:
             await listener(key)
 
+    async def revoke(self, key: str, reason: str) -> SessionRecord | None:
+        """End a session that must not go on: later requests get 404 and the reason, so that clients initialize again.
+
+        What it was, for its upstream session is to be closed; None if it had ended. Raises StoreUnavailable.
+        """
+        row = await self._store.get(TABLE, key)
+        record = decode(row.value) if row else None
+        if row is None or record is None or record.state not in (SessionState.OPEN, SessionState.IDLE):
+            return None
+        revoked = replace(
+            record,
+            state=advance(record.state, Event.REVOKED_BY_DRIFT),
+            upstream_session=None,
+            last_seen=self._clock(),
+            reason=reason,
+        )
+        try:
+            await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self._due(revoked))
+        except Conflict:
+            return await self.revoke(key, reason)
+        self._open.pop(key, None)
+        await self._tell_end(key)
+        return record
+
     async def _mark_ended(self, key: str) -> None:
         row = await self._store.get(TABLE, key)
         record = decode(row.value) if row else None

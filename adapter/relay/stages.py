@@ -23,7 +23,7 @@ class Call:
     """A request on its way through the stages, and what they want changed of it.
 
     ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
-    client knows the adapter, without a slash at its end. ``notes`` is where a stage keeps what it must remember
+    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``notes`` is where a stage keeps what it must remember
     from the request to the response; it must be JSON, since a parked call outlives the process. ``fetch`` is
     None for such a one.
     """
@@ -34,6 +34,7 @@ class Call:
     request: bytes
     era: Era = Era.LEGACY
     base: str = ""
+    session: str | None = None
     headers: list[tuple[str, str]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
     fetch: Fetch | None = None
@@ -50,6 +51,22 @@ class Call:
     def defer(self, release: Callable[[], None]) -> None:
         """Have ``release`` called when the exchange is over, whichever way it ended."""
         self.deferred.append(release)
+
+
+class Gate(Protocol):
+    """Judges every ``tools/call`` before anything of it goes upstream, also of tools that no stage concerns."""
+
+    def passes(self, scope_id: str, name: str | None) -> bool:
+        """Whether a call may go on without being judged."""
+
+    async def admit(self, call: Call) -> None:
+        """Raises an AdapterError for a call that must not go on."""
+
+    def changed(self) -> None:
+        """The upstream began anew, so its tools may be others now."""
+
+    def heed(self, chunk: bytes) -> None:
+        """Look along at what the upstream says on a stream."""
 
 
 class Stage(Protocol):
@@ -78,11 +95,12 @@ class Plan:
     methods: Mapping[str, Stages] = field(default_factory=dict)
     prefixed: Mapping[str, Mapping[str, Stages]] = field(default_factory=dict)
     announce: Callable[[bytes], bytes] | None = None
+    gate: Gate | None = None
 
     @property
     def empty(self) -> bool:
         """Whether every request is piped."""
-        return not (self.named or self.methods or self.prefixed)
+        return not (self.named or self.methods or self.prefixed or self.gate)
 
     def stages_for(self, envelope: Envelope) -> Stages:
         method, name = envelope.method, envelope.name

@@ -42,6 +42,8 @@ class Recovery(Protocol):
 class AnswerStream:
     """The stream of one POST. ``wanted`` are the requests it has to answer; ``rewrite`` makes it a read one.
 
+    ``heed`` sees each chunk as it comes.
+
     The promise: it ends with an answer to each request, or after an event id, or with an error event.
     """
 
@@ -55,6 +57,7 @@ class AnswerStream:
         resumable: bool,
         rewrite: Rewrite | None = None,
         limit: int = LOOK_LIMIT,
+        heed: Callable[[bytes], None] | None = None,
     ) -> None:
         self._reply = reply
         self._wanted = wanted
@@ -64,6 +67,7 @@ class AnswerStream:
         self._resumable = resumable
         self._rewrite = rewrite
         self._limit = limit
+        self._heed = heed
         self._reader = self._new_reader()
         self._failure: AdapterError | None = None
         self._unread: list[bytes] = []
@@ -117,10 +121,13 @@ class AnswerStream:
         if self._failure is not None:
             return b""
         try:
-            return await self._reply.read(self._silence)
+            chunk = await self._reply.read(self._silence)
         except (UpstreamBroken, UpstreamSilent) as error:
             self._failure = error
             return b""
+        if self._heed is not None:
+            self._heed(chunk)
+        return chunk
 
     def _look(self, chunk: bytes) -> bytes:
         """The chunk as it came. What it holds is asked for only at the end, and seldom more than the last event:

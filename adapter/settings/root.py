@@ -10,7 +10,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from adapter.settings.artifacts import Artifacts
 from adapter.settings.core import Core
 from adapter.settings.ping import UpstreamPing
-from adapter.settings.policies import ToolDefaults
+from adapter.settings.policies import (
+    DefinitionPinning,
+    DescriptionPolicy,
+    MetadataSanitization,
+    ToolDefaults,
+)
 from adapter.settings.servers import Server
 from adapter.settings.sessions import Sessions
 from adapter.settings.state import StatePersistence
@@ -61,6 +66,20 @@ class Settings(BaseSettings):
     def tool_defaults_for(self, server: Server) -> ToolDefaults:
         """``core.defaults`` with what this server says instead."""
         return self.core.defaults.model_copy(update=_said(server.tool_defaults))
+
+    def pinning_for(self, server: Server) -> DefinitionPinning:
+        """``core.tool_definition_pinning`` with what this server says instead."""
+        return self.core.tool_definition_pinning.model_copy(update=_said(server.tool_definition_pinning))
+
+    def sanitization_for(self, server: Server) -> MetadataSanitization:
+        """``core.tool_metadata_sanitization`` with what this server says instead."""
+        return self.core.tool_metadata_sanitization.model_copy(
+            update=_said(server.tool_metadata_sanitization)
+        )
+
+    def descriptions_for(self, server: Server) -> DescriptionPolicy:
+        """``core.tool_description_policy`` with what this server says instead."""
+        return self.core.tool_description_policy.model_copy(update=_said(server.tool_description_policy))
 
 
 def _said(override: BaseModel) -> dict[str, object]:

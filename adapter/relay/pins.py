@@ -1,0 +1,158 @@
+"""Pins: which catalogue of a server each scope first saw. A catalogue itself is kept once, whoever saw it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import orjson
+
+from adapter.rules.catalogue import Catalogue, decode, encode
+from adapter.state.port import ABSENT, Conflict, Store
+
+PINS, CATALOGUES, BASELINES, SEEN = "pins", "catalogues", "baselines", "seen"
+"""Tables: the pin of a scope; catalogues by their digest; what an operator accepted, and what was seen last, of a
+server.
+"""
+
+LOADED = 256
+"""Catalogues that are kept in memory."""
+
+LOOKED_UP = 10.0
+"""Seconds for which an operator's word, or that there is none, is remembered."""
+
+
+class Pin(NamedTuple):
+    """``digest`` of a catalogue, and since when (Unix seconds)."""
+
+    digest: str
+    since: float
+
+
+class Pins:
+    """``clock`` gives Unix time. Every method raises StoreUnavailable."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
+        self._baselines: dict[str, tuple[float, Pin | None]] = {}
+        self._seen: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<Pins: {len(self._catalogues)} catalogues loaded>"
+
+    # --- scopes -----------------------------------------------------------------------------------------------
+
+    async def of(self, server: str, scope_id: str) -> Pin | None:
+        """What this scope is pinned to: its own pin, or what an operator accepted after it."""
+        row = await self._store.get(PINS, _key(server, scope_id))
+        own = _pin(row.value) if row is not None else None
+        accepted = await self.baseline(server)
+        if accepted is not None and (own is None or own.since <= accepted.since):
+            return accepted
+        return own
+
+    async def pin(self, server: str, scope_id: str, catalogue: Catalogue) -> Pin:
+        """Pin the scope unless it is pinned already; what it is pinned to."""
+        await self.keep(catalogue)
+        made = Pin(catalogue.digest, self._clock())
+        try:
+            await self._store.put(PINS, _key(server, scope_id), orjson.dumps(made), expected=ABSENT)
+        except Conflict:
+            # Another replica was first, or another call of the same scope.
+            return await self.of(server, scope_id) or made
+        return made
+
+    async def forget(self, servers: list[str], scope_id: str) -> None:
+        """The scope has ended."""
+        await asyncio.gather(*(self._store.delete(PINS, _key(server, scope_id)) for server in servers))
+
+    # --- catalogues -------------------------------------------------------------------------------------------
+
+    async def catalogue(self, digest: str) -> Catalogue | None:
+        """The catalogue of that digest; None if it is not known, or another version wrote it."""
+        found = self._catalogues.get(digest)
+        if found is not None:
+            self._catalogues.move_to_end(digest)
+            return found
+        row = await self._store.get(CATALOGUES, digest)
+        if row is None:
+            return None
+        try:
+            return self._load(decode(row.value))
+        except ValueError:
+            return None
+
+    async def keep(self, catalogue: Catalogue) -> None:
+        """Let every process know this catalogue by its digest."""
+        if catalogue.digest in self._catalogues:
+            return
+        if await self._store.get(CATALOGUES, catalogue.digest) is None:
+            # Equal digests have equal values, so it does not matter who is first.
+            await self._store.put(CATALOGUES, catalogue.digest, encode(catalogue))
+        self._load(catalogue)
+
+    async def saw(self, server: str, catalogue: Catalogue) -> None:
+        """Remember what a server offers now, for the operator who asks while it is away."""
+        if self._seen.get(server) != catalogue.digest:
+            await self.keep(catalogue)
+            await self._store.put(SEEN, server, orjson.dumps(Pin(catalogue.digest, self._clock())))
+            self._seen[server] = catalogue.digest
+
+    async def last_seen(self, server: str) -> Pin | None:
+        row = await self._store.get(SEEN, server)
+        return _pin(row.value) if row is not None else None
+
+    def _load(self, catalogue: Catalogue) -> Catalogue:
+        self._catalogues[catalogue.digest] = catalogue
+        while len(self._catalogues) > LOADED:
+            self._catalogues.popitem(last=False)
+        return catalogue
+
+    # --- operators --------------------------------------------------------------------------------------------
+
+    async def baseline(self, server: str) -> Pin | None:
+        """What an operator accepted for all scopes of this server, as of a few seconds ago."""
+        looked, found = self._baselines.get(server, (float("-inf"), None))
+        if self._clock() - looked > LOOKED_UP:
+            found = await self.look_up(server)
+        return found
+
+    async def look_up(self, server: str) -> Pin | None:
+        """What an operator has accepted by now."""
+        row = await self._store.get(BASELINES, server)
+        found = _pin(row.value) if row is not None else None
+        self._baselines[server] = (self._clock(), found)
+        return found
+
+    async def accept(self, server: str, catalogue: Catalogue) -> None:
+        """Make this the baseline of every scope, those to come too."""
+        await self.keep(catalogue)
+        await self._store.put(BASELINES, server, orjson.dumps(Pin(catalogue.digest, self._clock())))
+        self._baselines.pop(server, None)
+
+    async def spread(self, server: str) -> dict[str, int]:
+        """How many scopes are pinned to which catalogue of a server."""
+        counts: dict[str, int] = {}
+        prefix = f"{server}/"
+        after = prefix
+        while rows := await self._store.scan(PINS, after=after):
+            for row in rows:
+                if not row.key.startswith(prefix):
+                    return counts
+                digest = _pin(row.value).digest
+                counts[digest] = counts.get(digest, 0) + 1
+            after = rows[-1].key
+        return counts
+
+
+def _key(server: str, scope_id: str) -> str:
+    return f"{server}/{scope_id}"
+
+
+def _pin(value: bytes) -> Pin:
+    digest, since = orjson.loads(value)
+    return Pin(digest, since)
