@@ -145,12 +145,16 @@ async def server(module: str, place: Path) -> AsyncIterator[Server]:
 
 @dataclass
 class Adapter:
-    """The adapter as its own process, with a settings file and a store of its own in ``place``."""
+    """The adapter as its own process, with a settings file and a store of its own in ``place``.
+
+    ``launcher`` is a command that ends as the one it is given, in surroundings of its making.
+    """
 
     place: Path
     settings: Mapping[str, Any]
     port: int = field(default_factory=free_port)
     running: Running | None = None
+    launcher: Sequence[str | Path] = ()
 
     @property
     def base(self) -> str:
@@ -167,6 +171,7 @@ class Adapter:
         config = self.place / "adapter.json"
         config.write_text(json.dumps(self.settings))  # JSON is YAML too
         argv: list[str | Path] = [
+            *self.launcher,
             sys.executable,
             "-m",
             "adapter",
@@ -192,14 +197,28 @@ class Adapter:
 
 
 @asynccontextmanager
-async def adapter(place: Path, upstream: str, **sections: Mapping[str, Any]) -> AsyncIterator[Adapter]:
-    """The adapter with one server, ``upstream`` at ``/mcp``; ``sections`` join the settings file."""
+async def adapter(
+    place: Path,
+    upstream: str,
+    *,
+    adapters: Sequence[Mapping[str, Any]] = (),
+    launcher: Sequence[str | Path] = (),
+    **sections: Mapping[str, Any],
+) -> AsyncIterator[Adapter]:
+    """The adapter with one server, ``upstream`` at ``/mcp``, whose files ``adapters`` move; ``sections`` join the
+    settings file."""
+    entry = {
+        "id": "upstream",
+        "mount_path": "/mcp",
+        "upstream": {"url": upstream},
+        "adapters": list(adapters),
+    }
     settings = {
         "storage": {"root": str(place / "data")},
-        "servers": [{"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}}],
+        "servers": [entry],
         **sections,
     }
-    front = Adapter(place, settings)
+    front = Adapter(place, settings, launcher=launcher)
     try:
         await front.start()
         yield front

@@ -1,4 +1,5 @@
 // The same conversation as conversation.py, for the TypeScript clients: node SCRIPT URL HEADERS [MODE].
+// It also knows `result` (of a call), `resources` and `read` (`uri`), whose text is the whole result as JSON.
 // NODE_PACKAGES names the node_modules directory, which is not above these files.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -25,13 +26,21 @@ export async function converse(client, transport) {
   const connected = await answer(client.connect(transport));
   tell('connect', connected);
   if (!connected.ok) return;
-  const call = ({ tool, arguments: given }) => client.callTool({ name: tool, arguments: given }).then(text);
+  const result = ({ tool, arguments: given }) => client.callTool({ name: tool, arguments: given });
+  const call = (command) => result(command).then(text);
+  const whole = {
+    result,
+    resources: () => client.listResources(),
+    read: ({ uri }) => client.readResource({ uri }),
+  };
   const list = () => client.listTools().then(({ tools }) => tools.map(({ name }) => name).join(' '));
   for await (const line of createInterface({ input: process.stdin })) {
     const command = JSON.parse(line);
     if (command.step === 'together') {
       const calls = Array.from({ length: command.count }, () => answer(call(command)));
       tell(command.step, { ok: true, answers: await Promise.all(calls) });
+    } else if (command.step in whole) {
+      tell(command.step, await answer(whole[command.step](command).then(JSON.stringify)));
     } else {
       tell(command.step, await answer(command.step === 'list' ? list() : call(command)));
     }
