@@ -348,7 +348,12 @@ class Relay:
 
 
 async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
-    """The response as the stages want it; the failure of one is an error response, for the head has left."""
+    """The response as the stages want it; the failure of one is an error response, for the head has left.
+
+    What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came.
+    """
+    if not answers(response, call.envelope.id):
+        return response
     try:
         return await walk_response(stages, call, response)
     except AdapterError as error:
