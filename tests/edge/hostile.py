@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -128,7 +129,7 @@ class Scene:
     async def rpc(self, client: RawClient, method: str, params: object) -> dict[str, Any]:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         _, answer = await self.ask(client, "POST", orjson.dumps(message))
-        response = orjson.loads(answer)
+        response = json.loads(answer)  # reads lone surrogates too, which orjson refuses
         assert isinstance(response, dict)
         return response
 
