@@ -1,0 +1,243 @@
+"""An adapter process whose tools take and produce files on a real disk, and an upstream that does what a test says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from adapter import log
+from adapter.files.shelf import Shelf
+from adapter.relay.capabilities import Announcing
+from adapter.relay.consumer import Consumer, Consuming
+from adapter.relay.credentials import Credentials
+from adapter.relay.exchange import Ask
+from adapter.relay.holdings import Holdings
+from adapter.relay.links import Links
+from adapter.relay.mirrors import Mirrors
+from adapter.relay.notices import Notices
+from adapter.relay.producer import Producer, Producing
+from adapter.relay.resources import Document, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.stages import Plan, Stages
+from adapter.rules.capabilities import announced
+from adapter.rules.holdings import FileRecord, Kind
+from adapter.rules.locators import Locator, Mode
+from adapter.rules.quota import Limits
+from adapter.rules.scopes import Scope
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Store
+from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.wire.handles import artifact_uri, upload_handle
+from tests.relay.relaying import Clock, Relaying, scope_of, whole
+
+BASE = "http://adapter.test"
+READ = Consuming(server="one", argument="path", helper="one_get_upload_url")
+WRITE = Producing(server="one", tool="write", argument="filename", locator=Locator("none"))
+DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
+SSE = (("Content-Type", "text/event-stream"),)
+
+Act = Callable[[UpstreamRequest], Answer]
+
+
+class Acting:
+    """An Upstream that answers each request as its function does, and remembers the requests."""
+
+    def __init__(self, act: Act) -> None:
+        self._act = act
+        self.requests: list[UpstreamRequest] = []
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        self.requests.append(request)
+        answer = self._act(request)
+        if answer.after is not None:
+            await answer.after.wait()
+        return ScriptedReply(answer)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def producing(
+    mode: Mode = "none", key: str | None = None, regexes: Sequence[str] = (), **more: Any
+) -> Producing:
+    """The rule of the tool ``write`` with that locator; ``more`` are other fields of it."""
+    return replace(WRITE, locator=Locator(mode, key, regexes), **more)
+
+
+@dataclass
+class Tools:
+    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer) and any other (piped)."""
+
+    root: Path
+    act: Act
+    consuming: Consuming = READ
+    producing: Producing = WRITE
+    limits: Limits = field(default_factory=lambda: Limits(None, None, None, "lru_uploads_then_artifacts"))
+    allowed_roots: Sequence[Path] = ()
+    store: Store = field(default_factory=MemoryStore)
+    clock: Clock = field(default_factory=lambda: Clock(time.time()))
+    session: str = ""
+    resource_limit: int = 1000
+    downloads: bool = True
+
+    def __post_init__(self) -> None:
+        logger = log.get_logger("test")
+        self.files = Shelf(self.root, allowed_roots=self.allowed_roots, private=())
+        self.holdings = Holdings(
+            self.store,
+            self.files,
+            self.limits,
+            upload_ttl=100.0,
+            artifact_ttl=100.0,
+            max_file_bytes=1 << 20,
+            max_files=10,
+            admission_wait=1.0,
+            sweep_grace=300.0,
+            clock=self.clock,
+            log=logger,
+        )
+        self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
+        self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
+        self.mirrors = Mirrors()
+        notices = Notices()
+        self.upstream = Acting(self.act)
+        consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
+        producer = Producer(
+            self.producing,
+            self.holdings,
+            self.files,
+            self.links,
+            self.mirrors,
+            notices,
+            self.clock,
+            logger,
+        )
+        self.relaying = Relaying(self.upstream, self._plan(consumer, producer), self.store, self.clock)
+        self.relaying.relay.notices = notices
+
+    def _plan(self, consumer: Consumer, producer: Producer) -> Plan:
+        announce = partial(announced, tools=True, resources=True, changing=True)
+        listed = ResourceList("one", self.holdings, (DOCUMENT,), "artifact://", exposed=True)
+        links = self.links if self.downloads else None
+        read = ResourceRead(self.holdings, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
+        methods: dict[str, Stages] = {
+            "server/discover": (Announcing(announce),),
+            "resources/list": (listed,),
+            "resources/templates/list": (ResourceTemplates(),),
+        }
+        named: dict[tuple[str, str | None], Stages] = {
+            ("tools/call", "read"): (consumer,),
+            ("tools/call", "write"): (producer,),
+            ("resources/read", DOCUMENT.uri): (read,),
+        }
+        return Plan(named, methods, {"resources/read": {"artifact://": (read,)}}, announce)
+
+    # --- the client -------------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Open a session, unless the client brings one from before a restart."""
+        self.session = self.session or await self.relaying.open()
+        self.scope = await self.scope_of_session(self.session)
+
+    async def scope_of_session(self, session_id: str) -> Scope:
+        return scope_of(await self.relaying.sessions.find(session_id, "one", "anonymous"), "anonymous")
+
+    async def call(self, tool: str, arguments: str, *, session: str | None = None) -> dict[str, Any]:
+        """The response to a legacy call; ``arguments`` is JSON as the client spells it."""
+        body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}'
+        return parsed(await self.relaying.post(body.encode(), session or self.session))
+
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, modern: bool = False
+    ) -> dict[str, Any]:
+        """The response to any request."""
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        ask = self.ask(body, None if modern else self.session)
+        return parsed(await whole(await self.relaying.relay.handle(ask)))
+
+    def ask(self, body: bytes, session: str | None, **more: object) -> Ask:
+        return self.relaying.ask(body, session, base=BASE, **more)
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    async def uploaded(
+        self,
+        data: bytes,
+        name: str = "note.txt",
+        *,
+        scope: Scope | None = None,
+        server: str = "one",
+    ) -> FileRecord:
+        batch = await self.holdings.begin(scope or self.scope, server, len(data))
+        try:
+            await batch.add(name, None)
+            await batch.write(data)
+            await batch.end_file()
+            (record,) = await batch.keep((), None)
+            return record
+        finally:
+            await batch.discard()
+
+    async def handle(self, data: bytes, name: str = "note.txt") -> str:
+        """The handle of a file that the client has uploaded."""
+        record = await self.uploaded(data, name)
+        return upload_handle(record.scope, record.id)
+
+    def artifacts(self) -> list[FileRecord]:
+        return self.holdings.list(self.scope.id, Kind.ARTIFACT)
+
+    def on_disk(self) -> list[str]:
+        """All that lies in the areas of files, below the root."""
+        found = [*self.root.glob("uploads/**/*"), *self.root.glob("artifacts/**/*")]
+        found += self.root.glob("staging/*/*")
+        return sorted(str(path.relative_to(self.root)) for path in found)
+
+
+@asynccontextmanager
+async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
+    """A process that serves a client with an open session until the block ends."""
+    process = Tools(root, act, **more)
+    await process.credentials.open()
+    await process.holdings.open()
+    try:
+        await process.connect()
+        yield process
+    finally:
+        await process.relaying.errands.close()
+        await process.holdings.close()
+
+
+def parsed(response: bytes) -> dict[str, Any]:
+    """The last message of an answer, JSON or events."""
+    read: dict[str, Any] = orjson.loads(response.strip().rpartition(b"data: ")[2])
+    return read
+
+
+def arguments_of(request: UpstreamRequest) -> Any:
+    """What the upstream was called with."""
+    return orjson.loads(request.body)["params"]["arguments"]
+
+
+def result(members: str) -> bytes:
+    """The response to request 1 with these members (JSON) in its result."""
+    return f'{{"jsonrpc":"2.0","id":1,"result":{{{members}}}}}'.encode()
+
+
+def said(text: str) -> bytes:
+    """The response to request 1 with one text block."""
+    return result(f'"content":[{{"type":"text","text":{orjson.dumps(text).decode()}}}]')
+
+
+def saying(text: str) -> Act:
+    return lambda request: Answer(chunks=[said(text)])
+
+
+def uri_of(record: FileRecord) -> str:
+    return artifact_uri(record.scope, record.id, record.filename)
