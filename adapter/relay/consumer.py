@@ -20,10 +20,14 @@ from adapter.relay.stages import Call
 from adapter.rules.ambiguity import ambiguous
 from adapter.rules.arguments import replacements, values
 from adapter.rules.holdings import FileRecord, Kind
-from adapter.rules.results import tool_result
+from adapter.rules.redaction import withhold
+from adapter.rules.results import tool_result, without_paths
 from adapter.wire.handles import parse_artifact, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
+
+NOTE = "handles"
+"""Where a call's notes keep which handle each path stands for that the tool was given."""
 
 INLINE_AT_MOST = 64 << 20
 """Bytes of all files together that one call delivers inline: a short message could name one file very often."""
@@ -79,8 +83,10 @@ class Consumer:
             return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
         return None
 
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; a consumer's result is the tool's
-        return response
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
+        handles = call.notes.get(NOTE, {})
+        return without_paths(response, lambda text: withhold(text, self._files.roots, handles))
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
@@ -97,6 +103,8 @@ class Consumer:
             if record is not None:
                 text = await delivery.of(call, record)
                 delivered.append((path, text))
+                if rule.delivery in ("path", "file_uri"):
+                    call.notes.setdefault(NOTE, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
                 raise Refused(self._unknown())
