@@ -1,0 +1,137 @@
+"""A drift in two columns of a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.drift import drift
+from adapter.rules.side_by_side import render
+from adapter.rules.tools import PinnedTool, pinned, read_tool
+from adapter.rules.unicode import escaped
+
+texts = st.text(st.characters(exclude_categories=[]), max_size=60)
+
+
+def catalogue(**tools: dict[str, Any]) -> dict[str, PinnedTool]:
+    found = {}
+    for name, members in tools.items():
+        tool = read_tool(json.dumps({"name": name, **members}).encode())
+        assert tool is not None
+        found[name] = pinned(tool)
+    return found
+
+
+def shown(
+    old: dict[str, PinnedTool], new: dict[str, PinnedTool], width: int = 60, color: bool = False
+) -> str:
+    found = drift(old, new)
+    assert found is not None
+    return render(found, old, new, width, color)
+
+
+def test_changed_words_are_marked() -> None:
+    """Each field has its columns; what is on one side only stands there alone."""
+    old = catalogue(shoot={"description": "Takes a shot.\nQuickly.", "annotations": {"readOnlyHint": True}})
+    new = catalogue(
+        shoot={
+            "description": "Takes and mails a shot.\nQuickly.",
+            "annotations": {"readOnlyHint": False},
+            "title": "S",
+        }
+    )
+    assert shown(old, new) == (
+        """\
+changed shoot
+  less safe: readOnlyHint
+  annotations.readOnlyHint
+[-true-]                     │ {+false+}
+  description
+Takes a shot.                │ Takes {+and mails +}a shot.
+Quickly.                     │ Quickly.
+  title
+                             │ {+S+}
+
+"""
+    )
+
+
+def test_colors() -> None:
+    """Red is what was, green what is, and a color ends with its line."""
+    old, new = catalogue(shoot={"description": "one two"}), catalogue(shoot={"description": "one three four"})
+    line = shown(old, new, color=True).split("\n")[2]
+    assert line == f"one \x1b[31mtwo\x1b[0m{' ' * 21} │ one \x1b[32mthree four\x1b[0m"
+
+
+def test_added_removed_and_renamed_tools() -> None:
+    """A new one on the right, an old one on the left, a renamed one in a sentence."""
+    old = catalogue(gone={"description": "G"}, old={"description": "same"})
+    new = catalogue(extra={"description": "E"}, new={"description": "same"})
+    assert shown(old, new) == (
+        """\
+renamed old to new
+
+added extra
+                             │ {+{
+                             │   "description": "E",
+                             │   "name": "extra"
+                             │ }+}
+
+removed gone
+[-{                          │
+  "description": "G",        │
+  "name": "gone"             │
+}-]                          │
+
+"""
+    )
+
+
+def test_other_members_are_told_apart() -> None:
+    """They are no part of what was shown."""
+    assert shown(catalogue(x={"_meta": 1}), catalogue(x={"_meta": 2})) == (
+        "changed x\n  members that are not part of the fingerprint differ as well\n\n"
+    )
+
+
+def test_wide_letters_keep_the_columns() -> None:
+    """A letter of East Asia takes two cells."""
+    line = shown(catalogue(x={"title": "日本語 abc"}), catalogue(x={"title": "日本 abc"})).split("\n")[2]
+    assert line == "[-日本語-] abc               │ {+日本+} abc"
+
+
+@given(texts, texts, st.integers(10, 90), st.booleans())
+def test_hostile_text_cannot_leave_its_place(old: str, new: str, width: int, color: bool) -> None:
+    """No control or invisible character reaches the terminal, and every row has its divider."""
+    before, after = catalogue(x={"description": old, "a": 1}), catalogue(x={"description": new, "a": 2})
+    text = re.sub("\x1b\\[(?:31|32|0)m", "", shown(before, after, width, color))
+    for line in text.split("\n"):
+        assert escaped(line) == line
+    assert text.encode("utf-8")
+    rows = text.split("\n")[2:-3]
+    assert all(" │" in row for row in rows)
+
+
+@pytest.mark.parametrize("unit", ["a ", "a", "\n", "\u202e", "語", "a b\n"])
+def test_a_megabyte_costs_little(unit: str) -> None:
+    """A long text is cut, and words are compared in bounded number."""
+    old = catalogue(x={"description": unit * (10**6 // len(unit))})
+    new = catalogue(x={"description": "b " + unit * (10**6 // len(unit)) + "c"})
+    began = time.process_time()
+    text = shown(old, new)
+    assert time.process_time() - began < 5
+    assert len(text) < 10**6 and "(and more)" in text
+
+
+def test_change_of_very_many_fields_is_cut() -> None:
+    """Fifty of them are shown."""
+    old = catalogue(x={"inputSchema": {f"k{n}": 1 for n in range(99)}})
+    new = catalogue(x={"inputSchema": {f"k{n}": 2 for n in range(99)}})
+    text = shown(old, new)
+    assert text.count("inputSchema.") == 50 and "… and more" in text
