@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamUnreachable
-from adapter.relay.answers import read_answer, read_body
-from adapter.relay.mapping import (
-    ACCEPT,
-    INITIALIZED,
-    LATEST_LEGACY,
-    Resumption,
-    initialize_result,
-    negotiated_version,
-)
 from adapter.relay.server import Server
+from adapter.relay.visit import Visit
 from adapter.rules.breaker import BreakerState
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.wire.eras import MODERN_VERSIONS, Era
-
-MODERN_VERSION = MODERN_VERSIONS[-1]
-_CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+from adapter.wire.eras import Era
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +39,13 @@ class Probe:
     """Pings one upstream in a session that belongs to no client."""
 
     def __init__(self, server: Server, timeout: float) -> None:
-        self._server = server
+        self._visit = Visit(server, timeout)
         self._timeout = timeout
-        self._session: tuple[str | None, str] | None = None
-        self.era: Era | None = None
+
+    @property
+    def era(self) -> Era | None:
+        """The era that the upstream was last found to speak."""
+        return self._visit.era
 
     async def ping(self) -> None:
         """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
@@ -70,92 +59,14 @@ class Probe:
             raise UpstreamUnreachable(f"No answer to a ping within {self._timeout:g} s.") from None
 
     async def _ping(self) -> None:
-        if self.era is Era.MODERN:
-            await self._discover()
-        elif self._session is None:
-            await self._open()
-        else:
-            await self._ping_session(*self._session)
-
-    async def _open(self) -> None:
-        params: dict[str, object] = {
-            "protocolVersion": LATEST_LEGACY,
-            "capabilities": {},
-            "clientInfo": _CLIENT,
-        }
-        reply = await self._post(_request("initialize", params), [])
-        if reply.status in (401, 403):
-            reply.abort()
-            return
-        upstream_session = header(reply.headers, "mcp-session-id")
-        if reply.status != 200:
-            reply.abort()
-            await self._discover()
-            return
-        resume = Resumption(self._server, self._headers([]), upstream_session, None).after
-        answer = await read_answer(reply, 1, self._timeout, resume)
-        result = initialize_result(answer.response)
-        if result is None:
-            await self._discover()
-            return
-        self.era = Era.LEGACY
-        self._session = (upstream_session, negotiated_version(result))
-        reply = await self._post(INITIALIZED, self._session_headers(*self._session))
-        await read_body(reply, self._timeout)
-
-    async def _ping_session(self, upstream_session: str | None, version: str) -> None:
-        reply = await self._post(_request("ping", None), self._session_headers(upstream_session, version))
-        if reply.status == 200:
-            resume = Resumption(self._server, self._headers([]), upstream_session, version).after
-            await read_answer(reply, 1, self._timeout, resume)
-            return
-        reply.abort()
-        self._session = None
-        await self._open()
-
-    async def _discover(self) -> None:
-        meta: dict[str, object] = {
-            "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-            "io.modelcontextprotocol/clientInfo": _CLIENT,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        fields = [("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "server/discover")]
-        reply = await self._post(_request("server/discover", {"_meta": meta}), fields)
-        if reply.status >= 500:
-            reply.abort()
-            raise UpstreamBroken(f"A ping was answered with HTTP status {reply.status}.")
-        await read_body(reply, self._timeout)
-        self.era = Era.MODERN if reply.status == 200 else None
+        if self._visit.era is Era.MODERN:
+            await self._visit.discover()
+        elif not self._visit.is_open or (await self._visit.ask("ping")).status != 200:
+            await self._visit.open()
 
     async def close(self) -> None:
         """End the probe's own session upstream."""
-        if self._session is None or self._session[0] is None:
-            return
-        headers = self._headers(self._session_headers(*self._session))
-        self._session = None
-        with contextlib.suppress(AdapterError):
-            reply = await self._server.upstream.send(UpstreamRequest("DELETE", headers), self._timeout)
-            reply.abort()
-
-    async def _post(self, body: bytes, fields: list[tuple[str, str]]) -> UpstreamReply:
-        return await self._server.upstream.send(
-            UpstreamRequest("POST", self._headers(fields), body), self._timeout
-        )
-
-    def _headers(self, fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        kind = [("Accept", ACCEPT), ("Content-Type", "application/json")]
-        return [*self._server.static, *kind, *fields]
-
-    def _session_headers(self, upstream_session: str | None, version: str) -> list[tuple[str, str]]:
-        fields = [("MCP-Protocol-Version", version)]
-        return [*fields, ("Mcp-Session-Id", upstream_session)] if upstream_session is not None else fields
-
-
-def _request(method: str, params: dict[str, object] | None) -> bytes:
-    message: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": method}
-    if params is not None:
-        message["params"] = params
-    return orjson.dumps(message)
+        await self._visit.close()
 
 
 class Watch:
