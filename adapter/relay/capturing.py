@@ -21,6 +21,9 @@ from adapter.wire.envelope import parse
 
 Result = Mapping[str, Any]
 
+LONGEST_NAME = 255
+"""Bytes of UTF-8 above which an artifact is called by the name it is stored under: it is said several times."""
+
 
 class Allocated(NamedTuple):
     """Where a tool was told to write, what the file is to be called, and when the call began (Unix seconds)."""
@@ -75,7 +78,7 @@ class Capturing:
             taken = await self.files.take(path, call.scope.id, began, self.limit)
             if taken is not None:
                 staging, measure = taken
-                name = default_name(self.tool, path)
+                name = artifact_name(self.tool, path)
                 return Captured(await self._keep(call, name, measure, staging=staging), path)
         return None
 
@@ -95,7 +98,7 @@ class Capturing:
         try:
             await staging.write(data)
             measure = await staging.finish()
-            filename = default_name(self.tool, name, said)
+            filename = artifact_name(self.tool, name, said)
             return await self._keep(call, filename, measure, staging=staging, said=said)
         finally:
             await staging.discard()
@@ -125,6 +128,13 @@ class Capturing:
         finally:
             if staging is not None:
                 await staging.discard()
+
+
+def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> str:
+    """What an artifact is called: see ``default_name``; always a text that every reader of JSON takes."""
+    # A lone surrogate, out of an argument or a directory, would cost strict readers the whole result.
+    name = default_name(tool, given, media_type).encode("utf-8", "replace").decode("utf-8")
+    return name if len(name.encode()) <= LONGEST_NAME else stored_name(name)
 
 
 def _contents(response: bytes) -> list[Any]:

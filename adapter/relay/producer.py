@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.files.port import FileStore
-from adapter.relay.capturing import Allocated, Captured, Capturing
+from adapter.relay.capturing import Allocated, Captured, Capturing, artifact_name
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
@@ -21,7 +21,7 @@ from adapter.relay.stages import Call
 from adapter.relay.telling import Telling, spelled
 from adapter.rules.ambiguity import ambiguous
 from adapter.rules.arguments import setting, values
-from adapter.rules.filenames import default_name, stored_name
+from adapter.rules.filenames import stored_name
 from adapter.rules.holdings import Kind, Place
 from adapter.rules.locators import Locator
 from adapter.rules.redaction import withhold
@@ -128,7 +128,7 @@ class Producer:
         if setting(call.request, argument, "") is None:
             return f"The arguments have no place for {argument}, which names the file to write."
         given = next((value for _, value in values(call.request, argument)), None)
-        name = default_name(self._rule.tool, given if isinstance(given, str) else None)
+        name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
         place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
         call.defer(self._holdings.expect(place))
         call.defer(partial(self._files.abandon, place))
@@ -137,9 +137,7 @@ class Producer:
         assert change is not None, "it was possible with another text"
         call.change(change)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
-        # A name may hold a lone surrogate, which the JSON of a parked call cannot.
-        packed = name.encode("utf-8", "surrogatepass").decode("latin-1")
-        note.update(id=place.id, stored=place.name, name=packed)
+        note.update(id=place.id, stored=place.name, name=name)
         return None
 
     # --- the response -----------------------------------------------------------------------------------------
@@ -169,9 +167,8 @@ class Producer:
         note = call.notes[NOTE]
         if "id" not in note:
             return Allocated(None, "", note["began"])
-        name = note["name"].encode("latin-1").decode("utf-8", "surrogatepass")
         place = Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
-        return Allocated(place, name, note["began"])
+        return Allocated(place, note["name"], note["began"])
 
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
         kept: list[Captured] = []

@@ -34,6 +34,7 @@ from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.wire.envelope import parse
 from adapter.wire.handles import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
 
@@ -41,6 +42,7 @@ BASE = "http://adapter.test"
 READ = Consuming(server="one", argument="path", helper="one_get_upload_url")
 WRITE = Producing(server="one", tool="write", argument="filename", locator=Locator("none"))
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 SSE = (("Content-Type", "text/event-stream"),)
 
 Act = Callable[[UpstreamRequest], Answer]
@@ -152,7 +154,11 @@ class Tools:
     async def call(self, tool: str, arguments: str, *, session: str | None = None) -> dict[str, Any]:
         """The response to a legacy call; ``arguments`` is JSON as the client spells it."""
         body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}'
-        return parsed(await self.relaying.post(body.encode(), session or self.session))
+        return parsed(await self.post(body.encode(), session))
+
+    async def post(self, body: bytes, session: str | None = None) -> bytes:
+        """The whole answer to a legacy request, its stream too."""
+        return await whole(await self.relaying.relay.handle(self.ask(body, session or self.session)))
 
     async def request(
         self, method: str, params: Mapping[str, Any], *, modern: bool = False
@@ -216,7 +222,7 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
 
 def parsed(response: bytes) -> dict[str, Any]:
     """The last message of an answer, JSON or events."""
-    read: dict[str, Any] = orjson.loads(response.strip().rpartition(b"data: ")[2])
+    read: dict[str, Any] = parse(response.strip().rpartition(b"data: ")[2])
     return read
 
 
@@ -235,9 +241,41 @@ def said(text: str) -> bytes:
     return result(f'"content":[{{"type":"text","text":{orjson.dumps(text).decode()}}}]')
 
 
+def answering(members: str) -> Act:
+    """An upstream that answers everything with these members of a result."""
+    return lambda request: Answer(chunks=[result(members)])
+
+
 def saying(text: str) -> Act:
     return lambda request: Answer(chunks=[said(text)])
 
 
 def uri_of(record: FileRecord) -> str:
     return artifact_uri(record.scope, record.id, record.filename)
+
+
+def told(request: UpstreamRequest) -> Path:
+    """Where the tool was told to write."""
+    return Path(arguments_of(request)["filename"])
+
+
+def writing(data: bytes, answer: bytes | None = None) -> Act:
+    """A tool that writes where it is told, and says where that was."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(data)
+        return Answer(chunks=[said(f"Saved {told(request)}.") if answer is None else answer])
+
+    return act
+
+
+def artifact_of(response: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = response["result"]["_meta"]["artifact"]
+    return found
+
+
+def error_of(response: dict[str, Any]) -> str:
+    """Why nothing was captured of a call that did not fail."""
+    assert "isError" not in response["result"] and "artifact" not in response["result"]["_meta"]
+    sentence: str = response["result"]["_meta"]["artifact_error"]
+    return sentence

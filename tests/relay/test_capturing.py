@@ -1,0 +1,357 @@
+"""What is captured of what tools produce, what never is, and what a result says of that."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import StorageFailed, StoreUnavailable
+from adapter.rules.holdings import Kind
+from adapter.rules.quota import Limits, Policy
+from adapter.upstream.port import UpstreamRequest, header
+from adapter.upstream.scripted import Answer
+from tests.relay.filing import SteppedStore, Steps
+from tests.relay.tooling import (
+    PNG,
+    SSE,
+    Act,
+    answering,
+    arguments_of,
+    artifact_of,
+    error_of,
+    producing,
+    result,
+    said,
+    saying,
+    told,
+    tools,
+    writing,
+)
+
+POLICY: Policy = "lru_uploads_then_artifacts"
+
+Write = Callable[[Path], None]
+
+
+def leaving(prepare: Write) -> Act:
+    """A tool that does something else at the place it was told."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        prepare(told(request))
+        return Answer(chunks=[said(f"Saved {told(request)}")])
+
+    return act
+
+
+# --- the locator is the fallback ------------------------------------------------------------------------------
+
+
+async def test_structured_path_is_captured(tmp_path: Path) -> None:
+    """A tool that writes beside the place it was told, and says where."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        path = told(request).with_name("other.png")
+        path.write_bytes(PNG)
+        members = {"content": [], "structuredContent": {"out": {"files": [{"path": str(path)}]}}}
+        return Answer(chunks=[result(json.dumps(members)[1:-1])])
+
+    async with tools(tmp_path, act, producing=producing("structured", "out.files[].path")) as one:
+        came = await one.call("write", "{}")
+        artifact = artifact_of(came)
+        assert artifact["filename"] == "other.png" and artifact["size_bytes"] == len(PNG)
+        held = came["result"]["structuredContent"]["out"]["files"][0]["path"]
+        assert held == artifact["artifact_uri"]
+        assert not told(one.upstream.requests[0]).parent.exists()
+
+
+@pytest.mark.parametrize("regexes", [(), (r"Wrote (\S+) for",)], ids=["built-in", "own"])
+async def test_path_in_a_text_is_captured(tmp_path: Path, regexes: tuple[str, ...]) -> None:
+    """From a root that operators allow; what lies outside the store keeps its path in the text."""
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def act(request: UpstreamRequest) -> Answer:
+        (out / "shot.png").write_bytes(PNG)
+        return Answer(chunks=[said(f"Wrote {out}/shot.png for you")])
+
+    rule = producing("regex", None, regexes, argument=None)
+    async with tools(tmp_path / "store", act, producing=rule, allowed_roots=[out]) as one:
+        came = await one.call("write", "{}")
+        assert artifact_of(came)["filename"] == "shot.png"
+        assert came["result"]["content"][0]["text"] == f"Wrote {out}/shot.png for you"
+        assert arguments_of(one.upstream.requests[0]) == {}
+
+
+IMAGE = f'{{"type":"image","mimeType":"image/png","data":"{base64.b64encode(PNG).decode()}"}}'
+TEXT = '{"type":"resource","resource":{"uri":"file:///x/notes.md","mimeType":"text/markdown","text":"# Hi"}}'
+
+
+async def test_files_in_the_result_are_captured(tmp_path: Path) -> None:
+    """Several give several: the first is ``artifact``, all are ``artifacts``; the blocks themselves stay."""
+    members = f'"content":[{IMAGE},{{"type":"text","text":"and"}},{TEXT}]'
+    rule = producing("embedded", argument=None)
+    async with tools(tmp_path, answering(members), producing=rule) as one:
+        came = (await one.call("write", "{}"))["result"]
+        first, second = came["_meta"]["artifacts"]
+        assert came["_meta"]["artifact"] == first and first["filename"] == "write.png"
+        assert (second["filename"], second["mime_type"], second["size_bytes"]) == (
+            "notes.md",
+            "text/markdown",
+            4,
+        )
+        assert came["content"][:3] == orjson.loads(result(members))["result"]["content"]
+        assert [block["uri"] for block in came["content"][3:]] == [
+            first["artifact_uri"],
+            second["artifact_uri"],
+        ]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_linked_resource_is_read_from_the_upstream(tmp_path: Path, modern: bool) -> None:
+    """In the client's own upstream session, with an id that the client has not used; in either era."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        if b"resources/read" not in request.body:
+            link = '{"type":"resource_link","uri":"file:///out/plan.txt","name":"plan"}'
+            return Answer(chunks=[result(f'"content":[{link}]')])
+        asked = orjson.loads(request.body)
+        contents = [{"uri": "file:///out/plan.txt", "text": "the plan"}]
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"contents": contents}}
+        return Answer(headers=SSE, chunks=[b"data: " + orjson.dumps(answer) + b"\n\n"])
+
+    params: dict[str, Any] = {"name": "write", "arguments": {}}
+    if modern:
+        params["_meta"] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "progressToken": 5}
+    rule = producing("resource", argument=None)
+    async with tools(tmp_path, act, producing=rule) as one:
+        artifact = artifact_of(await one.request("tools/call", params, modern=modern))
+        assert (artifact["filename"], artifact["size_bytes"]) == ("plan.txt", 8)
+        asked = one.upstream.requests[1]
+        body = orjson.loads(asked.body)
+        assert body["id"] != 1 and body["params"]["uri"] == "file:///out/plan.txt"
+        if modern:
+            version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+            assert body["params"]["_meta"] == version
+            assert header(asked.headers, "mcp-name") == "file:///out/plan.txt"
+            assert header(asked.headers, "mcp-method") == "resources/read"
+        else:
+            assert "_meta" not in body["params"] and header(asked.headers, "mcp-session-id") == "up-1"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(500),
+        Answer(chunks=[b"nonsense"]),
+        Answer(chunks=[b'{"jsonrpc":"2.0","id":null,"error":{"code":-32002,"message":"no"}}']),
+    ],
+)
+async def test_linked_resource_that_cannot_be_read_is_no_failure_of_the_call(
+    tmp_path: Path, answer: Answer
+) -> None:
+    """Whatever the upstream says to it, also where its URI is none."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        if b"resources/read" in request.body:
+            return answer
+        return Answer(chunks=[result('"content":[{"type":"resource_link","uri":"x:\\ud800","name":"x"}]')])
+
+    async with tools(tmp_path, act, producing=producing("resource", argument=None)) as one:
+        assert "could not be captured" in error_of(await one.call("write", "{}"))
+
+
+# --- what is not captured -------------------------------------------------------------------------------------
+
+
+async def test_missing_file_is_told_and_the_result_kept(tmp_path: Path) -> None:
+    """The call succeeded, so it is no error; the blocks are the upstream's alone."""
+    async with tools(tmp_path, saying("did my best")) as one:
+        came = await one.call("write", "{}")
+        assert "could not be captured" in error_of(came)
+        assert came["result"]["content"] == [{"type": "text", "text": "did my best"}]
+        assert one.on_disk() == []
+
+
+async def test_missing_file_is_an_error_where_it_is_required(tmp_path: Path) -> None:
+    """What the tool said stays readable beside the reason."""
+    async with tools(tmp_path, saying("did my best"), producing=producing(required=True)) as one:
+        came = (await one.call("write", "{}"))["result"]
+        assert came["isError"] is True and "could not be captured" in came["content"][1]["text"]
+        assert came["content"][0]["text"] == "did my best"
+
+
+def _symlink(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def _hard_link(path: Path) -> None:
+    secret = path.parents[3] / "uploads" / "secret"
+    secret.parent.mkdir(exist_ok=True)
+    secret.write_bytes(b"secret")
+    os.link(secret, path)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _linked_directory(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.symlink_to("/etc")
+
+
+@pytest.mark.parametrize("plant", [_symlink, _hard_link, _pipe, _directory, _linked_directory])
+async def test_only_a_file_of_its_own_is_captured(tmp_path: Path, plant: Write) -> None:
+    """Whatever else a tool leaves at its place is neither followed nor opened, by no locator."""
+    async with tools(tmp_path, leaving(plant), producing=producing("regex")) as one:
+        assert "could not be captured" in error_of(await one.call("write", '{"filename":"passwd"}'))
+        assert one.artifacts() == [] and Path("/etc/passwd").exists()
+
+
+async def test_paths_of_others_are_never_captured(tmp_path: Path) -> None:
+    """Uploads, other scopes' artifacts, the state database, what is outside, and dots that lead there."""
+    claims: list[str] = []
+
+    def act(request: UpstreamRequest) -> Answer:
+        return Answer(chunks=[said("\n".join(f'"{claim}"' for claim in claims))])
+
+    rule = producing("regex", argument=None)
+    async with tools(tmp_path, act, producing=rule) as one:
+        await one.uploaded(b"mine, but no artifact")
+        stranger = await one.scope_of_session(await one.relaying.open())
+        theirs = tmp_path / "artifacts" / stranger.id / ("f" * 32) / "shot.png"
+        database = tmp_path / "state" / "adapter.sqlite3"
+        mine = tmp_path / "artifacts" / one.scope.id
+        for path in (theirs, database, mine / "x"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"secret")
+        (mine / "x").unlink()
+        (mine / "link").symlink_to(theirs)
+        claims += map(str, (*tmp_path.glob("uploads/*/*/*"), theirs, database, "/etc/passwd", mine / "link"))
+        claims += (f"{mine}/../{stranger.id}/{'f' * 32}/shot.png", f"file://{theirs}", f"{tmp_path}/lock")
+        came = await one.call("write", "{}")
+        assert "could not be captured" in error_of(came) and one.artifacts() == []
+        assert str(tmp_path) not in json.dumps(came)
+
+
+async def test_file_from_before_the_call_is_not_captured(tmp_path: Path) -> None:
+    """A result may name what an earlier call left; that is not this call's."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old.png").write_bytes(PNG)
+    rule = producing("regex", argument=None)
+    act = saying(f"Wrote {out}/old.png")
+    async with tools(tmp_path / "store", act, producing=rule, allowed_roots=[out]) as one:
+        one.clock.now += 60
+        assert "could not be captured" in error_of(await one.call("write", "{}"))
+
+
+# --- caps and quotas ------------------------------------------------------------------------------------------
+
+
+async def test_artifact_that_never_fits_evicts_nothing(tmp_path: Path) -> None:
+    """The limit is named; what the scope holds stays, and the tool's file goes."""
+    limits = Limits(100, None, None, POLICY)
+    async with tools(tmp_path, writing(b"x" * 101), limits=limits) as one:
+        await one.uploaded(b"y" * 90)
+        assert "sessions.max_total_session_size" in error_of(await one.call("write", "{}"))
+        assert one.holdings.used(one.scope.id) == 90 and list(tmp_path.glob("artifacts/*/*")) == []
+
+
+async def test_artifact_above_its_own_limit_is_not_read(tmp_path: Path) -> None:
+    """It is measured no further than the limit."""
+    async with tools(tmp_path, writing(b"x" * 101), producing=producing(size_limit=100)) as one:
+        assert "100 bytes" in error_of(await one.call("write", "{}"))
+        assert one.on_disk() == []
+
+
+async def test_artifact_that_fits_evicts_what_it_must(tmp_path: Path) -> None:
+    """By policy: uploads first."""
+    async with tools(tmp_path, writing(b"x" * 60), limits=Limits(100, None, None, POLICY)) as one:
+        upload = await one.uploaded(b"y" * 50)
+        artifact_of(await one.call("write", "{}"))
+        assert await one.holdings.find(upload.scope, Kind.UPLOAD, upload.id) is None
+        assert one.holdings.used(one.scope.id) == 60
+
+
+async def test_number_of_artifacts_is_capped(tmp_path: Path) -> None:
+    """The one too many is not captured and evicts nothing."""
+    async with tools(tmp_path, writing(b"x"), limits=Limits(None, None, 1, POLICY)) as one:
+        first = artifact_of(await one.call("write", "{}"))
+        assert "artifacts.max_per_session" in error_of(await one.call("write", "{}"))
+        assert [record.id for record in one.artifacts()] == [first["artifact_id"]]
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_some_of_several_files_fit(tmp_path: Path, required: bool) -> None:
+    """What fits is kept and told of, and that there was more; where all are required, none is kept."""
+    act = answering(f'"content":[{TEXT},{IMAGE}]')
+    rule = producing("embedded", argument=None, required=required)
+    async with tools(tmp_path, act, producing=rule, limits=Limits(100, None, None, POLICY)) as one:
+        came = (await one.call("write", "{}"))["result"]
+        assert "not every file" in came["_meta"]["artifact_error"]
+        if required:
+            assert came["isError"] is True and "artifact" not in came["_meta"] and one.artifacts() == []
+        else:
+            assert came["_meta"]["artifact"]["filename"] == "notes.md" and "isError" not in came
+
+
+async def test_files_of_one_result_do_not_evict_each_other(tmp_path: Path) -> None:
+    """A result tells of nothing that is gone before it is read."""
+    act = answering(f'"content":[{IMAGE},{IMAGE}]')
+    limits = Limits(len(PNG) + 10, None, None, POLICY)
+    async with tools(tmp_path, act, producing=producing("embedded", argument=None), limits=limits) as one:
+        came = (await one.call("write", "{}"))["result"]
+        assert [record.id for record in one.artifacts()] == [came["_meta"]["artifact"]["artifact_id"]]
+        assert "not every file" in came["_meta"]["artifact_error"]
+
+
+# --- failures of the adapter's own ----------------------------------------------------------------------------
+
+
+async def test_failing_disk_does_not_lose_the_result(tmp_path: Path) -> None:
+    """The tool ran; that its file cannot be taken in is told beside what it said."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"made")
+        (tmp_path / "artifacts").rename(tmp_path / "elsewhere")
+        (tmp_path / "artifacts").write_bytes(b"")
+        return Answer(chunks=[said("did it")])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        assert "could not be captured" in error_of(came)
+        assert came["result"]["content"] == [{"type": "text", "text": "did it"}]
+
+
+async def test_failing_store_does_not_lose_the_result(tmp_path: Path) -> None:
+    """A record that cannot be written is told of as a file that was not kept; the file goes."""
+    steps = Steps()
+    async with tools(tmp_path, writing(b"made"), store=SteppedStore(steps)) as one:
+        steps.fail("rows", StoreUnavailable())
+        came = await one.call("write", "{}")
+        assert "state store is unavailable" in error_of(came)
+        assert list(tmp_path.glob("artifacts/*/*")) == []
+        steps.heal("rows")
+
+
+async def test_full_store_of_files_is_told_before_the_tool_runs(tmp_path: Path) -> None:
+    """Where no place can be allocated nothing goes upstream: the request fails as a whole and can be sent again."""
+    async with tools(tmp_path, saying("done")) as one:
+        (tmp_path / "artifacts").rmdir()
+        (tmp_path / "artifacts").write_bytes(b"")
+        with pytest.raises(StorageFailed) as raised:
+            await one.call("write", "{}")
+        assert raised.value.legacy_http == 200 and one.upstream.requests == []
+        (tmp_path / "artifacts").unlink()

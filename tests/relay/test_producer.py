@@ -1,0 +1,363 @@
+"""Calls of tools that produce files: where they are told to write, what is captured, and what their results tell."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+from adapter.upstream.port import UpstreamRequest, header
+from adapter.upstream.scripted import Answer
+from adapter.wire.handles import parse_artifact
+from tests.relay.filing import SteppedStore, Steps
+from tests.relay.relaying import whole
+from tests.relay.tooling import (
+    PNG,
+    SSE,
+    Tools,
+    artifact_of,
+    parsed,
+    producing,
+    result,
+    said,
+    saying,
+    told,
+    tools,
+    uri_of,
+    writing,
+)
+
+
+# --- where the tool is told to write --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("{}", "write.bin"),
+        ("null", "write.bin"),
+        ('{"filename":null}', "write.bin"),
+        ('{"filename":7}', "write.bin"),
+        ('{"filename":"名前.txt"}', "名前.txt"),
+        ('{"filename":"/etc/cron.d/job"}', "job"),
+        ('{"filename":"..\\\\..\\\\evil.txt"}', "evil.txt"),
+        ('{"filename":".."}', "write.bin"),
+        ('{"n":1.0,  "filename":"a.txt"}', "a.txt"),
+    ],
+)
+async def test_tool_is_told_a_place_of_this_calls_own(tmp_path: Path, arguments: str, name: str) -> None:
+    """Below the scope's artifacts, under the name that the caller gave, whatever path that was."""
+    async with tools(tmp_path, writing(b"made")) as one:
+        artifact = artifact_of(await one.call("write", arguments))
+        path = told(one.upstream.requests[0])
+        assert path.parent == tmp_path / "artifacts" / one.scope.id / artifact["artifact_id"]
+        assert path.name == artifact["filename"] == name and path.read_bytes() == b"made"
+
+
+async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
+    """Only the value of the argument is another; in the result only what is added."""
+    before, behind = b'{ "id":1 ,"params":{"arguments":{"n":1.50,"filename" : ', b',"n":2e0},"name":"write"}'
+    behind += b',"jsonrpc":"2.0","method":"tools/call"}'
+    came = (
+        b'{"id": 1,"jsonrpc":"2.0", "result":{ "content" : [ {"type":"text","text":"\\u00e9"} ], "n":1.50}}'
+    )
+    async with tools(tmp_path, writing(b"made", came)) as one:
+        left = await one.relaying.post(before + b'"a.txt"' + behind, one.session)
+        path = told(one.upstream.requests[0])
+        assert one.upstream.requests[0].body == before + b'"%b"' % str(path).encode() + behind
+        start, _, _ = came.partition(b" ], ")
+        assert left.startswith(start) and b', "n":1.50' in left
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"filename":"a","filename":"/etc/x"}',
+        '{"filename":"a","FileName":"/etc/x"}',
+        '{"file_name":"/etc/x"}',
+        '["/etc/x"]',
+        '"/etc/x"',
+        '{},"Arguments":{"filename":"/etc/x"}',
+    ],
+)
+async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:
+    """An upstream that reads the other spelling would write where the caller likes."""
+    async with tools(tmp_path, saying("done")) as one:
+        response = await one.call("write", arguments)
+        assert response["result"]["isError"] and "filename" in response["result"]["content"][0]["text"]
+        assert one.upstream.requests == [] and one.on_disk() == []
+
+
+async def test_place_is_said_in_the_mirrored_header_too(tmp_path: Path) -> None:
+    """A modern call that left the argument out gets the header that its schema asks for."""
+    schema = {"properties": {"filename": {"type": "string", "x-mcp-header": "Target"}}}
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    async with tools(tmp_path, writing(PNG, result('"content":[],"resultType":"complete"'))) as one:
+        one.mirrors.learn("write", schema)
+        response = await one.request("tools/call", {"name": "write", "_meta": meta}, modern=True)
+        request = one.upstream.requests[0]
+        assert header(request.headers, "mcp-param-target") == str(told(request))
+        assert artifact_of(response)["mime_type"] == "image/png"
+        assert response["result"]["resultType"] == "complete"
+
+
+# --- what the result tells ------------------------------------------------------------------------------------
+
+
+async def test_name_is_one_that_can_be_said(tmp_path: Path) -> None:
+    """One of megabytes is not repeated in every place that names the artifact."""
+    async with tools(tmp_path, writing(b"made")) as one:
+        artifact = artifact_of(await one.call("write", f'{{"filename":"{"n" * 5000}.txt"}}'))
+        assert artifact["filename"].endswith("nn.txt") and len(artifact["filename"]) <= 255
+
+
+async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:
+    """``_meta.artifact``, a link behind the upstream's blocks, and the artifact's URI where its path stood."""
+    async with tools(tmp_path, writing(PNG)) as one:
+        came = await one.call("write", '{"filename":"bild ü.png"}')
+        (record,) = one.artifacts()
+        uri = uri_of(record)
+        assert parse_artifact(uri, "artifact://") == (one.scope.id, record.id, "bild ü.png")
+        assert artifact_of(came) == {
+            "artifact_uri": uri,
+            "artifact_id": record.id,
+            "filename": "bild ü.png",
+            "mime_type": "image/png",
+            "size_bytes": len(PNG),
+            "sha256": hashlib.sha256(PNG).hexdigest(),
+            "expires_at": datetime.fromtimestamp(int(one.clock.now + 100), UTC).strftime(
+                "%Y-%m-%dT%H:%M:%SZ"
+            ),
+            "expose_as_resource": True,
+        }
+        text, link = came["result"]["content"]
+        assert text == {"type": "text", "text": f"Saved {uri}."}
+        assert link["type"] == "resource_link" and link["uri"] == uri and link["mimeType"] == "image/png"
+        assert "artifacts" not in came["result"]["_meta"]
+
+
+async def test_download_block_is_spelled_as_scripts_expect(tmp_path: Path) -> None:
+    """Where downloads are on, a text block has the URL twice, and so has ``_meta``."""
+    async with tools(tmp_path, writing(b"made"), producing=producing(downloads=True)) as one:
+        came = await one.call("write", '{"filename":"a.txt"}')
+        url = artifact_of(came)["download_url"]
+        (record,) = one.artifacts()
+        assert url.startswith(f"http://adapter.test/artifacts/one/{record.scope}/{record.id}/a.txt?exp=")
+        _, link, block = came["result"]["content"]
+        assert link["type"] == "resource_link"
+        assert block == {"type": "text", "text": f"Artifact download URL: {url}\n[Download artifact]({url})"}
+
+
+@pytest.mark.parametrize(("data", "key"), [(b"made", "text"), (PNG, "blob"), (b"\xff\xfe\x00x", "blob")])
+async def test_raw_output_embeds_the_bytes(tmp_path: Path, data: bytes, key: str) -> None:
+    """Text where the file is text, base64 where it is none; a larger artifact is told of only."""
+    name = {"text": "a.txt"}.get(key, "a.png")
+    async with tools(tmp_path, writing(data), producing=producing(raw_output=True)) as one:
+        block = (await one.call("write", f'{{"filename":"{name}"}}'))["result"]["content"][-1]
+        assert block["type"] == "resource"
+        held = block["resource"]
+        assert (held["text"].encode() if key == "text" else base64.b64decode(held["blob"])) == data
+    rule = producing(raw_output=True, raw_limit=len(data) - 1)
+    async with tools(tmp_path, writing(data), producing=rule) as one:
+        assert (await one.call("write", "{}"))["result"]["content"][-1]["type"] == "resource_link"
+
+
+async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> None:
+    """In text, structured content and annotations; what is the artifact's is its URI, everything else is gone."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        path = told(request)
+        path.write_bytes(b"made")
+        said = {
+            "content": [
+                {"type": "text", "text": f"a {path} b file://{path} c {tmp_path}/uploads/x/y/z.txt d"},
+                {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            ],
+            "structuredContent": {"deep": [{"path": str(path)}, str(tmp_path / "state" / "db")], "n": 1},
+            "_meta": {"where": str(path)},
+        }
+        return Answer(chunks=[result(json.dumps(said)[1:-1])])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", '{"filename":"a.txt"}')
+        (record,) = one.artifacts()
+        uri = uri_of(record)
+        held = came["result"]
+        assert held["content"][0]["text"] == f"a {uri} b {uri} c [withheld path] d"
+        assert held["structuredContent"] == {"deep": [{"path": uri}, "[withheld path]"], "n": 1}
+        assert held["_meta"]["where"] == uri and str(tmp_path) not in json.dumps(came)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"content":[{"type":"text","text":"no @"}],"isError":true',
+        '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"',
+    ],
+)
+async def test_result_without_a_file_shows_no_path_either(tmp_path: Path, members: str) -> None:
+    """A failed call and a round of input are nothing to capture; the place that was allocated is gone."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"half")
+        return Answer(chunks=[result(members.replace("@", str(told(request))))])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        assert came == orjson.loads(result(members.replace("@", "[withheld path]")))
+        assert one.artifacts() == [] and one.on_disk() == []
+
+
+async def test_error_response_shows_no_path_either(tmp_path: Path) -> None:
+    """Nor does its data; the code stays."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        error = {
+            "code": -32603,
+            "message": f"cannot write {told(request)}",
+            "data": {"path": str(told(request))},
+        }
+        return Answer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        said = {
+            "code": -32603,
+            "message": "cannot write [withheld path]",
+            "data": {"path": "[withheld path]"},
+        }
+        assert came["error"] == said and one.on_disk() == []
+
+
+async def test_task_may_go_on_to_write(tmp_path: Path) -> None:
+    """A call that became a task has no result yet: its place stays until the sweep, its path is not shown."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        return Answer(chunks=[result(f'"task":{{"taskId":"7","statusMessage":"to {told(request)}"}}')])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        assert came["result"] == {"task": {"taskId": "7", "statusMessage": "to [withheld path]"}}
+        assert told(one.upstream.requests[0]).parent.is_dir()
+        one.clock.now += 1000
+        await one.holdings.tidy()
+        assert one.on_disk() == []
+
+
+@pytest.mark.parametrize("body", [b"not JSON", b'{"jsonrpc":"2.0","id":99,"result":{}}', b"[]", b"null"])
+async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes) -> None:
+    """It is the upstream's failure and not the client's."""
+    async with tools(tmp_path, lambda request: Answer(chunks=[body])) as one:
+        ask = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}'
+        assert await one.relaying.post(ask, one.session) == body
+
+
+async def test_resource_that_is_not_exposed_is_told_as_such(tmp_path: Path) -> None:
+    """``expose_as_resource`` of one adapter may be off; the artifact is kept all the same."""
+    rule = replace(producing(), exposed=False)
+    async with tools(tmp_path, writing(b"made"), producing=rule) as one:
+        assert artifact_of(await one.call("write", "{}"))["expose_as_resource"] is False
+        assert [record.exposed for record in one.artifacts()] == [False]
+
+
+# --- how the answer comes -------------------------------------------------------------------------------------
+
+PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n\n'
+ROOTS = b'id: 3\ndata: {"jsonrpc":"2.0","id":9,"method":"roots/list"}\n\n'
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{}}}'
+
+
+async def test_progress_and_requests_pass_before_the_answer(tmp_path: Path) -> None:
+    """As received, while the tool still writes; the response behind them tells of the artifact."""
+    go_on = asyncio.Event()
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"made")
+        answer = b"id: 4\ndata: " + said(f"Saved {told(request)}") + b"\n\n"
+        return Answer(headers=SSE, chunks=[PROGRESS, ROOTS, go_on, answer])
+
+    async with tools(tmp_path, act) as one:
+        reply = await one.relaying.relay.handle(one.ask(CALL, one.session))
+        assert not isinstance(reply.body, bytes)
+        assert await anext(reply.body) == PROGRESS and await anext(reply.body) == ROOTS
+        go_on.set()
+        last = b"".join([piece async for piece in reply.body])
+        await reply.close()
+        assert last.startswith(b"id: 4\ndata: ") and artifact_of(parsed(last))["size_bytes"] == 4
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("name", ["a.txt", "\\ud800.txt"])
+async def test_answer_on_a_later_stream_tells_of_the_artifact(
+    tmp_path: Path, restarted: bool, name: str
+) -> None:
+    """The upstream lets the client come back, also to another process; whatever the file is called."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        if request.method == "POST":
+            told(request).write_bytes(b"made")
+            return Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+        return Answer(headers=SSE, chunks=[b"data: " + said("late") + b"\n\n"])
+
+    async with tools(tmp_path, act) as one:
+        body = CALL.replace(b"{}", f'{{"filename":"{name}"}}'.encode())
+        assert await one.relaying.post(body, one.session) == b"id: 7\nretry: 0\ndata:\n\n"
+        if not restarted:
+            await expect_late_artifact(one, name)
+    if restarted:
+        async with tools(tmp_path, act, store=one.store, session=one.session) as two:
+            await expect_late_artifact(two, name)
+
+
+async def expect_late_artifact(process: Tools, name: str) -> None:
+    artifact = artifact_of(parsed(await process.relaying.get(process.session, "7")))
+    assert artifact["size_bytes"] == 4 and artifact["filename"] == name.replace("\\ud800", "?")
+    assert await process.store.count("parked") == 0
+
+
+@pytest.mark.parametrize("when", ["before the head", "in the stream", "while it is captured"])
+async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, when: str) -> None:
+    """The tool may go on to write, so the place stays for a while; then the sweep takes all of it."""
+    never = asyncio.Event()
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"made")
+        match when:
+            case "before the head":
+                return Answer(after=never)
+            case "in the stream":
+                return Answer(headers=SSE, chunks=[PROGRESS, never])
+        return Answer(chunks=[said("done")])
+
+    steps = Steps()
+    captured, go_on = steps.gate("rows")
+    async with tools(tmp_path, act, store=SteppedStore(steps)) as one:
+        call = asyncio.create_task(one.call("write", "{}"))
+        while not (captured.is_set() if when == "while it is captured" else one.upstream.requests):
+            await asyncio.sleep(0.001)
+        call.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        one.clock.now += 1000
+        await one.holdings.tidy()
+        assert one.on_disk() == [] and one.artifacts() == []
+
+
+async def test_whole_answer_of_a_stream_is_changed_too(tmp_path: Path) -> None:
+    """An upstream that sends its one event with the head."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"made")
+        return Answer(headers=SSE, chunks=[b"event: message\r\ndata: " + said("ok") + b"\r\n\r\n"])
+
+    async with tools(tmp_path, act) as one:
+        left = await whole(await one.relaying.relay.handle(one.ask(CALL, one.session)))
+        assert left.startswith(b"event: message\r\ndata: ") and b'"artifact_uri"' in left
