@@ -25,6 +25,9 @@ PART_HEAD_LIMIT = 16 * 1024
 PART_FIELDS_LIMIT = 16
 """Fields of one part."""
 
+NAME_LIMIT = 4096
+"""Bytes of a file's name: in a URL each may take three, and the head of a request has room for 32 KiB."""
+
 DIGEST_LIMIT = 256
 """Bytes of a field that says a digest; 64 are needed."""
 
@@ -137,6 +140,8 @@ class Form:
         filename = _extended(parameters.get("filename*", "")) or _filename(parameters.get("filename", ""))
         if not filename:
             raise UploadRefused(f"A part named {FILE_FIELD} is no file: it has no filename.")
+        if len(filename.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
+            raise UploadRefused(f"The name of a file has more than {NAME_LIMIT} bytes.")
         if self._head.get("content-transfer-encoding", "").lower() not in _CODINGS:
             raise UploadRefused(
                 "A file is sent as it is, without a Content-Transfer-Encoding (RFC 7578 §4.7)."

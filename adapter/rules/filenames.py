@@ -75,12 +75,14 @@ def content_disposition(filename: str) -> str:
 def default_name(tool: str, argument_value: str | None = None, media_type: str | None = None) -> str:
     """What an artifact is called: the last component of the path that the caller gave, else ``<tool>.<ext>``.
 
+    A name of more than 200 bytes, which no tool could have written, is made safe and cut as on disk: names stand
+    in URLs, several in each result.
     The extension is the media type's where that is known, else guessed from the words of the tool's name; of
     several formats the last counts, so that ``csv_to_json`` writes JSON.
     """
     given = _last_component(argument_value or "")
     if given.strip("." + _BLANKS):
-        return given
+        return given if len(given.encode("utf-8", "surrogatepass")) <= _LONGEST else stored_name(given)
     extension = (usual_extension(media_type) if media_type else None) or _guessed_extension(tool)
     return stored_name(f"{stored_name(tool)}.{extension}")
 

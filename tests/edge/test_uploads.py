@@ -244,6 +244,7 @@ async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
         form(part(b"x", f'{NAMED}filename="a"', "Content-Transfer-Encoding: base64")),
         form(part(b"x", "no field at all")),
         form(part(b"x", f'{NAMED}filename="{"n" * 17_000}"')),
+        form(part(b"x", f'{NAMED}filename="{"n" * 4_097}"')),
         form(part(b"x", *[f"X-{number}: x" for number in range(20)])),
         form(field_part("note", "x" * 100_000), file_part(b"x")),
         form(field_part("sha256", "0" * 1000), file_part(b"x")),

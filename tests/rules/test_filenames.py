@@ -216,6 +216,7 @@ def test_a_known_type_is_better_than_a_guess() -> None:
     [
         *(("shot.png", "shot.png"), ("/tmp/out/名前.png", "名前.png"), ("C:\\out\\a.pdf", "a.pdf")),
         *(("../../x.txt", "x.txt"), ("a/b\\c.txt", "c.txt"), ("no extension", "no extension")),
+        *(("a" * 200, "a" * 200), ("a" * 5000 + ".png", "a" * 196 + ".png")),
         *(
             ("out/", "save.bin"),
             ("/", "save.bin"),
