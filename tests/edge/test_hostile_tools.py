@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +19,7 @@ import pytest
 
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.hostile import QUOTA, Scene, Victim, arguments_of, hostilities
+from tests.edge.hostile_forms import NAMES
 from tests.edge.raw import Exchange, result
 
 Plant = Callable[[Path, Path], None]
@@ -152,20 +154,9 @@ async def test_what_is_planted_at_the_allocated_path(
             answer = (await scene.call(client, "write", {"filename": treasure.name}))["result"]
             assert "could not be captured" in answer["_meta"]["artifact_error"], answer
             assert len(answer["content"]) == 1 and "isError" not in answer
-            # What stood in place of the tool's own directory is the tool's; a sweep takes it when it is old.
-            for left in list((scene.root / "artifacts" / scene.scope_of(client)).glob("*")):
-                await asyncio.to_thread(remove, left)
+            assert await scene.swept() == Counter(), "the janitor takes what was put elsewhere"
             assert before == (treasure.stat().st_nlink, treasure.read_bytes()[:100])
         assert len(planted) == 5 and scene.front.app.filing.holdings.used(scene.scope_of(client)) == 0
-
-
-def remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for inner in path.iterdir():
-            remove(inner)
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
 
 
 # --- what changes while it is captured ------------------------------------------------------------------------
@@ -247,6 +238,28 @@ async def test_what_changes_while_it_is_captured(
                 assert head.status == 404 or content.replace(b"honest", b"") == b"", content
             else:
                 assert "could not be captured" in meta["artifact_error"]
+        await client.request("DELETE")
+
+
+# --- what callers want files to be called ---------------------------------------------------------------------
+
+
+async def test_what_callers_want_files_to_be_called(
+    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tool writes in a directory of the call's own, and what it wrote can be read and downloaded."""
+    odd: tuple[object, ...] = (*NAMES, "", None, 7, [], {"a": 1}, "\ud800.txt", "a" * 100_000, True)
+    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+        await client.initialize()
+        own = scene.root / "artifacts" / scene.scope_of(client)
+        for name in odd:
+            response = await scene.call(client, "write", {"filename": name})
+            assert await scene.captured(client, response) == b"honest", (name, response)
+            uri = response["result"]["_meta"]["artifact"]["artifact_uri"]
+            read = await scene.rpc(client, "resources/read", {"uri": uri})
+            assert read["result"]["contents"][0].get("text", "honest") == "honest"
+            path = Path(arguments_of(scene.up.calls("tools/call")[-1])["filename"])
+            assert path.parents[1] == own and path.resolve() == path and len(path.name.encode()) <= 200
         await client.request("DELETE")
 
 
