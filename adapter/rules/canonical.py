@@ -20,6 +20,7 @@ _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 # What looks like one of these in a text merely takes the longer way.
 _FLOAT = re.compile(rb"[:\[,]-?[0-9]++[.e]")
 _INFINITY = re.compile(r"[ \[]-?inf[,\]}]")
+_BEYOND_16_BITS = re.compile(rb"[\xf0-\xf4]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
@@ -32,8 +33,10 @@ def canonical(value: Any) -> bytes:
         text = orjson.dumps(value, option=_SORTED)
     except orjson.JSONEncodeError:
         return _canonical(value)
-    # In ASCII, orjson differs from RFC 8785 in its floats only, of which it makes null of infinity.
-    if not text.isascii() or _FLOAT.search(text) or (b"null" in text and _INFINITY.search(repr(value))):
+    # orjson differs in its floats, of which it makes null of infinity, and in the order of what is beyond 16 bits.
+    if _FLOAT.search(text) or (b"null" in text and _INFINITY.search(repr(value))):
+        return _canonical(value)
+    if not text.isascii() and (_BEYOND_16_BITS.search(text) or nfkc(form := text.decode("utf-8")) != form):
         return _canonical(value)
     return text
 

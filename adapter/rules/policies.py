@@ -17,6 +17,9 @@ from adapter.rules.unicode import nfkc, reading, visible
 from adapter.rules.wrapping import Wrapped, wrapped
 
 _LONGEST_JUDGED_NAME = 1024
+# Three dots: the one character for them is not in form NFKC.
+_MORE = "..."
+# Escapes but those of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
 _ODD = re.compile(rb"\x7f|\\[bfru]")
 _UNLIMITED = 1 << 31
 _SENTENCE = re.compile(r".*?[.!?…。！？](?=\s|$)", re.DOTALL)
@@ -50,11 +53,15 @@ class Sanitization:
     def finds_nothing(self, definition: bytes) -> bool:
         """True only if no text of the definition would change, at a tenth of the cost of looking at each."""
         flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
-        if not flat.isascii() or _ODD.search(flat):
+        if _ODD.search(flat) or not (flat.isascii() or _is_clean(flat.decode("utf-8"))):
             return False
         limits = (self.max_title, self.max_description, self.max_schema_text)
         titles, descriptions, texts = (_UNLIMITED if limit is None else limit for limit in limits)
         return _longer(min(titles, texts), min(descriptions, texts)).search(flat) is None
+
+
+def _is_clean(text: str) -> bool:
+    return nfkc(text) == text == visible(text)
 
 
 @lru_cache(maxsize=64)
@@ -191,10 +198,10 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
 
 
 def cut(text: str, limit: int | None) -> str:
-    """``text`` in at most ``limit`` characters, the last of which says that there was more."""
+    """``text`` in at most ``limit`` characters, the last of which say that there was more."""
     if limit is None or len(text) <= limit:
         return text
-    return text[: limit - 1].rstrip() + "…"
+    return text[: max(0, limit - len(_MORE))].rstrip() + _MORE[:limit]
 
 
 def first_sentence(text: str, most_words: int) -> str:
@@ -203,4 +210,4 @@ def first_sentence(text: str, most_words: int) -> str:
     sentence = (found[0] if found else text).strip()
     # Of a long text only what can be kept is split.
     words = sentence.split(None, most_words)
-    return sentence if len(words) <= most_words else " ".join(words[:most_words]) + "…"
+    return sentence if len(words) <= most_words else " ".join(words[:most_words]) + _MORE

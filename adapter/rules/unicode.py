@@ -30,7 +30,8 @@ def nfkc(text: str) -> str:
 
     Without parts, sorting the marks of a hostile text takes time in the square of their number.
     """
-    if text.isascii():
+    # Asking is linear: marks out of their order are an answer by themselves.
+    if text.isascii() or unicodedata.is_normalized("NFKC", text):
         return text
     if len(text) <= _MOST_MARKS:
         return unicodedata.normalize("NFKC", text)

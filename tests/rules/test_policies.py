@@ -84,8 +84,8 @@ def test_each_cleaning_can_be_switched_off() -> None:
     """Form, invisible characters and lengths are separate."""
     sent = tool(title="ﬁ\u200b", description="x" * 3000)
     cases = [
-        (Sanitization(), "fi", "x" * 1999 + "…"),
-        (Sanitization(normalize_unicode=False), "ﬁ", "x" * 1999 + "…"),
+        (Sanitization(), "fi", "x" * 1997 + "..."),
+        (Sanitization(normalize_unicode=False), "ﬁ", "x" * 1997 + "..."),
         (Sanitization(remove_invisible=False, max_description=None), "fi\u200b", "x" * 3000),
     ]
     for sanitization, title, description in cases:
@@ -94,7 +94,7 @@ def test_each_cleaning_can_be_switched_off() -> None:
 
 
 def test_lengths_are_of_titles_descriptions_and_schema_texts() -> None:
-    """In characters, the last of which says that there was more; a text just as long stays."""
+    """In characters, the last of which say that there was more; a text just as long stays."""
     limits = Sanitization(max_title=4, max_description=6, max_schema_text=5)
     for text in ("a" * 9, 'a"' * 9, "ä" * 9, "a\\" * 9, "\n" + "a" * 9):
         schema = {"title": text, "description": text}
@@ -102,9 +102,9 @@ def test_lengths_are_of_titles_descriptions_and_schema_texts() -> None:
             Policies(sanitization=limits),
             tool(title=text, description=text, annotations={"title": text}, inputSchema=schema),
         )
-        assert shown["title"] == shown["annotations"]["title"] == text[:3].rstrip() + "…"
-        assert shown["description"] == text[:5] + "…"
-        assert shown["inputSchema"] == {"title": text[:4] + "…", "description": text[:4] + "…"}
+        assert shown["title"] == shown["annotations"]["title"] == text[:1].rstrip() + "..."
+        assert shown["description"] == text[:3] + "..."
+        assert shown["inputSchema"] == {"title": text[:2] + "...", "description": text[:2] + "..."}
     exact = tool(title="aaaa", description='a"a\\a\n', inputSchema={"description": "aaaaa"})
     assert apply(Policies(sanitization=limits), "x", exact) == Shaped(exact)
 
@@ -118,8 +118,8 @@ def test_description_policy(sanitization: Sanitization) -> None:
     assert seen(truncate, sent) == {
         "name": "x",
         "title": "T" * 250,
-        "description": "d" * 9 + "…",
-        "inputSchema": {"description": "ssss…", "title": "t"},
+        "description": "d" * 7 + "...",
+        "inputSchema": {"description": "ss...", "title": "t"},
     }
     assert seen(strip, sent) == {"name": "x", "title": "T" * 250, "inputSchema": {"title": "t"}}
     shaped = apply(strip, "x", sent)
@@ -139,7 +139,7 @@ def test_wrapped_tools_are_shortened_then_say_how_files_reach_them() -> None:
     rule = Wrapped("producer")
     policies = Policies(shorten=True, short_words=3, wrapped={"x": rule})
     sent = tool(description="Takes a very fine shot. Then more.", inputSchema={"description": "One. Two."})
-    assert seen(policies, sent)["description"] == f"Takes a very…\n\n{rule.sentences}"
+    assert seen(policies, sent)["description"] == f"Takes a very...\n\n{rule.sentences}"
     assert seen(policies, sent)["inputSchema"] == {"description": "One. Two."}
     assert seen(replace(policies, descriptions=Descriptions("strip")), sent)["description"] == rule.sentences
     assert apply(policies, "y", sent) == Shaped(sent)
@@ -151,7 +151,7 @@ def test_wrapped_tools_are_shortened_then_say_how_files_reach_them() -> None:
         ("One. Two.", "One."),
         ("Version 1.5 is out! Get it.", "Version 1.5 is out!"),
         ("No end at all", "No end at all"),
-        ("  a b c d e f g.  ", "a b c d e f…"),
+        ("  a b c d e f g.  ", "a b c d e f..."),
         ("", ""),
     ],
 )
@@ -207,13 +207,13 @@ def test_nothing_disabled_hides_nothing() -> None:
 
 
 words = st.text(st.characters(exclude_categories=[]), max_size=12) | st.sampled_from(
-    ["plain words", "e\u0301", "\u200b", "line\nline", 'a "quote"', "back\\slash"]
+    ["plain words", "e\u0301", "\u200b", "line\nline", 'a "quote"', "back\\slash", "ab. " * 700]
 )
 
 
 @given(words, words, words, st.booleans())
 def test_sanitized_texts_are_clean(title: str, description: str, inner: str, ascii_only: bool) -> None:
-    """Whatever comes: in form NFKC, without what nobody sees, and the shortcut agrees with looking at each."""
+    """In form NFKC, without what nobody sees; and the shortcut agrees with looking at each text."""
     value = {"name": "x", "title": title, "description": description, "inputSchema": {"title": inner}}
     sent = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "replace")
     shaped = apply(Policies(), "x", sent)
