@@ -20,7 +20,7 @@ from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer
 from adapter.wire.handles import upload_handle
 from tests.relay.relaying import whole
-from tests.relay.tooling import READ, arguments_of, producing, result, said, saying, tools, uri_of
+from tests.relay.tooling import META, READ, arguments_of, producing, result, said, saying, tools, uri_of
 
 OK = saying("done")
 
@@ -320,7 +320,6 @@ async def test_artifact_is_taken_wherever_an_upload_is(tmp_path: Path) -> None:
 
 # --- headers that mirror --------------------------------------------------------------------------------------
 
-META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "x-mcp-header": "File"}}}
 
 

@@ -34,7 +34,6 @@ from tests.relay.tooling import (
     writing,
 )
 
-
 # --- where the tool is told to write --------------------------------------------------------------------------
 
 

@@ -42,6 +42,7 @@ BASE = "http://adapter.test"
 READ = Consuming(server="one", argument="path", helper="one_get_upload_url")
 WRITE = Producing(server="one", tool="write", argument="filename", locator=Locator("none"))
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 SSE = (("Content-Type", "text/event-stream"),)
 
