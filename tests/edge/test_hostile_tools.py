@@ -106,7 +106,7 @@ def nothing(_path: Path, _treasure: Path) -> None:
 
 
 def tree(path: Path, _: Path) -> None:
-    path.joinpath(*["d"] * 200).mkdir(parents=True)
+    path.joinpath(*["d"] * 50).mkdir(parents=True)
 
 
 PLANTS: tuple[Plant, ...] = (
@@ -157,6 +157,41 @@ async def test_what_is_planted_at_the_allocated_path(
             assert await scene.swept() == Counter(), "the janitor takes what was put elsewhere"
             assert before == (treasure.stat().st_nlink, treasure.read_bytes()[:100])
         assert len(planted) == 5 and scene.front.app.filing.holdings.used(scene.scope_of(client)) == 0
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+async def test_what_is_planted_where_a_file_was_kept(
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    plant: Plant,
+) -> None:
+    """A file that is no longer the one that was kept is gone: for downloads, for reads and as a handle."""
+    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+        victim = await scene.robbed()
+        for treasure in treasures(scene, victim, tmp_path / "outside"):
+            # A session for each: some of what is planted leaves no room for another file beside it.
+            await client.initialize()
+            handle = (await scene.upload(client, b"mine", treasure.name))["upload_handle"]
+            written = await scene.call(client, "write", {"filename": treasure.name})
+            artifact = written["result"]["_meta"]["artifact"]
+            kept = Path(arguments_of(scene.up.calls("tools/call")[-1])["filename"])
+            await scene.call(client, "read", {"path": handle})
+            for path in (kept, Path(arguments_of(scene.up.calls("tools/call")[-1])["path"])):
+                path.unlink()
+                plant(path, treasure)
+            called = len(scene.up.calls("tools/call"))
+            for gone in (handle, artifact["artifact_uri"]):
+                answer = await scene.call(client, "read", {"path": gone})
+                assert answer["result"]["isError"] is True
+            assert len(scene.up.calls("tools/call")) == called
+            read = await scene.rpc(client, "resources/read", {"uri": artifact["artifact_uri"]})
+            assert "error" in read
+            link = "/artifacts/" + artifact["download_url"].partition("/artifacts/")[2]
+            assert (await scene.ask(client, "GET", b"", link))[0].status == 404
+            await client.request("DELETE")
+            assert await scene.swept() == Counter()
 
 
 # --- what changes while it is captured ------------------------------------------------------------------------
