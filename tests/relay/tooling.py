@@ -17,6 +17,7 @@ from adapter.files.shelf import Shelf
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
 from adapter.relay.credentials import Credentials
+from adapter.relay.exchange import Answer as Left
 from adapter.relay.exchange import Ask
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
@@ -55,13 +56,15 @@ class Acting:
     def __init__(self, act: Act) -> None:
         self._act = act
         self.requests: list[UpstreamRequest] = []
+        self.replies: list[ScriptedReply] = []
 
     async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
         self.requests.append(request)
         answer = self._act(request)
         if answer.after is not None:
             await answer.after.wait()
-        return ScriptedReply(answer)
+        self.replies.append(ScriptedReply(answer))
+        return self.replies[-1]
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -76,7 +79,10 @@ def producing(
 
 @dataclass
 class Tools:
-    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer) and any other (piped)."""
+    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer) and any other (piped).
+
+    ``opened`` are answers that are closed at the end.
+    """
 
     root: Path
     act: Act
@@ -89,6 +95,7 @@ class Tools:
     session: str = ""
     resource_limit: int = 1000
     downloads: bool = True
+    opened: list[Left] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -217,6 +224,8 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
         await process.connect()
         yield process
     finally:
+        for answer in process.opened:
+            await answer.close()
         await process.relaying.errands.close()
         await process.holdings.close()
 

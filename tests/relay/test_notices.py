@@ -1,0 +1,145 @@
+"""``notifications/resources/list_changed`` of the adapter's own: on which streams, when, and between which events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import UpstreamBroken
+from adapter.relay.notices import RESOURCES_CHANGED, Inbox, Notices
+from adapter.relay.streams import noticing
+from adapter.rules.scopes import principal_scope
+from adapter.upstream.port import UpstreamRequest
+from adapter.upstream.scripted import Answer
+from tests.relay.relaying import pieces
+from tests.relay.tooling import SSE, Tools, artifact_of, producing, result, tools, writing
+
+SCOPE = principal_scope(b"", "somebody")
+HELLO = b": hello\n\n"
+
+
+def listening(request: UpstreamRequest) -> Answer:
+    """An upstream whose GET streams stay open, and whose tool writes."""
+    if request.method == "GET":
+        return Answer(headers=SSE, chunks=[HELLO, asyncio.Event()])
+    return writing(b"made", result('"content":[]'))(request)
+
+
+async def stream_of(process: Tools, session: str) -> AsyncGenerator[bytes, None]:
+    """A GET stream of that session, its first event read."""
+    answer = await process.relaying.relay.handle(process.ask(b"", session, method="GET"))
+    stream = pieces(answer)
+    assert await anext(stream) == HELLO
+    process.opened.append(answer)
+    return stream
+
+
+# --- in a session ---------------------------------------------------------------------------------------------
+
+
+async def test_sessions_stream_says_that_an_artifact_came(tmp_path: Path) -> None:
+    """On the stream that the client opened; nobody else's says anything."""
+    async with tools(tmp_path, listening) as one:
+        other_session = await one.relaying.open()
+        mine, others = await stream_of(one, one.session), await stream_of(one, other_session)
+        artifact_of(await one.call("write", "{}"))
+        assert await anext(mine) == RESOURCES_CHANGED
+        waiting = asyncio.ensure_future(anext(others))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_what_is_not_listed_is_no_news(tmp_path: Path) -> None:
+    """Neither an artifact that is not exposed nor a call that gave none."""
+    async with tools(tmp_path, listening, producing=producing(exposed=False)) as one:
+        mine = await stream_of(one, one.session)
+        artifact_of(await one.call("write", "{}"))
+        waiting = asyncio.ensure_future(anext(mine))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_session_without_a_stream_is_not_told(tmp_path: Path) -> None:
+    """Also when it had one that is over."""
+    async with tools(tmp_path, listening) as one:
+        await stream_of(one, one.session)
+        await one.opened.pop().close()
+        artifact_of(await one.call("write", "{}"))
+        assert repr(one.relaying.relay.notices) == "<Notices: 0 sessions listen>"
+        assert one.upstream.replies[0].aborted
+
+
+# --- streams and inboxes --------------------------------------------------------------------------------------
+
+
+async def test_each_session_gets_one_word_on_its_newest_stream() -> None:
+    """A scope that several sessions share tells each of them; said twice before it was taken is said once."""
+    notices = Notices()
+    older, newer = notices.open(SCOPE, "a"), notices.open(SCOPE, "a")
+    other = notices.open(SCOPE, "b")
+    notices.resources_changed(SCOPE)
+    notices.resources_changed(SCOPE)
+    assert [await _held(inbox) for inbox in (older, newer, other)] == [
+        b"",
+        RESOURCES_CHANGED,
+        RESOURCES_CHANGED,
+    ]
+    for session, inbox in (("a", newer), ("a", newer), ("b", other)):
+        notices.close(SCOPE, session, inbox)
+    notices.resources_changed(SCOPE)
+    assert await _held(older) == RESOURCES_CHANGED and await _held(newer) == b""
+
+
+async def _held(inbox: Inbox) -> bytes:
+    """What waits to be said, if anything does."""
+    try:
+        return await asyncio.wait_for(inbox.take(), 0.01)
+    except TimeoutError:
+        return b""
+
+
+async def _stream(*steps: bytes | asyncio.Event | Exception) -> AsyncGenerator[bytes, None]:
+    for step in steps:
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, asyncio.Event):
+            await step.wait()
+        else:
+            yield step
+
+
+async def test_notice_stands_between_whole_events() -> None:
+    """It neither delays nor loses what the upstream says, and ends with the upstream's stream."""
+    inbox, go_on = Inbox(), asyncio.Event()
+    stream = noticing(_stream(b"1\n\n", go_on, b"2\n\n", b"3\n\n"), inbox)
+    assert await anext(stream) == b"1\n\n"
+    inbox.put(b"news\n\n")
+    assert await anext(stream) == b"news\n\n"
+    go_on.set()
+    assert [piece async for piece in stream] == [b"2\n\n", b"3\n\n"]
+
+
+async def test_failure_of_the_stream_is_passed_on() -> None:
+    """Whoever reads learns of it, and nothing goes on in the background."""
+    stream = noticing(_stream(b"1\n\n", UpstreamBroken()), Inbox())
+    assert await anext(stream) == b"1\n\n"
+    with pytest.raises(UpstreamBroken):
+        await anext(stream)
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_stream_that_is_given_up_ends_everything(begun: bool) -> None:
+    """The client goes while the upstream is silent."""
+    stream = noticing(_stream(b"1\n\n", asyncio.Event()), Inbox())
+    if begun:
+        await anext(stream)
+    await stream.aclose()
+    assert len(asyncio.all_tasks()) == 1
