@@ -16,7 +16,6 @@ from adapter.errors import FileTooLarge, StorageFailed
 from adapter.files.areas import AREAS, Found, entered, identity, is_own_file, open_own, walk
 from adapter.files.disk import Disk
 from adapter.files.port import Measure
-from adapter.files.reading import FileOnDisk
 from adapter.files.staging import HEAD
 from adapter.rules.holdings import Kind
 
@@ -27,6 +26,7 @@ _SLICE = 16 * 1024 * 1024
 """Bytes that are hashed in one hop; a cancelled capture goes on no longer than that takes."""
 
 _PIECE = 1024 * 1024
+_LEAST = 16 * 1024
 _MEASURINGS = 3
 
 
@@ -127,29 +127,55 @@ def too_large(limit: int) -> FileTooLarge:
     return FileTooLarge(f"The tool's file is larger than the {limit} bytes that it may have.")
 
 
+def measure_at_once(found: Found, limit: int | None) -> Measure | None:
+    """Hash a file where it lies, in a thread already. None for one that is too large to do so in one go, or does
+    not keep still meanwhile. Raises FileTooLarge above ``limit`` bytes."""
+    before = found.status
+    if before.st_size > _SLICE:
+        return None
+    _check_size(before.st_size, limit)
+    digest = hashlib.sha256()
+    size = _hash_slice(found, 0, digest)
+    return _measured(found, before, size, digest)
+
+
 async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
-    """Hash a file where it lies. Raises FileTooLarge above ``limit`` bytes, StorageFailed if it does not keep
-    still meanwhile."""
+    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit`` bytes, StorageFailed if it does
+    not keep still meanwhile."""
     before = found.status
     for _ in range(_MEASURINGS):
-        if limit is not None and before.st_size > limit:
-            raise too_large(limit)
+        _check_size(before.st_size, limit)
         digest = hashlib.sha256()
         offset = 0
         while (done := await disk.do(_hash_slice, found, offset, digest)) > 0:
             offset += done
-            if limit is not None and offset > limit:
-                raise too_large(limit)
-        head = await FileOnDisk(found, disk).read(0, HEAD)
-        after = await disk.do(_status, found)
-        if (after.st_size, after.st_mtime_ns) == (offset, before.st_mtime_ns) and is_own_file(after):
-            return Measure(offset, digest.hexdigest(), head, after.st_mtime_ns)
-        before = after
+            _check_size(offset, limit)
+        measured = await disk.do(_measured, found, before, offset, digest)
+        if measured is not None:
+            return measured
+        before = await disk.do(_status, found)
     raise StorageFailed("The tool's file kept changing while it was read.")
 
 
+def _check_size(size: int, limit: int | None) -> None:
+    if limit is not None and size > limit:
+        raise too_large(limit)
+
+
+def _measured(found: Found, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:
+    """What was found in ``size`` bytes that were hashed; None if the file is another than it was before."""
+    with found.descriptor as number:
+        head = os.pread(number, HEAD, 0)
+        after = os.fstat(number)
+    if (after.st_size, after.st_mtime_ns) != (size, before.st_mtime_ns) or not is_own_file(after):
+        return None
+    return Measure(size, digest.hexdigest(), head, after.st_mtime_ns)
+
+
 def _hash_slice(found: Found, offset: int, digest: hashlib._Hash) -> int:
-    buffer = memoryview(bytearray(_PIECE))
+    # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
+    length = min(_PIECE, max(_LEAST, found.status.st_size - offset + 1))
+    buffer = memoryview(bytearray(length))
     done = 0
     with found.descriptor as number:
         while done < _SLICE and (count := os.preadv(number, [buffer], offset + done)):

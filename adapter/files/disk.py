@@ -8,10 +8,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
-
-from aiofiles.os import wrap
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull
 
@@ -41,6 +40,25 @@ def failure(error: OSError) -> AdapterError:
     return StorageFailed(_SENTENCES.get(error.errno or 0))
 
 
+def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None], _: Future[Any]) -> None:
+    """From the thread, say that its work has ended. A loop that has gone has nobody left to tell."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_wake, ended)
+
+
+def _wake(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+async def _end_of(running: asyncio.Future[Any]) -> None:
+    while not running.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    if not running.cancelled():
+        running.exception()  # looked at, so that nobody complains that nobody did
+
+
 class Disk:
     """Runs what blocks in threads of its own: a slow disk must not hold up name look-ups, and they not it."""
 
@@ -56,16 +74,18 @@ class Disk:
         """
         if self._closed:
             raise StorageFailed("The store of files is closed.")
-        running = asyncio.ensure_future(wrap(work)(*arguments, executor=self._threads, **options))
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        running = self._threads.submit(work, *arguments, **options)
+        # The one way back: a future that follows another, in a task, under a shield, has four turns of the loop.
+        running.add_done_callback(partial(_tell, loop, ended))
         try:
-            return await asyncio.shield(running)
+            await ended
         except asyncio.CancelledError:
-            while not running.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([running])
-            if not running.cancelled():
-                running.exception()  # looked at, so that nobody complains that nobody did
+            await _end_of(asyncio.wrap_future(running))
             raise
+        try:
+            return running.result()
         except OSError as error:
             raise failure(error) from error
 

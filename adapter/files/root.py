@@ -27,6 +27,8 @@ class Root:
     def __init__(self, path: Path, disk: Disk, *, lock_wait: float | None, sync: bool) -> None:
         # Not resolve(): a tool in another container may know the root by this spelling only.
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - and not absolute(), which keeps ".."
+        self.spellings = tuple(sorted({str(self.path), os.path.realpath(path)}, key=len, reverse=True))
+        """How the path may be written, the longest first."""
         self.staging = (areas.STAGING, secrets.token_hex(16))
         self._disk = disk
         self._lock_wait = lock_wait
@@ -44,11 +46,6 @@ class Root:
         if self._base is None:
             raise StorageFailed("The store of files is not open.")
         return self._base
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        """How the path may be written, the longest first."""
-        return tuple(sorted({str(self.path), os.path.realpath(self.path)}, key=len, reverse=True))
 
     async def open(self) -> None:
         """Raises StorageFailed, also when another process keeps the lock for longer than ``lock_wait`` seconds."""

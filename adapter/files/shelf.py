@@ -66,7 +66,7 @@ class Shelf:
         return self._root.spellings
 
     def path_of(self, place: Place) -> str:
-        return str(self._root.path.joinpath(*areas.directory_of(place), place.name))
+        return os.path.join(self._root.path, *areas.directory_of(place), place.name)  # noqa: PTH118 - asked at every call
 
     async def open(self) -> None:
         """Also raises StorageFailed when another process has the lock for longer than the wait."""
@@ -141,12 +141,13 @@ class Shelf:
     async def adopt(self, place: Place, limit: int | None) -> Measure | None:
         way = areas.directory_of(place)
         try:
-            found = await self._disk.do(areas.open_at, self._root.base, way, place.name)
+            found, measure = await self._disk.do(self._look_at, way, place.name, limit)
             if found is None:
                 return None
             with contextlib.closing(found.descriptor):
-                measure = await capture.measure(found, limit, self._disk)
-                await self._disk.do(self._settle, found, way)
+                if measure is None:
+                    measure = await capture.measure(found, limit, self._disk)
+                    await self._disk.do(self._settle, found, way)
             return measure
         finally:
             self._release(place)
@@ -182,6 +183,22 @@ class Shelf:
         with areas.entered(self._root.base, way, make=True) as directory:
             areas.claim(directory)
             return Descriptor(os.dup(directory))
+
+    def _look_at(
+        self, way: tuple[str, ...], name: str, limit: int | None
+    ) -> tuple[areas.Found | None, Measure | None]:
+        """Open what a tool wrote, and where it is small enough for one hop measure and settle it at once."""
+        found = areas.open_at(self._root.base, way, name)
+        if found is None:
+            return None, None
+        try:
+            measure = capture.measure_at_once(found, limit)
+            if measure is not None:
+                self._settle(found, way)
+        except BaseException:
+            found.descriptor.close()
+            raise
+        return found, measure
 
     def _settle(self, found: areas.Found, way: tuple[str, ...]) -> None:
         with areas.entered(self._root.base, way) as directory:
