@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
 
 from adapter.errors import FileGone
 from adapter.rules.holdings import FileRecord, Kind, Place, record_key
@@ -24,6 +25,7 @@ class Inventory:
         self._scopes: dict[str, dict[str, FileRecord]] = {}
         self._holds: Counter[str] = Counter()
         self._used: dict[str, FileRecord] = {}
+        self._dues: dict[str, list[tuple[float, str]]] = {}
 
     def __repr__(self) -> str:
         return f"<Inventory: {len(self._scopes)} scopes, {self.ledger!r}>"
@@ -38,6 +40,7 @@ class Inventory:
     def show(self, record: FileRecord) -> None:
         """Let a file that is counted be found."""
         self._scopes.setdefault(record.scope, {})[record.key] = record
+        self._expect_end(record)
 
     def hide(self, record: FileRecord) -> None:
         """Let a file be found no more, though it takes its room still."""
@@ -45,6 +48,7 @@ class Inventory:
         records.pop(record.key, None)
         if not records:
             self._scopes.pop(record.scope, None)
+            self._dues.pop(record.scope, None)
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -67,8 +71,27 @@ class Inventory:
         )
 
     def over(self, scope_id: str) -> list[FileRecord]:
-        """Files of the scope whose time is over and that nobody holds."""
-        return [record for record in self.all_of(scope_id) if self._is_over(record)]
+        """Files of the scope whose time is over and that nobody holds, the first to end first."""
+        dues, now = self._dues.get(scope_id, []), self._clock()
+        ended: dict[str, FileRecord] = {}
+        found: list[FileRecord] = []
+        # A heap, because this is asked at every newcomer: who holds thousands of files must not wait for each.
+        while dues and dues[0][0] <= now:
+            record = self.get(heappop(dues)[1])
+            if record is not None and record.key not in ended:
+                ended[record.key] = record
+                if self._is_over(record):
+                    found.append(record)
+        # Those that were used since are due later now; the others until whoever asked has put them out.
+        for record in ended.values():
+            self._expect_end(record)
+        return found
+
+    def _expect_end(self, record: FileRecord) -> None:
+        """Have ``over`` look at the file when its time is over as things are; it may have been used until then."""
+        due = self.expires_at(record)
+        if due is not None:
+            heappush(self._dues.setdefault(record.scope, []), (due, record.key))
 
     def scopes(self) -> list[Scope]:
         """Who holds anything."""
