@@ -9,7 +9,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
-from adapter.edge.request import Sendable
+from adapter.edge.request import Body, Sendable
 
 SERVER = "mcp-file-adapter"
 
@@ -54,15 +54,22 @@ class HttpAnswer:
     """A Reply on a client's connection.
 
     ``keep`` is whether the connection may go on afterwards, ``modern`` whether the client speaks HTTP/1.1,
-    ``bare`` whether the answer is a head alone, because it was asked for with HEAD.
+    ``bare`` whether the answer is a head alone, because it was asked for with HEAD. ``body`` is what the request
+    brings; None: nothing that is waited for.
     """
 
     __slots__ = (
-        "_bare", "_chunked", "_connection", "_head_due", "_left", "_modern", "complete", "keep", "status",
+        "_bare", "_body", "_chunked", "_connection", "_head_due", "_left", "_modern", "complete", "keep", "status",
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, *, keep: bool, modern: bool = True, bare: bool = False
+        self,
+        connection: Connection,
+        *,
+        keep: bool,
+        modern: bool = True,
+        bare: bool = False,
+        body: Body | None = None,
     ) -> None:
         self.status: int | None = None
         self.complete = False
@@ -70,6 +77,7 @@ class HttpAnswer:
         self._connection = connection
         self._modern = modern
         self._bare = bare
+        self._body = body
         self._chunked = False
         self._left: int | None = None
         self._head_due = b""
@@ -145,6 +153,10 @@ class HttpAnswer:
             self._connection.write(due)
 
     def _head(self, status: int, fields: list[tuple[str, str]]) -> bytes:
+        if self._body is not None and not self._body.complete:
+            # The rest of it will be thrown away, and the connection with it. A client that is not told (RFC 9112,
+            # 9.6) sends its next request there, and learns that it failed.
+            self.keep = False
         option = None if self.keep and self._modern else "keep-alive" if self.keep else "close"
         head = _encoded_head(status, tuple(fields), option)
         self.status = status

@@ -136,7 +136,8 @@ class ClientConnection(asyncio.Protocol):
     # --- exchanges ------------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
-        answer = HttpAnswer(self, keep=arrival.keep, modern=arrival.modern, bare=arrival.method == "HEAD")
+        bare, body = arrival.method == "HEAD", arrival.body
+        answer = HttpAnswer(self, keep=arrival.keep, modern=arrival.modern, bare=bare, body=body)
         if arrival.expects_continue:
             arrival.body.wanted = lambda: self._say_continue(answer)
         request = arrival.request(answer, self._peer)

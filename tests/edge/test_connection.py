@@ -439,6 +439,16 @@ async def test_a_refusal_is_readable_while_the_body_still_comes(serve: Serve) ->
                 await asyncio.sleep(0)
 
 
+async def test_an_answer_before_the_end_of_the_body_says_that_it_is_the_last(serve: Serve) -> None:
+    """The connection is closed behind it, so its client must not send another request there."""
+    async with serve() as front, front.connect() as (reader, writer):
+        for part, expected in ((b"whole", None), (b"par", "close")):
+            writer.write(POST.replace(b"/mcp", b"/refuse") + b"Content-Length: 5\r\n\r\n" + part)
+            head = await read_head(reader)
+            assert head.get("connection") == expected
+            assert await read_body(reader, head) == b"too large"
+
+
 # --- leaving ----------------------------------------------------------------------------------------------------
 
 
