@@ -56,6 +56,21 @@ class Mirrors:
             ]
 
 
+def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
+    """The headers that mirror a call's arguments, as the tool's input schema asks for them."""
+    return [
+        (name, encode_mirror(value))
+        for path, name in _annotated(schema)
+        if isinstance(value := _at(arguments, path), str | int)
+    ]
+
+
+def _at(value: object, path: Sequence[str]) -> object:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def _annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
     """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
     todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]

@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, BadRequest, UpstreamSilent
 from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body, require_plain
 from adapter.relay.batches import joined, refusals, refused_whole, without
 from adapter.relay.errands import Errands
-from adapter.relay.exchange import Answer, Ask, asking_plain, requests_of
+from adapter.relay.exchange import Answer, Ask, asking_plain, forwardable, requests_of
 from adapter.relay.fetching import fetch
 from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
@@ -24,7 +24,7 @@ from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
-from adapter.relay.stages import Call, Stages, walk_request, walk_response
+from adapter.relay.stages import Call, Stages, Unfold, walk_request, walk_response
 from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
 from adapter.rules.headers import to_client
 from adapter.rules.scopes import Scope
@@ -110,6 +110,9 @@ class Relay:
             if concerned:
                 return await self._part(ask, session, envelope, concerned)
         else:
+            if ask.server.plan.unfold is not None:
+                envelope = await self._unfolded(ask, session, envelope, ask.server.plan.unfold)
+                requests = [envelope]
             await self._admit(ask, session, envelope)
             if stages := ask.server.plan.stages_for(envelope):
                 return await self._read(ask, session, envelope, stages)
@@ -142,6 +145,18 @@ class Relay:
             recovery.cancel_upstream()
             raise
 
+    async def _unfolded(
+        self, ask: Ask, session: Session | None, envelope: Envelope, unfold: Unfold
+    ) -> Envelope:
+        """The call that this one stands for, which takes its place in all that follows."""
+        call = self._call(ask, session, envelope)
+        await unfold(call)
+        if call.envelope is not envelope:
+            drop = frozenset({"content-encoding"} if ask.encoded else ())
+            ask.envelope, ask.body, ask.encoded = call.envelope, call.request, False
+            ask.headers = forwardable(call.headers, drop=drop)
+        return call.envelope
+
     async def _admit(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
         """Have the gate judge a call, now and whenever the upstream began anew before it was sent. Raises AdapterError."""
         gate = ask.server.plan.gate
@@ -154,7 +169,8 @@ class Relay:
 
     async def _is_free(self, ask: Ask, session: Session | None, member: Envelope) -> bool:
         """Whether a member of a batch may be piped with the others."""
-        if ask.server.plan.stages_for(member):
+        plan = ask.server.plan
+        if plan.stages_for(member) or (plan.unfold is not None and member.method == "tools/call"):
             return False
         try:
             await self._admit(ask, session, member)

@@ -69,6 +69,10 @@ class Gate(Protocol):
         """Look along at what the upstream says on a stream."""
 
 
+Unfold = Callable[[Call], Awaitable[None]]
+"""Puts the call that a call stands for in its place: envelope, request and headers. May raise AdapterError."""
+
+
 class Stage(Protocol):
     """One step. The first stage whose ``ask`` returns a response ends the walk."""
 
@@ -88,7 +92,7 @@ class Plan:
 
     ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
-    which walks no stages, so that it tells of what the adapter adds.
+    which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -96,6 +100,7 @@ class Plan:
     prefixed: Mapping[str, Mapping[str, Stages]] = field(default_factory=dict)
     announce: Callable[[bytes], bytes] | None = None
     gate: Gate | None = None
+    unfold: Unfold | None = None
 
     @property
     def empty(self) -> bool:
