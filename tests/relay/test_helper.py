@@ -1,0 +1,194 @@
+"""The helper tool: what it hands out, and that it opens the upload route for the one who asked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+import pytest
+
+from adapter.errors import CredentialRefused, StoreUnavailable
+from adapter.relay.credentials import Credentials
+from adapter.relay.helper import HelperTool, Offer, definition, workflow
+from adapter.relay.scopes import Scopes
+from adapter.relay.stages import Plan
+from adapter.rules.scopes import Scope
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
+from adapter.upstream.scripted import ScriptedUpstream
+from tests.relay.relaying import Relaying, whole
+from tests.relay.tooling import BASE, META, parsed
+
+OFFER = Offer(
+    server="demo",
+    route="/upload",
+    max_file_bytes=1000,
+    max_files=5,
+    sha256_required=False,
+    consumers=(("read_text", "path"), ("attach", "files[].path")),
+)
+STRICT = Offer("demo", "/upload", 1000, 1, True, OFFER.consumers)
+
+
+class Helping:
+    """A process that offers the helper tool and nothing else; its upstream must not be asked for it."""
+
+    def __init__(self, offer: Offer = OFFER, store: MemoryStore | None = None) -> None:
+        store = store or MemoryStore()
+        self.scopes = Scopes(store, per_principal=False)
+        self.relaying = Relaying(ScriptedUpstream(), store=store)
+        self.credentials = Credentials(store, configured=None, ttl=120.0, clock=self.relaying.clock)
+        stage = HelperTool(offer, self.credentials, self.scopes)
+        self.relaying = Relaying(
+            ScriptedUpstream(),
+            Plan({("tools/call", offer.tool_name): (stage,)}),
+            store,
+            self.relaying.clock,
+        )
+        self.relaying.relay.scope_of = self.scopes.of
+
+    async def open(self) -> str:
+        """Ready to be asked; a session of its client."""
+        await self.scopes.open()
+        await self.credentials.open()
+        return await self.relaying.open()
+
+    async def ask(self, session: str | None) -> dict[str, Any]:
+        """The result of a call of the helper tool; without a session it is a modern one."""
+        params: dict[str, Any] = {"name": "demo_get_upload_url", "arguments": {}}
+        if session is None:
+            params["_meta"] = META
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        ask = self.relaying.ask(body, session, base=BASE)
+        result: dict[str, Any] = parsed(await whole(await self.relaying.relay.handle(ask)))["result"]
+        return result
+
+    async def scope(self, session: str | None) -> Scope:
+        found = await self.relaying.sessions.find(session, "one", "anonymous") if session else None
+        return self.scopes.of(found, "anonymous")
+
+
+class Failing(MemoryStore):
+    """A store that takes no more rows when told."""
+
+    failing = False
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        if self.failing:
+            raise StoreUnavailable()
+        return await super().put(table, key, value, expected=expected, due=due)
+
+
+def query_of(url: str) -> Mapping[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_answer_is_what_scripts_read(modern: bool) -> None:
+    """As text and as structured content, complete for a modern client; nothing goes upstream."""
+    helping = Helping()
+    session = await helping.open()
+    scope = await helping.scope(None if modern else session)
+    came = await helping.ask(None if modern else session)
+    (block,) = came["content"]
+    held = came["structuredContent"]
+    assert orjson.loads(block["text"]) == held and came["isError"] is False
+    assert came.get("resultType") == ("complete" if modern else None)
+    expires = datetime.fromisoformat(held["expires_at"]).timestamp()
+    assert expires == helping.relaying.clock.now + 120
+    texts = ("upload_url", "expires_at", "example_curl", "example_curl_multiple", "note", "integrity_note")
+    assert all(held.pop(name) for name in texts)
+    assert held == {
+        "server_id": "demo",
+        "tool_name": "demo_get_upload_url",
+        "method": "POST",
+        "headers": {"Mcp-Session-Id": scope.id},
+        "auth_mode": "signed_upload_credentials",
+        "credential_ttl_seconds": 120,
+        "field_name": "file",
+        "supports_multiple_files": True,
+        "sha256_required": False,
+        "sha256_field_name": "sha256",
+        "sha256_per_file": True,
+        "session_id": scope.id,
+        "max_file_bytes": 1000,
+    }
+
+
+async def test_url_is_good_for_the_one_who_asked() -> None:
+    """Signed for the server and the scope, at the client's own address; every answer has another one."""
+    helping = Helping()
+    session = await helping.open()
+    scope = await helping.scope(session)
+    first, second = [(await helping.ask(session))["structuredContent"]["upload_url"] for _ in range(2)]
+    assert first.startswith("http://adapter.test/upload/demo?") and first != second
+    credential = await helping.credentials.check("demo", query_of(first))
+    assert credential.scope == scope.id and await helping.scopes.find(scope.id) == scope
+    await helping.credentials.spend(credential)
+    assert (await helping.credentials.check("demo", query_of(second))).nonce != credential.nonce
+    with pytest.raises(CredentialRefused):
+        await helping.credentials.check("other", query_of(second))
+
+
+async def test_secrets_are_in_no_answer() -> None:
+    """The session's own id opens everything of it, so it is not said: the scope's public id is."""
+    helping = Helping()
+    session = await helping.open()
+    assert session not in str(await helping.ask(session))
+
+
+async def test_examples_can_be_pasted() -> None:
+    """One shell command each, with the URL whole and a part for each file; digests where they are required."""
+    helping, strict = Helping(), Helping(STRICT)
+    held = (await helping.ask(await helping.open()))["structuredContent"]
+    words = shlex.split(held["example_curl_multiple"])
+    assert held["upload_url"] in words and [word for word in words if word.startswith("file=@")] == [
+        "file=@first.pdf",
+        "file=@second.pdf",
+    ]
+    held = (await strict.ask(await strict.open()))["structuredContent"]
+    assert "sha256=$(sha256sum photo.png" in held["example_curl"] and "required" in held["integrity_note"]
+    assert held["sha256_required"] is True and held["supports_multiple_files"] is False
+
+
+async def test_failing_store_is_told_as_such() -> None:
+    """No URL is handed out that no other process would know."""
+
+    store = Failing()
+    helping = Helping(store=store)
+    session = await helping.open()
+    store.failing = True
+    with pytest.raises(StoreUnavailable) as raised:
+        await helping.ask(session)
+    assert raised.value.legacy_http == 200
+
+
+def test_definition_is_a_harmless_tool_without_arguments() -> None:
+    """Read-only, idempotent, of a closed world, as hosts read from its annotations."""
+    tool = definition(OFFER)
+    assert tool["name"] == "demo_get_upload_url" and "read_text" in tool["description"]
+    assert tool["inputSchema"] == {"type": "object", "properties": {}, "additionalProperties": False}
+    hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    assert hints.items() <= tool["annotations"].items()
+
+
+@pytest.mark.parametrize(("offer", "digest"), [(OFFER, "optional"), (STRICT, "required")])
+def test_workflow_explains_the_way_of_a_file(offer: Offer, digest: str) -> None:
+    """Which tools take files in which argument, which tool to ask first, and what the limits are."""
+    document = workflow(offer)
+    assert document.uri == "doc://upload_workflow.md" and document.media_type == "text/markdown"
+    for word in (
+        "`read_text`",
+        "`files[].path`",
+        "`demo_get_upload_url`",
+        "1000 bytes",
+        "upload_handle",
+        digest,
+    ):
+        assert word in document.text
