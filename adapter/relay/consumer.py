@@ -7,6 +7,7 @@ and one that never was give the same answer.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -78,6 +79,7 @@ class Consumer:
     async def ask(self, call: Call) -> bytes | None:
         try:
             await self._resolve(call)
+            call.withheld = self._withheld(call)
         except (Refused, FileGone) as error:
             sentence = str(error) if isinstance(error, Refused) else self._unknown()
             return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
@@ -85,8 +87,11 @@ class Consumer:
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
+        return without_paths(response, self._withheld(call))
+
+    def _withheld(self, call: Call) -> Callable[[str], str]:
         handles = call.notes.get(NOTE, {})
-        return without_paths(response, lambda text: withhold(text, self._files.roots, handles))
+        return lambda text: withhold(text, self._files.roots, handles)
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""

@@ -114,6 +114,7 @@ class Producer:
 
     async def ask(self, call: Call) -> bytes | None:
         call.notes[NOTE] = note = {"began": self._clock()}
+        call.withheld = self._withheld({})
         if self._rule.argument is None:
             return None
         sentence = await self._inject(call, self._rule.argument, note)

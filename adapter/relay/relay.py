@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from adapter.errors import AdapterError, BadRequest, UpstreamSilent
+from adapter.errors import AdapterError, BadJson, BadRequest, UpstreamSilent
 from adapter.relay.answers import ANSWER_LIMIT, decoded, is_encoded, media_type, read_body, require_plain
 from adapter.relay.batches import joined, refusals, refused_whole, without
 from adapter.relay.errands import Errands
@@ -27,9 +27,10 @@ from adapter.relay.sessions import Session, Sessions
 from adapter.relay.stages import Call, Stages, Unfold, walk_request, walk_response
 from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
 from adapter.rules.headers import to_client
+from adapter.rules.results import without_paths
 from adapter.rules.scopes import Scope
 from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import Batch, Envelope, Kind, answers
+from adapter.wire.envelope import Batch, Envelope, Kind, answers, parse
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
 from adapter.wire.spans import find
@@ -283,6 +284,7 @@ class Relay:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
+                    aside=partial(_seen_meanwhile, call.withheld) if call.withheld is not None else None,
                     heed=gate.heed if (gate := ask.server.plan.gate) is not None else None,
                     limit=ANSWER_LIMIT,
                 )
@@ -374,6 +376,15 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
         return await walk_response(stages, call, response)
     except AdapterError as error:
         return failure(error, call.envelope.id_bytes)
+
+
+def _seen_meanwhile(withheld: Callable[[str], str], data: bytes) -> bytes:
+    """A message on its way to the response, such as one of progress, with its texts as they may be seen."""
+    try:
+        message = parse(data)
+    except BadJson:
+        return data
+    return without_paths(data, withheld) if isinstance(message, dict) else data
 
 
 def _require_harmless(server: Server, envelope: Envelope | Batch) -> None:

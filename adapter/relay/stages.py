@@ -23,9 +23,10 @@ class Call:
     """A request on its way through the stages, and what they want changed of it.
 
     ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
-    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``notes`` is where a stage keeps what it must remember
-    from the request to the response; it must be JSON, since a parked call outlives the process. ``fetch`` is
-    None for such a one.
+    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``notes`` is
+    where a stage keeps what it must remember from the request to the response; it must be JSON, since a parked
+    call outlives the process. ``fetch`` is None for such a one. ``withheld`` is what a text of the upstream's other
+    messages on the call's stream becomes, None where they pass as they come.
     """
 
     server: str
@@ -38,6 +39,7 @@ class Call:
     headers: list[tuple[str, str]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
     fetch: Fetch | None = None
+    withheld: Callable[[str], str] | None = None
     deferred: list[Callable[[], None]] = field(default_factory=list)
 
     @property

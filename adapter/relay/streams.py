@@ -42,7 +42,8 @@ class Recovery(Protocol):
 class AnswerStream:
     """The stream of one POST. ``wanted`` are the requests it has to answer; ``rewrite`` makes it a read one.
 
-    ``heed`` sees each chunk as it comes.
+    ``heed`` sees each chunk as it comes. In a read stream ``aside`` is given the data of every other event, and
+    returns what leaves.
 
     The promise: it ends with an answer to each request, or after an event id, or with an error event.
     """
@@ -58,6 +59,7 @@ class AnswerStream:
         rewrite: Rewrite | None = None,
         limit: int = LOOK_LIMIT,
         heed: Callable[[bytes], None] | None = None,
+        aside: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._reply = reply
         self._wanted = wanted
@@ -68,6 +70,7 @@ class AnswerStream:
         self._rewrite = rewrite
         self._limit = limit
         self._heed = heed
+        self._aside = aside
         self._reader = self._new_reader()
         self._failure: AdapterError | None = None
         self._unread: list[bytes] = []
@@ -175,6 +178,10 @@ class AnswerStream:
         for event in events:
             if event.data and self._strike_off(event):
                 leaving.append(replace_data(event, await self._rewritten(event.data)))
+            elif (
+                event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
+            ):
+                leaving.append(replace_data(event, seen))
             else:
                 leaving.append(event.raw)
         return b"".join(leaving)

@@ -116,7 +116,7 @@ def with_failure(response: bytes, sentence: str, withheld: Withhold) -> bytes:
 
 
 def without_paths(response: bytes, withheld: Withhold) -> bytes:
-    """A response of any kind, also an error, with every string value as ``withheld`` lets it be seen.
+    """A message of any kind, also an error or a notification, with every string value as ``withheld`` lets it be seen.
 
     Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance.
     """
@@ -218,12 +218,12 @@ def _content_edits(
 
 
 def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
-    """Where a response holds strings that are read, in order, and under which keys there it holds none."""
+    """Where a message holds strings that are read, in order, and under which keys there it holds none."""
     for member in spans.members(response):
         if member.key == "result" and byte(response, member.value_start) == _OBJECT:
             for part in spans.members(response, member.value_start):
                 yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
-        elif member.key in ("result", "error"):
+        elif member.key in ("result", "error", "params"):
             yield member.value_start, member.value_end, ()
 
 

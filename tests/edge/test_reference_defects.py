@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.raw import Exchange, RawClient, result
+from tests.edge.raw import Exchange, RawClient, event, result
 
 MIB = 1024 * 1024
 FORM = "multipart/form-data; boundary=b"
@@ -350,3 +350,35 @@ async def test_no_result_shows_a_path_of_the_store(
         assert text_of(read) == f"Took {handle} in [withheld path]"
         for exchange in up.calls("tools/call"):
             assert str(tmp_path).encode() in exchange.body
+
+
+async def test_no_message_before_the_result_shows_one_either(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What a tool logs, reports and asks while it works has no path of ours; what has none keeps every byte."""
+    plain = b'{"jsonrpc": "2.0", "method":"notifications/progress","params": {"progress":1.0}}'
+
+    async def talk(exchange: Exchange) -> None:
+        params: Any = exchange.message["params"]
+        path = (params["arguments"].get("filename") or params["arguments"]["path"]).encode()
+        await exchange.begin_stream()
+        for said in (
+            b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"Opening %s"}}',
+            b'{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"Overwrite %s?"}}',
+        ):
+            await exchange.chunk(event(said % path))
+        await exchange.chunk(event(plain))
+        await exchange.chunk(event(result(1)))
+        await exchange.end_stream()
+
+    async with upstream(talk) as up, adapter(up, server=TOOLS) as front, front.client() as client:
+        await client.initialize()
+        handle = (await upload(client, b"x"))[1]["upload_handle"]
+        for tool, arguments, shown in (("write", {}, "[withheld path]"), ("read", {"path": handle}, handle)):
+            params = {"name": tool, "arguments": arguments}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            _, body = await client.request("POST", orjson.dumps(message))
+            logged, asked, reported, _ = [part.removeprefix(b"data: ") for part in body.split(b"\n\n")[:4]]
+            assert orjson.loads(logged)["params"]["data"] == f"Opening {shown}"
+            assert orjson.loads(asked)["params"]["message"] == f"Overwrite {shown}?"
+            assert reported == plain
