@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.rules.holdings import Kind
+from adapter.rules.locators import Mode
 from adapter.rules.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer
@@ -355,3 +357,75 @@ async def test_full_store_of_files_is_told_before_the_tool_runs(tmp_path: Path) 
             await one.call("write", "{}")
         assert raised.value.legacy_http == 200 and one.upstream.requests == []
         (tmp_path / "artifacts").unlink()
+
+
+# --- attacked -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["regex", "structured"])
+async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path, mode: Mode) -> None:
+    """Paths put together of everything that ever led anywhere; what is captured is never what they lead to."""
+    chance = random.Random(5)
+    store, out = tmp_path / "store", tmp_path / "out"
+    claims: list[str] = []
+    captured = 0
+
+    def act(request: UpstreamRequest) -> Answer:
+        (out / "shot.png").write_bytes(b"made")
+        structured = {"file": claims[-1]}
+        block = {"type": "text", "text": f'I wrote "{claims[-1]}" and `{claims[-1]}`: {claims[-1]}'}
+        return Answer(
+            chunks=[result(json.dumps({"content": [block], "structuredContent": structured})[1:-1])]
+        )
+
+    out.mkdir()
+    rule = producing(mode, "file", argument=None, raw_output=True)
+    async with tools(store, act, producing=rule, allowed_roots=[out]) as one:
+        stranger = (await one.scope_of_session(await one.relaying.open())).id
+        mine = one.scope.id
+        await one.uploaded(b"secret upload", "secret")
+        for place in (store / "artifacts" / stranger / "1", store / "state", tmp_path / "output"):
+            place.mkdir(parents=True)
+            (place / "secret").write_bytes(b"secret of others")
+        (store / "artifacts" / mine).mkdir()
+        for place in (store / "artifacts" / mine / "link", out / "link"):
+            place.symlink_to(tmp_path)
+        (out / "secret").symlink_to(store / "state" / "secret")
+        os.link(store / "state" / "secret", store / "artifacts" / mine / "secret")
+        parts = [
+            "..",
+            ".",
+            "",
+            "secret",
+            "link",
+            "state",
+            "uploads",
+            "artifacts",
+            "out",
+            "output",
+            "store",
+            "1",
+        ]
+        parts += [mine, stranger, "shot.png", "%2e%2e", "..%2f..", "\\", "a\x00b", "~", "é"]
+        parts += [str(path.relative_to(store)) for path in store.glob("uploads/*/*/secret")]
+        roots = [
+            str(store),
+            str(out),
+            str(tmp_path),
+            "",
+            f"file://{out}",
+            f"file://localhost{store}",
+            "FILE://",
+        ]
+        for _ in range(300):
+            claims.append("/".join([chance.choice(roots), *chance.choices(parts, k=chance.randint(0, 5))]))
+            if chance.random() < 0.1:
+                claims.append(f"{out}/shot.png")
+            came = await one.call("write", "{}")
+            assert "secret of" not in str(came) and "secret upload" not in str(came), claims[-1]
+            assert str(store) not in str(came), claims[-1]
+            for record in one.artifacts():
+                captured += 1
+                assert record.size == len(b"made"), claims[-1]
+                await one.holdings.drop(record)
+    assert captured > 10

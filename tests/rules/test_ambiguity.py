@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapter.rules.ambiguity import ambiguous
+from adapter.rules.arguments import values
 
 
 def call(arguments: bytes) -> bytes:
@@ -67,3 +73,51 @@ def test_what_readers_may_find_differently_is_ambiguous(path: str, arguments: by
 def test_way_begins_at_the_message(message: bytes) -> None:
     """Arguments may be doubled as a whole, and params too."""
     assert ambiguous(message, "path")
+
+
+# --- attacked -------------------------------------------------------------------------------------------------
+
+HANDLE, PATH = "upload://it", "/etc/passwd"
+
+
+def objects(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    """An object as JSON has it: its members in order, some of them twice."""
+    keys = st.sampled_from(["files", "Files", "path", "path", "PATH", "pa_th", "other"])
+    return st.lists(st.tuples(keys, inner), max_size=3).map(tuple)
+
+
+values_of_any_kind = st.recursive(
+    st.sampled_from([HANDLE, PATH, None, 7, False]),
+    lambda inner: st.lists(inner, max_size=2) | objects(inner),
+    max_leaves=6,
+)
+
+
+def spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return "{" + ",".join(f"{json.dumps(key)}:{spelled(inner)}" for key, inner in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(spelled, value)) + "]"
+    return json.dumps(value)
+
+
+def lenient(value: object, way: tuple[str, ...]) -> Iterator[object]:
+    """All that some reader could take for the argument: any of its spellings and doubles, and short forms of it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from lenient(item, way)
+    elif not isinstance(value, tuple) or not way:
+        yield value
+    else:
+        for key, inner in value:
+            if key.lower().replace("_", "") == way[0]:
+                yield from lenient(inner, way[1:])
+
+
+@given(objects(values_of_any_kind))
+def test_no_reader_finds_a_path_that_the_stage_did_not(arguments: object) -> None:
+    """Where nothing is ambiguous and all values are handles, nobody reads anything else for the argument."""
+    message = call(spelled(arguments).encode())
+    found = [value for _, value in values(message, "files[].path")]
+    if not ambiguous(message, "files[].path") and all(value == HANDLE for value in found):
+        assert PATH not in lenient(arguments, ("files", "path"))
