@@ -61,6 +61,9 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
         required=tuple(upstream.client_headers.required),
         static=tuple(upstream.static_headers.items()),
         plan=plan,
+        configured_tools=frozenset(
+            tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
+        ),
     )
 
 

@@ -51,8 +51,9 @@ class Health:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
         servers = [self._server(server, details) for server in self.servers]
+        wiring = self._wiring(details)
         failure = await self._store_failure()
-        reason = _degraded(servers, failure)
+        reason = _degraded(servers, wiring, failure)
         starting = self._is_starting()
         body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
         if reason:
@@ -64,7 +65,7 @@ class Health:
             "status": "error" if failure else "ok",
             **({"detail": failure} if failure and details else {}),
         }
-        body["adapter_wiring"] = self._wiring()
+        body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
             "seconds": round(self.clock() - self.begun, 3),
@@ -116,13 +117,33 @@ class Health:
         reached = any(watch.pulse.last_success is not None for watch in self.watches.values())
         return bool(self.watches) and not reached and self.clock() - self.begun < self.max_start_wait
 
-    def _wiring(self) -> dict[str, Any]:
-        """Every configured tool is known to be there. No tool is configured, so this follows the upstreams."""
-        by_server = {
-            server.id: "ready" if self._is_ready(server) else "waiting_for_upstream"
-            for server in self.servers
+    def _wiring(self, details: bool) -> dict[str, Any]:
+        """Whether the upstreams list every tool that has stages of its own, as far as that is known."""
+        by_server = {server.id: self._wiring_of(server) for server in self.servers}
+        shown: dict[str, Any] = {
+            "status_by_server": by_server,
+            "ready": "incomplete" not in by_server.values(),
         }
-        return {"status_by_server": by_server, "ready": True}
+        if details and not shown["ready"]:
+            shown["missing_by_server"] = {
+                server.id: sorted(missing) for server in self.servers if (missing := self._missing(server))
+            }
+        return shown
+
+    def _wiring_of(self, server: Server) -> str:
+        missing = self._missing(server)
+        if missing:
+            return "incomplete"
+        if not self._is_ready(server):
+            return "waiting_for_upstream"
+        return "unknown" if missing is None else "ready"
+
+    def _missing(self, server: Server) -> frozenset[str] | None:
+        """The configured tools that are not there; None where nobody knows."""
+        if not server.configured_tools:
+            return frozenset()
+        watch = self.watches.get(server.id)
+        return None if watch is None else watch.pulse.missing
 
     async def _store_failure(self) -> str | None:
         try:
@@ -132,12 +153,12 @@ class Health:
         return None
 
 
-def _degraded(servers: list[dict[str, Any]], store_failure: str | None) -> str | None:
+def _degraded(servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: str | None) -> str | None:
     if store_failure is not None:
         return "persistence_unavailable"
     if any(server["status"] != "ok" for server in servers):
         return "upstream_unhealthy"
-    return None
+    return None if wiring["ready"] else "adapter_wiring_incomplete"
 
 
 def _json(status: int, body: dict[str, Any]) -> tuple[int, bytes]:

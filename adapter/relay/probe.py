@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamUnreachable
 from adapter.relay.server import Server
 from adapter.relay.visit import Visit
+from adapter.relay.wiring import missing_tools
 from adapter.rules.breaker import BreakerState
 from adapter.wire.eras import Era
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,11 @@ class PingSettings:
 
 @dataclass(slots=True)
 class Pulse:
-    """What the last ping found. ``latency`` in seconds; times are Unix seconds."""
+    """What the last ping found. ``latency`` in seconds; times are Unix seconds.
+
+    ``missing`` are the configured tools that the upstream did not list when it was last looked at, None while that
+    is not known.
+    """
 
     reached: bool = False
     era: Era | None = None
@@ -33,14 +41,16 @@ class Pulse:
     error: str | None = None
     last_success: float | None = None
     last_attempt: float | None = None
+    missing: frozenset[str] | None = None
 
 
 class Probe:
-    """Pings one upstream in a session that belongs to no client."""
+    """Pings one upstream in a session that belongs to no client. ``opened`` counts the attempts to open one."""
 
     def __init__(self, server: Server, timeout: float) -> None:
         self._visit = Visit(server, timeout)
         self._timeout = timeout
+        self.opened = 0
 
     @property
     def era(self) -> Era | None:
@@ -62,7 +72,15 @@ class Probe:
         if self._visit.era is Era.MODERN:
             await self._visit.discover()
         elif not self._visit.is_open or (await self._visit.ask("ping")).status != 200:
+            self.opened += 1
             await self._visit.open()
+
+    async def missing(self, configured: frozenset[str]) -> frozenset[str] | None:
+        """The configured tools that the upstream does not list, None where it shows the probe no list.
+
+        Raises an AdapterError where it could not be asked.
+        """
+        return await missing_tools(self._visit, configured, self._timeout) if self._visit.is_open else None
 
     async def close(self) -> None:
         """End the probe's own session upstream."""
@@ -82,6 +100,7 @@ class Watch:
         self._probe = Probe(server, settings.timeout)
         self._clock = clock
         self._log = log
+        self._looked_in = 0
 
     async def run(self) -> None:
         """Ping until cancelled; servers are watched apart, so that a slow one delays no other."""
@@ -100,9 +119,10 @@ class Watch:
             breaker.probe_started()
         self.pulse.last_attempt = self._clock()
         try:
-            await self._ask()
+            await self._guarded(self._probe.ping())
         except AdapterError as error:
             self.pulse.reached, self.pulse.error = False, str(error)
+            self._looked_in = 0
             if breaker is not None:
                 breaker.failed(loop.time())
         except asyncio.CancelledError:
@@ -120,10 +140,28 @@ class Watch:
             self._log.warning(
                 "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
             )
+        if self.pulse.reached:
+            await self._look_at_tools()
 
-    async def _ask(self) -> None:
+    async def _look_at_tools(self) -> None:
+        """Look for the configured tools, once for each session of the probe, and again while any is missing."""
+        configured, opened = self.server.configured_tools, self._probe.opened
+        if not configured or (self._looked_in == opened and self.pulse.missing == frozenset()):
+            return
         try:
-            await self._probe.ping()
+            missing = await self._guarded(self._probe.missing(configured))
+        except AdapterError as error:
+            # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.
+            self._log.info("tools could not be looked for", server=self.server.id, why=str(error))
+            return
+        self._looked_in = opened
+        if missing != self.pulse.missing and (missing or self.pulse.missing):
+            self._log.warning("configured tools missing", server=self.server.id, tools=sorted(missing or ()))
+        self.pulse.missing = missing
+
+    async def _guarded(self, asking: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await asking
         except AdapterError:
             raise
         except Exception as error:

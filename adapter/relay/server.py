@@ -35,7 +35,10 @@ class Counters:
 
 @dataclass(slots=True)
 class Server:
-    """``plan`` says which calls are *read*; what is not in it is piped."""
+    """``plan`` says which calls are *read*; what is not in it is piped.
+
+    ``configured_tools`` are the upstream's tools that have stages of their own, so it has to list them.
+    """
 
     id: str
     mount: str
@@ -46,6 +49,7 @@ class Server:
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
     plan: Plan = field(default_factory=Plan)
+    configured_tools: frozenset[str] = frozenset()
     counters: Counters = field(default_factory=Counters)
 
     def require_healthy(self, now: float) -> None:
