@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.answers import decoded, media_type, read_answer, read_body
 from adapter.relay.mapping import (
+    ABANDON_SILENCE,
     ACCEPT,
     INITIALIZED,
     LATEST_LEGACY,
@@ -100,7 +101,8 @@ class Visit:
         request = UpstreamRequest("DELETE", self._headers(self._session_fields()))
         self._version = self._upstream_session = None
         with contextlib.suppress(AdapterError):
-            (await self._server.upstream.send(request, self._silence)).abort()
+            silence = min(self._silence, ABANDON_SILENCE)
+            (await self._server.upstream.send(request, silence)).abort()
 
     async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> Told:
         meta = {

@@ -33,7 +33,7 @@ def load(
     ``overrides`` has dotted keys (``core.port``, ``servers.0.id``) and wins over variables such as
     ``ADAPTER_CORE__PORT``, which win over the file. Raises SettingsError with a line for every problem.
     """
-    tree = interpolated(read_yaml(path), environ) if path is not None else {}
+    tree = _placed(interpolated(read_yaml(path), environ), path.parent) if path is not None else {}
     origins: dict[Location, str] = {}
     for layer, source in ((_variables(environ), "{}"), (_flags(overrides), "the command line")):
         for name, location, value in layer:
@@ -46,6 +46,15 @@ def load(
     if problems := [*inconsistencies(settings), *missing_features(settings)]:
         raise SettingsError(problems)
     return settings
+
+
+def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The tree with lock files found from ``directory``: version control keeps them beside the settings file."""
+    servers = tree.get("servers")
+    for entry in servers if isinstance(servers, list) else ():
+        if isinstance(entry, dict) and isinstance(lock := entry.get("tools_lock"), str) and lock.strip():
+            entry["tools_lock"] = str(directory / lock.strip())
+    return tree
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:

@@ -118,7 +118,8 @@ class Server(Section):
         default_factory=DefinitionPinningOverride, description="Overrides `core.tool_definition_pinning`."
     )
     tools_lock: Annotated[Path | None, BlankIsNull] = Field(
-        default=None, description="File of pinned definitions that every session starts from."
+        default=None,
+        description="File of pinned definitions that every session starts from; relative to the settings file.",
     )
 
     @model_validator(mode="before")
