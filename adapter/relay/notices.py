@@ -42,9 +42,13 @@ class Notices:
     def __repr__(self) -> str:
         return f"<Notices: {sum(len(each) for each in self._streams.values())} sessions listen>"
 
-    def open(self, scope: Scope, session_key: str) -> Inbox:
+    def open(self, scope: Scope, session_key: str, *, resumed: bool = False) -> Inbox:
+        """What is to be said on a stream. One that is ``resumed`` may be the rest of a call's, which is for that call
+        rather than for news: it gets them only while there is no other.
+        """
         inbox = Inbox()
-        self._streams.setdefault(scope.id, {}).setdefault(session_key, []).append(inbox)
+        inboxes = self._streams.setdefault(scope.id, {}).setdefault(session_key, [])
+        inboxes.insert(0 if resumed else len(inboxes), inbox)
         return inbox
 
     def close(self, scope: Scope, session_key: str, inbox: Inbox) -> None:

@@ -327,9 +327,9 @@ class Relay:
             return await self._pipe(reply, headers, silence)
         ask.server.counters.streams += 1
         pieces, release = listening(reply, rewrite, ANSWER_LIMIT), reply.abort
-        if watched and session is not None and ask.last_event_id is None:
+        if watched and session is not None:
             scope = self.scope_of(session, ask.principal)
-            inbox = self.notices.open(scope, session.key)
+            inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
             pieces = noticing(pieces, inbox)
             release = _both(release, partial(self.notices.close, scope, session.key, inbox))
         return Answer(reply.status, headers, pieces, release=release)

@@ -28,9 +28,12 @@ def listening(request: UpstreamRequest) -> Answer:
     return writing(b"made", result('"content":[]'))(request)
 
 
-async def stream_of(process: Tools, session: str) -> AsyncGenerator[bytes, None]:
+async def stream_of(
+    process: Tools, session: str, last_event_id: str | None = None
+) -> AsyncGenerator[bytes, None]:
     """A GET stream of that session, its first event read."""
-    answer = await process.relaying.relay.handle(process.ask(b"", session, method="GET"))
+    ask = process.ask(b"", session, method="GET", last_event_id=last_event_id)
+    answer = await process.relaying.relay.handle(ask)
     stream = pieces(answer)
     assert await anext(stream) == HELLO
     process.opened.append(answer)
@@ -52,6 +55,14 @@ async def test_sessions_stream_says_that_an_artifact_came(tmp_path: Path) -> Non
         assert not waiting.done()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_stream_that_was_resumed_goes_on_to_say_it(tmp_path: Path) -> None:
+    """A client whose connection was lost comes back with the last event's id."""
+    async with tools(tmp_path, listening) as one:
+        stream = await stream_of(one, one.session, "7")
+        artifact_of(await one.call("write", "{}"))
+        assert await anext(stream) == RESOURCES_CHANGED
 
 
 async def test_what_is_not_listed_is_no_news(tmp_path: Path) -> None:
@@ -95,6 +106,17 @@ async def test_each_session_gets_one_word_on_its_newest_stream() -> None:
         notices.close(SCOPE, session, inbox)
     notices.resources_changed(SCOPE)
     assert await _held(older) == RESOURCES_CHANGED and await _held(newer) == b""
+
+
+async def test_resumed_stream_is_the_last_resort() -> None:
+    """It may be the rest of a call's stream; where it is all there is, it is better than silence."""
+    notices = Notices()
+    opened, resumed = notices.open(SCOPE, "a"), notices.open(SCOPE, "a", resumed=True)
+    notices.resources_changed(SCOPE)
+    assert await _held(opened) == RESOURCES_CHANGED and await _held(resumed) == b""
+    notices.close(SCOPE, "a", opened)
+    notices.resources_changed(SCOPE)
+    assert await _held(resumed) == RESOURCES_CHANGED
 
 
 async def _held(inbox: Inbox) -> bytes:
