@@ -69,6 +69,7 @@ class ToolLists:
         self._server = server
         self._shape = shape
         self._own = tuple(own)
+        self.own_names = frozenset(tool["name"] for tool in own)
         self._mirrors = mirrors
         self._log = log
         self._kept: list[_Kept] = []

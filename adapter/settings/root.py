@@ -71,6 +71,11 @@ class Settings(BaseSettings):
         """``core.tool_definition_pinning`` with what this server says instead."""
         return self.core.tool_definition_pinning.model_copy(update=_said(server.tool_definition_pinning))
 
+    def code_mode_for(self, server: Server) -> bool:
+        """``core.code_mode_enabled``, or what this server says instead."""
+        said = server.code_mode_enabled
+        return self.core.code_mode_enabled if said is None else said
+
     def sanitization_for(self, server: Server) -> MetadataSanitization:
         """``core.tool_metadata_sanitization`` with what this server says instead."""
         return self.core.tool_metadata_sanitization.model_copy(
