@@ -68,6 +68,9 @@ class Form:
         self._in_file = False
         self._digest: bytes | None = None
         self._complete = False
+        self._delimiter = b"\r\n--" + boundary
+        self._chunk = b""
+        self._amid_file = False
         self._parser = MultipartParser(
             boundary,
             {
@@ -87,8 +90,11 @@ class Form:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """What these bytes bring. Raises UploadRefused where they are not a form, or too much of one."""
+        if self._amid_file and self._is_content(chunk):
+            return [chunk]
         self._beside -= len(chunk)
         self._events = []
+        self._chunk, self._amid_file = chunk, False
         try:
             self._parser.write(chunk)
         except FormParserError:
@@ -96,6 +102,15 @@ class Form:
         if self._beside < 0:
             raise UploadRefused("The form holds too much beside files.")
         return self._events
+
+    def _is_content(self, chunk: bytes) -> bool:
+        """Whether a chunk that begins amid a file is nothing but content: no delimiter in it, and none at its end
+        that may go on in the next one. The parser would find the same in twice the time: it searches forwards.
+        """
+        if chunk.rfind(self._delimiter) >= 0:
+            return False
+        last = chunk.rfind(b"\r", max(0, len(chunk) - len(self._delimiter) + 1))
+        return last < 0 or not self._delimiter.startswith(chunk[last:])
 
     def end(self) -> None:
         """Nothing comes any more. Raises UploadRefused where the form is not complete."""
@@ -153,6 +168,8 @@ class Form:
         if self._in_file:
             self._beside += end - start
             self._events.append(data[start:end])
+            # What may be the beginning of a delimiter is held back by the parser until it is known to be none.
+            self._amid_file = data is self._chunk and end == len(data)
         elif self._digest is not None:
             self._digest += data[start:end]
             if len(self._digest) > DIGEST_LIMIT:

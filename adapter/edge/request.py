@@ -63,30 +63,40 @@ class Body:
         await self._arrived()
         return self.take()
 
-    async def piece(self) -> bytes:
-        """The next piece as it came, ``b""`` at the end. Raises ClientGone.
+    async def piece(self, patience: float) -> bytes:
+        """The next piece as it came, ``b""`` at the end. Raises ClientGone, and TimeoutError when nothing comes for
+        ``patience`` seconds.
 
         For who does not want the whole: nothing is copied, and no more than needed waits in memory.
         """
         if not self._chunks and not self.complete:
             # Only now: while the last piece is being written, more would only wait here.
             self._resume()
-        await self._arrived()
+        await self._arrived(patience)
         if not self._chunks:
             return b""
         piece = self._chunks.pop(0)
         self.size -= len(piece)
         return piece
 
-    async def _arrived(self) -> None:
+    async def _arrived(self, patience: float | None = None) -> None:
         while not self._chunks and not self.complete:
             if self._failure is not None:
                 raise self._failure
             if self.wanted is not None:
                 wanted, self.wanted = self.wanted, None
                 wanted()
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            if patience is None:
+                await self._waiter
+                continue
+            # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
+            late = loop.call_later(patience, _give_up, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                late.cancel()
 
     def take(self) -> bytes:
         """What is here now."""
@@ -117,6 +127,11 @@ class Body:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 class Sendable(Protocol):

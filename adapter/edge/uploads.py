@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -155,11 +154,8 @@ class UploadRoute:
             raise UploadRefused("uploads.require_sha256 asks for a field named sha256 for each file.")
 
     async def _read(self, body: Body) -> bytes:
-        if body.size:
-            return await body.piece()
         try:
-            async with asyncio.timeout(self._limits.stall_timeout):
-                return await body.piece()
+            return await body.piece(self._limits.stall_timeout)
         except TimeoutError:
             raise UploadStalled(
                 f"The upload sent nothing for {self._limits.stall_timeout:g} s, "

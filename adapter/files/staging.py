@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from adapter.errors import AdapterError, StorageFailed
@@ -15,6 +15,12 @@ from adapter.files.port import Measure
 
 BATCH = 1024 * 1024
 """Bytes for which one hop costs nothing that shows beside hashing and writing them."""
+
+WORTH_KEEPING = 16 * 1024
+"""Bytes from which on a chunk is kept as it came: copying it would cost more than writing one piece more."""
+
+AT_ONCE = 512
+"""Pieces that one call writes; Linux takes twice as many."""
 
 HEAD = 512
 """Bytes of a file's beginning that are kept to tell its type from."""
@@ -70,7 +76,8 @@ class FileStaging:
         self._head = b""
         self._taken = 0
         self._written = 0
-        self._gathered = bytearray()
+        self._gathered: list[bytes | bytearray] = []
+        self._gathered_size = 0
         self._under_way: asyncio.Task[None] | None = None
         self._gathering = True
         self._there = True
@@ -85,16 +92,24 @@ class FileStaging:
 
     async def write(self, chunk: bytes) -> None:
         self._taken += len(chunk)
+        self._gather(chunk)
+        if self._gathered_size >= self._buffers.batch:
+            await self._send_gathered()
         if len(chunk) >= BATCH:
-            # It is a batch already: it need not be copied, but may not overtake what came before it.
-            await self._send_gathered()
-            await self._settle()
-            await self._disk.do(self._append, chunk)
-            return
-        self._gathered += chunk
+            await (
+                self._settle()
+            )  # what is larger than all buffers is its sender's to hold, and only until now
+
+    def _gather(self, chunk: bytes) -> None:
+        self._gathered_size += len(chunk)
         self._buffers.held += len(chunk)
-        if len(self._gathered) >= self._buffers.batch:
-            await self._send_gathered()
+        if len(chunk) >= WORTH_KEEPING:
+            self._gathered.append(chunk)
+            return
+        # Crumbs are joined: as objects of their own they would take many times their size.
+        if not self._gathered or not isinstance(self._gathered[-1], bytearray):
+            self._gathered.append(bytearray())
+        self._gathered[-1] += chunk
 
     async def finish(self) -> Measure:
         await self._send_gathered()
@@ -108,8 +123,8 @@ class FileStaging:
 
     async def discard(self) -> None:
         self._stop_gathering()
-        self._buffers.let_go(len(self._gathered))
-        self._gathered.clear()
+        self._buffers.let_go(self._gathered_size)
+        self._gathered, self._gathered_size = [], 0
         self._descriptor.close()
         # The name first: whoever is cancelled while a last batch ends must not leave a file behind.
         if self._there:
@@ -129,10 +144,11 @@ class FileStaging:
     async def _send_gathered(self) -> None:
         await self._settle()
         if self._gathered:
-            batch, self._gathered = self._gathered, bytearray()
+            size, batch = self._gathered_size, self._gathered
+            self._gathered, self._gathered_size = [], 0
             self._under_way = asyncio.ensure_future(self._disk.do(self._append, batch))
             # However it ends; a task that is cancelled before it begins has no finally.
-            self._under_way.add_done_callback(partial(self._landed, len(batch)))
+            self._under_way.add_done_callback(partial(self._landed, size))
 
     def _landed(self, size: int, _: asyncio.Task[None]) -> None:
         self._buffers.let_go(size)
@@ -142,15 +158,27 @@ class FileStaging:
             under_way, self._under_way = self._under_way, None
             await under_way
 
-    def _append(self, batch: bytes | bytearray) -> None:
-        with self._descriptor as number, memoryview(batch) as rest:
-            self._hash.update(rest)
+    def _append(self, batch: list[bytes | bytearray]) -> None:
+        for piece in batch:
+            self._hash.update(piece)
             if len(self._head) < HEAD:
-                self._head += bytes(rest[: HEAD - len(self._head)])
-            done = 0
-            while done < len(rest):
-                done += os.write(number, rest[done:])
+                self._head += bytes(piece[: HEAD - len(self._head)])
+        with self._descriptor as number:
+            for begin in range(0, len(batch), AT_ONCE):
+                self._write_out(number, batch[begin : begin + AT_ONCE])
+
+    def _write_out(self, number: int, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write pieces one behind the other, in one call where the system takes them at once."""
+        while pieces:
+            done = os.writev(number, pieces)
             self._written += done
+            whole = 0
+            while whole < len(pieces) and done >= len(pieces[whole]):
+                done -= len(pieces[whole])
+                whole += 1
+            pieces = pieces[whole:]
+            if done:
+                pieces = [memoryview(pieces[0])[done:], *pieces[1:]]
 
     def _seal(self) -> int:
         with self._descriptor as number:
