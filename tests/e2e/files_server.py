@@ -44,14 +44,14 @@ def digest_inline(data: str) -> str:
 
 
 @server.tool()
-async def draw(seed: int, size: int, filename: str) -> str:
-    """Writes a file piece by piece, and names it."""
+async def draw(seed: int, size: int, filename: str, pause: float = 0) -> str:
+    """Writes a file piece by piece, with pauses of so many seconds, and names it."""
     content = drawing(seed, size)
     step = size // PIECES + 1
     with Path(filename).open("wb", buffering=0) as file:
         for start in range(0, size, step):
             file.write(content[start : start + step])
-            await asyncio.sleep(0)  # others may be served, and processes killed, between two pieces
+            await asyncio.sleep(pause)
     return f"drawn to {filename}"
 
 
