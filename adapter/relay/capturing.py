@@ -6,7 +6,7 @@ A path that a tool names is data: it counts only where ``FileStore`` finds it to
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,7 +52,9 @@ class Capturing:
     exposed: bool
     limit: int | None
 
-    async def files_of(self, call: Call, allocated: Allocated, result: Result) -> AsyncIterator[Captured]:
+    async def files_of(
+        self, call: Call, allocated: Allocated, result: Result
+    ) -> AsyncGenerator[Captured, None]:
         """Each file, when it is kept. Raises AdapterError for one that was there and cannot be kept."""
         place = allocated.place
         if place is not None:

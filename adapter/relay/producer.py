@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -175,11 +176,12 @@ class Producer:
         kept: list[Captured] = []
         shown: list[Shown] = []
         try:
-            async for captured in self._capturing.files_of(call, allocated, result):
-                # What one result tells of is there together: a file is not evicted for the next one.
-                call.defer(self._holdings.hold(captured.record))
-                kept.append(captured)
-                shown.append(await self._telling.shown(captured.record, call.base))
+            async with aclosing(self._capturing.files_of(call, allocated, result)) as files:
+                async for captured in files:
+                    # What one result tells of is there together: a file is not evicted for the next one.
+                    call.defer(self._holdings.hold(captured.record))
+                    kept.append(captured)
+                    shown.append(await self._telling.shown(captured.record, call.base))
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
             return _Capture(kept, shown, f"{NOT_ALL_CAPTURED if kept else NOT_CAPTURED} {error}")
