@@ -1,0 +1,167 @@
+"""Code mode in the relay: what is unfolded, what is mirrored, and what is made once for all."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import ToolUnknown
+from adapter.relay.code_mode import CodeMode
+from adapter.relay.offering import KEPT, Definitions, Offered
+from adapter.relay.stages import Call, Plan
+from adapter.rules.code_mode import Names
+from adapter.rules.drift import Change, Drift, Rename
+from adapter.rules.scopes import Scope
+from adapter.rules.tools import read_tool
+from adapter.upstream.scripted import Answer
+from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.eras import Era
+from tests.relay.relaying import Relaying, whole
+from tests.relay.tooling import Acting
+
+DRAW = {
+    "name": "draw",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "x-mcp-header": "Kind"},
+            "wide": {"type": "boolean", "x-mcp-header": "Wide"},
+            "size": {"type": "object", "properties": {"x": {"type": "integer", "x-mcp-header": "X"}}},
+            "data": {"type": "object", "x-mcp-header": "Data"},
+        },
+    },
+}
+HELPER = {"name": "one_get_upload_url", "inputSchema": {"type": "object"}}
+
+
+class Known:
+    """A judge that knows these tools and lets anybody use them."""
+
+    def __init__(self, *tools: Mapping[str, Any], warns: Drift | None = None) -> None:
+        definitions = {tool["name"]: orjson.dumps(tool) for tool in tools}
+        self.offer = Offered("digest", definitions, definitions.keys(), warns)
+
+    async def seen(self, call: Call) -> Offered:
+        return self.offer
+
+    async def offered(self, call: Call) -> Offered:
+        return self.offer
+
+
+def mode(*tools: Mapping[str, Any]) -> CodeMode:
+    return CodeMode(Names("one"), Known(*tools), [HELPER])
+
+
+def call(
+    tool: str, /, era: Era = Era.LEGACY, headers: Mapping[str, str] | None = None, **arguments: Any
+) -> Call:
+    params = {"name": tool, "arguments": arguments}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    envelope = read_envelope(body)
+    assert isinstance(envelope, Envelope)
+    return Call("one", Scope("s", ""), envelope, body, era, headers=list((headers or {}).items()))
+
+
+async def test_modern_headers_mirror_the_unfolded_call() -> None:
+    """The name and each annotated argument that is given have their header; the client's own for others go."""
+    arguments = {"kind": "ä", "wide": True, "size": {"x": 3}, "data": {}}
+    asked = call(
+        "one_call_tool",
+        Era.MODERN,
+        {"Mcp-Name": "one_call_tool", "Mcp-Param-Kind": "old", "Mcp-Method": "tools/call"},
+        name="draw",
+        arguments=arguments,
+    )
+    await mode(DRAW).unfold(asked)
+    assert asked.envelope.name == "draw"
+    assert sorted(asked.headers) == [
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "draw"),
+        ("Mcp-Param-Kind", "=?base64?w6Q=?="),
+        ("Mcp-Param-Wide", "true"),
+        ("Mcp-Param-X", "3"),
+    ]
+
+
+async def test_own_tools_are_called_by_their_names_and_others_are_not() -> None:
+    """The helper may be called either way; other methods are no business of code mode."""
+    for name in ("one_get_upload_url", "one_search_tools", "one_get_tool_schema"):
+        asked = call(name)
+        before = asked.envelope
+        await mode(DRAW).unfold(asked)
+        assert asked.envelope is before
+    folded = call("one_call_tool", name="one_get_upload_url")
+    await mode(DRAW).unfold(folded)
+    assert folded.envelope.name == "one_get_upload_url"
+    with pytest.raises(ToolUnknown, match="one_call_tool"):
+        await mode(DRAW).unfold(call("draw"))
+
+
+async def test_one_index_serves_all_who_search_at_once() -> None:
+    """It is made once for a catalogue, also while others wait for it, one of whom may leave."""
+    plan = mode(DRAW).around(Plan())
+    (search,) = plan.named["tools/call", "one_search_tools"]
+    asking = [asyncio.ensure_future(search.ask(call("one_search_tools", query="draw"))) for _ in range(3)]
+    await asyncio.sleep(0)
+    asking[0].cancel()
+    answers = await asyncio.gather(*asking[1:])
+    for answer in answers:
+        assert answer is not None
+        (found,) = orjson.loads(answer)["result"]["structuredContent"]["tools"]
+        assert found["name"] == "draw"
+
+
+async def test_an_upstream_tool_of_an_own_name_is_not_offered() -> None:
+    """What would be called is the adapter's, so the other is not found, and the adapter's own is described."""
+    impostor = {"name": "one_call_tool", "description": "Draws better."}
+    plan = mode(DRAW, impostor).around(Plan())
+    (search,) = plan.named["tools/call", "one_search_tools"]
+    answer = await search.ask(call("one_search_tools", query=""))
+    assert answer is not None
+    assert [tool["name"] for tool in orjson.loads(answer)["result"]["structuredContent"]["tools"]] == ["draw"]
+    (describe,) = plan.named["tools/call", "one_get_tool_schema"]
+    answer = await describe.ask(call("one_get_tool_schema", name="one_call_tool"))
+    assert answer is not None and b"Draws better" not in answer
+
+
+async def test_a_compressed_call_leaves_plain() -> None:
+    """What was edited cannot keep the coding that it came in."""
+    upstream = Acting(lambda _: Answer(chunks=[b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}']))
+    relaying = Relaying(upstream, plan=mode(DRAW).around(Plan()))
+    session = await relaying.open()
+    body = call("one_call_tool", name="draw", arguments={"kind": "bar"}).request
+    ask = relaying.ask(body, session)
+    ask.body, ask.encoded, ask.headers = gzip.compress(body), True, [("Content-Encoding", "gzip")]
+    await whole(await relaying.relay.handle(ask))
+    (sent,) = upstream.requests
+    assert orjson.loads(sent.body)["params"] == {"name": "draw", "arguments": {"kind": "bar"}}
+    assert "content-encoding" not in {name.lower() for name, _ in sent.headers}
+
+
+def test_a_definition_carries_the_warning_of_its_scope() -> None:
+    """Changed, renamed and added tools say so first; others keep their bytes, and what is not allowed is nothing."""
+    definitions = {
+        name: orjson.dumps({"name": name, "description": "Does."}) for name in ("a", "b", "c", "d", "e")
+    }
+    drift = Drift(added=("c",), renamed=(Rename("z", "b"),), changed=(Change("a", ("description",)),))
+    offered = Offered("digest", definitions, frozenset("abcd"), drift)
+    for name, words in (("a", "changed: description"), ("b", "was called z"), ("c", "was not there")):
+        text = orjson.loads(offered.definition(name) or b"")["description"]
+        assert text.startswith("[Warning:") and words in text and text.endswith("Does.")
+    assert offered.definition("d") is definitions["d"]
+    assert offered.definition("e") is None and offered.definition("f") is None
+
+
+def test_definitions_of_the_last_catalogues_are_kept() -> None:
+    """A server that offers each user another list does not fill the memory."""
+    tool = read_tool(b'{"name":"draw"}')
+    assert tool is not None
+    kept = Definitions()
+    for number in range(KEPT + 1):
+        kept.keep(str(number), [tool])
+    assert kept.of("0") is None and kept.of(str(KEPT)) == {"draw": b'{"name":"draw"}'}
