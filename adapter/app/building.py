@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app import parts
+from adapter.app.cataloguing import Cataloguing, locks
 from adapter.app.filing import Filing
 from adapter.edge.bases import Bases
 from adapter.edge.endpoint import Endpoint
@@ -23,6 +24,7 @@ from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
+from adapter.relay.pins import Pins
 from adapter.relay.probe import Watch
 from adapter.relay.relay import Relay
 from adapter.relay.scopes import Scopes
@@ -67,20 +69,27 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     notices = Notices()
     filing = Filing.of(settings, store, scopes, notices, clock, logger)
     sessions.on_end.append(filing.end_session)
-    servers = {
-        entry.id: parts.server(settings, entry, plans.get(entry.id) or filing.plan(entry))
-        for entry in settings.servers
-    }
     mapping = SessionMapping(
         sessions,
         renewals=settings.sessions.upstream_session_termination_retries,
         clock=clock,
         log=logger,
     )
+    errands = Errands()
+    cataloguing = Cataloguing(
+        settings, filing, Pins(store, clock), scopes, sessions, mapping, errands, locks(settings), logger
+    )
+    sessions.on_end.append(cataloguing.end_session)
+    servers = {
+        entry.id: parts.server(
+            settings, entry, plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry))
+        )
+        for entry in settings.servers
+    }
+    cataloguing.servers.update(servers)
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    errands = Errands()
     relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scopes.of, notices)
     guard = parts.guard(settings)
     watches = {

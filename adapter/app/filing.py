@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -19,7 +20,7 @@ from adapter.files.shelf import Shelf
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
 from adapter.relay.credentials import Credentials
-from adapter.relay.helper import HelperListing, HelperTool, Offer, workflow
+from adapter.relay.helper import HelperTool, Offer, definition, workflow
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
@@ -165,7 +166,6 @@ class Filing:
         resources = exposed or bool(documents)
         announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
         methods: dict[str, Stages] = {
-            "tools/list": (HelperListing(offer, self._mirrors(entry)),),
             "server/discover": (Announcing(announce),),
         }
         prefixed: dict[str, dict[str, Stages]] = {}
@@ -207,7 +207,7 @@ class Filing:
             upload_scheme=_scheme(self.settings, adapter),
             artifact_scheme=self.settings.artifacts.uri_scheme,
         )
-        return Consumer(rule, self.holdings, self.files, self.links, self._mirrors(entry))
+        return Consumer(rule, self.holdings, self.files, self.links, self.mirrors_of(entry))
 
     def _producer(self, entry: Server, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
@@ -234,7 +234,7 @@ class Filing:
             self.holdings,
             self.files,
             self.links,
-            self._mirrors(entry),
+            self.mirrors_of(entry),
             self.notices,
             self.clock,
             self.log,
@@ -259,7 +259,12 @@ class Filing:
             consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
         )
 
-    def _mirrors(self, entry: Server) -> Mirrors:
+    def own_tools(self, entry: Server) -> tuple[dict[str, Any], ...]:
+        """The tools that the adapter itself offers on a server."""
+        offer = self._offer(entry)
+        return () if offer is None else (definition(offer),)
+
+    def mirrors_of(self, entry: Server) -> Mirrors:
         return self.mirrors.setdefault(entry.id, Mirrors())
 
 

@@ -58,6 +58,10 @@ class Parking:
         if not held:
             del self._held[session.key]
 
+    def waits(self, session: Session) -> bool:
+        """Whether an answer to one of this session's exchanges is still to come."""
+        return session.key in self._held
+
     async def claim(self, session: Session, data: bytes) -> bytes:
         """``data`` of an event on a GET stream, changed by its stages if it answers a parked exchange."""
         held = self._held.get(session.key)

@@ -60,7 +60,7 @@ class Pins:
         await self.keep(catalogue)
         made = Pin(catalogue.digest, self._clock())
         try:
-            await self._store.put(PINS, _key(server, scope_id), orjson.dumps(made), expected=ABSENT)
+            await self._store.put(PINS, _key(server, scope_id), _written(made), expected=ABSENT)
         except Conflict:
             # Another replica was first, or another call of the same scope.
             return await self.of(server, scope_id) or made
@@ -99,7 +99,7 @@ class Pins:
         """Remember what a server offers now, for the operator who asks while it is away."""
         if self._seen.get(server) != catalogue.digest:
             await self.keep(catalogue)
-            await self._store.put(SEEN, server, orjson.dumps(Pin(catalogue.digest, self._clock())))
+            await self._store.put(SEEN, server, _written(Pin(catalogue.digest, self._clock())))
             self._seen[server] = catalogue.digest
 
     async def last_seen(self, server: str) -> Pin | None:
@@ -131,7 +131,7 @@ class Pins:
     async def accept(self, server: str, catalogue: Catalogue) -> None:
         """Make this the baseline of every scope, those to come too."""
         await self.keep(catalogue)
-        await self._store.put(BASELINES, server, orjson.dumps(Pin(catalogue.digest, self._clock())))
+        await self._store.put(BASELINES, server, _written(Pin(catalogue.digest, self._clock())))
         self._baselines.pop(server, None)
 
     async def spread(self, server: str) -> dict[str, int]:
@@ -151,6 +151,10 @@ class Pins:
 
 def _key(server: str, scope_id: str) -> str:
     return f"{server}/{scope_id}"
+
+
+def _written(pin: Pin) -> bytes:
+    return orjson.dumps([pin.digest, pin.since])
 
 
 def _pin(value: bytes) -> Pin:

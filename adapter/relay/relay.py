@@ -25,7 +25,7 @@ from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.relay.stages import Call, Stages, Unfold, walk_request, walk_response
-from adapter.relay.streams import AnswerStream, held, listening, noticing, piped
+from adapter.relay.streams import AnswerStream, Heed, held, listening, noticing, piped
 from adapter.rules.headers import to_client
 from adapter.rules.results import without_paths
 from adapter.rules.scopes import Scope
@@ -134,7 +134,7 @@ class Relay:
                     silence=silence,
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
-                    heed=gate.heed if (gate := ask.server.plan.gate) is not None else None,
+                    heed=_listener(ask.server),
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return Answer(reply.status, headers, reply.whole)
@@ -159,7 +159,7 @@ class Relay:
         return call.envelope
 
     async def _admit(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
-        """Have the gate judge a call, now and whenever the upstream began anew before it was sent. Raises AdapterError."""
+        """Have the gate judge a call, now and when the upstream began anew before it was sent. Raises AdapterError."""
         gate = ask.server.plan.gate
         if gate is None or envelope.method != "tools/call":
             return
@@ -285,7 +285,7 @@ class Relay:
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
                     aside=partial(_seen_meanwhile, call.withheld) if call.withheld is not None else None,
-                    heed=gate.heed if (gate := ask.server.plan.gate) is not None else None,
+                    heed=_listener(ask.server),
                     limit=ANSWER_LIMIT,
                 )
                 return Answer(
@@ -309,36 +309,34 @@ class Relay:
     async def _get(self, ask: Ask, session: Session | None) -> Answer:
         ask.server.require_healthy(asyncio.get_running_loop().time())
         silence = ask.server.silence.request
-        watched = session is not None and not ask.server.plan.empty
-        if watched:
+        plan = ask.server.plan
+        if session is not None and ask.last_event_id is not None and not plan.empty:
+            await self.parking.load(session)
+        # What stages wait for must not pass by them compressed; anything else may come as it likes.
+        needed = session is not None and (bool(plan.named) or self.parking.waits(session))
+        if needed:
             ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)
         headers = to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
-        if stream and watched and session is not None:
+        if stream and needed:
             require_plain(reply)
-            if ask.last_event_id is not None:
-                await self.parking.load(session)
-            rewrite = partial(self._listened, ask.server, session)
+        if stream and session is not None and needed:
+            rewrite = partial(self.parking.claim, session)
         if reply.whole is not None and rewrite is None:
             return Answer(reply.status, headers, reply.whole)
         if not stream:
             return await self._pipe(reply, headers, silence)
         ask.server.counters.streams += 1
-        pieces, release = listening(reply, rewrite, ANSWER_LIMIT), reply.abort
-        if watched and session is not None:
+        pieces = listening(reply, rewrite, ANSWER_LIMIT, _listener(ask.server))
+        release = reply.abort
+        if rewrite is not None and session is not None:
             scope = self.scope_of(session, ask.principal)
             inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
             pieces = noticing(pieces, inbox)
             release = _both(release, partial(self.notices.close, scope, session.key, inbox))
         return Answer(reply.status, headers, pieces, release=release)
-
-    async def _listened(self, server: Server, session: Session, data: bytes) -> bytes:
-        """An event's data on a GET stream, as it shall leave."""
-        if server.plan.gate is not None:
-            server.plan.gate.heed(data)
-        return await self.parking.claim(session, data)
 
     async def _delete(self, ask: Ask, session: Session) -> Answer:
         """End the session here in any case; the janitor closes upstream what could not be closed now."""
@@ -393,6 +391,10 @@ def _require_harmless(server: Server, envelope: Envelope | Batch) -> None:
     calls = [each for each in members if each.method == "tools/call" and each.kind is Kind.NOTIFICATION]
     if calls and not server.plan.empty:
         raise BadRequest("tools/call is a request and needs an id.")
+
+
+def _listener(server: Server) -> Heed | None:
+    return server.plan.gate.listener() if server.plan.gate is not None else None
 
 
 def _silence(ask: Ask, requests: list[Envelope]) -> float | None:

@@ -67,8 +67,8 @@ class Gate(Protocol):
     def changed(self) -> None:
         """The upstream began anew, so its tools may be others now."""
 
-    def heed(self, chunk: bytes) -> None:
-        """Look along at what the upstream says on a stream."""
+    def listener(self) -> Callable[[bytes], None]:
+        """Looks along at what the upstream says on one stream, chunk by chunk."""
 
 
 Unfold = Callable[[Call], Awaitable[None]]

@@ -25,6 +25,9 @@ UNREAD_AT_MOST = 64 << 10
 
 Rewrite = Callable[[bytes], Awaitable[bytes]]
 
+Heed = Callable[[bytes], None]
+"""Looks along at what the upstream says, chunk by chunk."""
+
 
 class Recovery(Protocol):
     """What an answer stream may ask for when it ends early."""
@@ -58,7 +61,7 @@ class AnswerStream:
         resumable: bool,
         rewrite: Rewrite | None = None,
         limit: int = LOOK_LIMIT,
-        heed: Callable[[bytes], None] | None = None,
+        heed: Heed | None = None,
         aside: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._reply = reply
@@ -241,14 +244,18 @@ async def piped(reply: UpstreamReply, silence: float | None) -> AsyncGenerator[b
         reply.abort()
 
 
-async def listening(reply: UpstreamReply, rewrite: Rewrite | None, limit: int) -> AsyncGenerator[bytes, None]:
+async def listening(
+    reply: UpstreamReply, rewrite: Rewrite | None, limit: int, heed: Heed | None = None
+) -> AsyncGenerator[bytes, None]:
     """A GET stream. It may be silent for ever and just ends when the upstream's does, as clients expect.
 
-    With ``rewrite`` it leaves event by event, each event's data passing through it.
+    With ``rewrite`` it leaves event by event, each event's data passing through it. ``heed`` sees what comes.
     """
     reader = SseReader(limit)
     try:
         while chunk := await reply.read(None):
+            if heed is not None:
+                heed(chunk)
             if rewrite is None:
                 yield chunk
                 continue

@@ -78,7 +78,13 @@ def adapter(tmp_path: Path) -> StartAdapter:
     ) -> AsyncIterator[Adapter]:
         entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
         settings = {
-            "core": {"port": 0, "shutdown_grace_seconds": 0, "upstream_ping": {"enabled": False}},
+            "core": {
+                "port": 0,
+                "shutdown_grace_seconds": 0,
+                "upstream_ping": {"enabled": False},
+                # A raw upstream answers what its script says, and is asked for nothing else.
+                "tool_definition_pinning": {"mode": "off"},
+            },
             "storage": {"root": str(tmp_path)},
             "servers": [entry],
         }

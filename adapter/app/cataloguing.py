@@ -1,0 +1,180 @@
+"""The parts that judge catalogues: policies, pins and the gate of every server's calls."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.app.filing import Filing
+from adapter.errors import AdapterError
+from adapter.relay.answers import read_body
+from adapter.relay.code_mode import CodeMode
+from adapter.relay.errands import Errands
+from adapter.relay.listing import Shaping, ToolLists
+from adapter.relay.mapping import Mapping as SessionMapping
+from adapter.relay.offering import Definitions
+from adapter.relay.pins import Pins
+from adapter.relay.scopes import Scopes
+from adapter.relay.server import Server as RelayServer
+from adapter.relay.sessions import Sessions
+from adapter.relay.stages import Plan
+from adapter.relay.vetting import Pinning, Vetting
+from adapter.rules.catalogue import Catalogue, of_pinned
+from adapter.rules.code_mode import Names, definitions
+from adapter.rules.lock import read_lock
+from adapter.rules.policies import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
+from adapter.rules.sessions import SessionRecord
+from adapter.rules.unicode import reading
+from adapter.rules.wrapping import Wrapped
+from adapter.settings.adapters import UploadConsumer
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server
+
+
+@dataclass(slots=True)
+class Cataloguing:
+    """Puts a gate before every server's tools. ``locks`` are the baselines that files set, by server.
+
+    ``servers`` are filled in when they are built.
+    """
+
+    settings: Settings
+    filing: Filing
+    pins: Pins
+    scopes: Scopes
+    sessions: Sessions
+    mapping: SessionMapping
+    errands: Errands
+    locks: Mapping[str, Catalogue]
+    log: FilteringBoundLogger
+    servers: dict[str, RelayServer] = field(default_factory=dict)
+
+    async def end_session(self, key: str) -> None:
+        """A session has ended for good: its pins go with it. Raises StoreUnavailable."""
+        servers = [entry.id for entry in self.settings.servers]
+        await self.pins.forget(servers, self.scopes.of_session_key(key).id)
+
+    def guarded(self, entry: Server, plan: Plan) -> Plan:
+        """The plan with what the catalogue's policies ask for."""
+        policies = policies_of(self.settings, entry)
+        staged = {name for method, name in plan.named if method == "tools/call" and name is not None}
+        own = self.filing.own_tools(entry)
+        names = Names(entry.id) if self.settings.code_mode_for(entry) else None
+        lists = ToolLists(
+            entry.id,
+            shape_of(policies),
+            own if names is None else (*own, *definitions(names)),
+            self.filing.mirrors_of(entry),
+            self.log,
+        )
+        pinning = self.settings.pinning_for(entry)
+        vetting = Vetting(
+            entry.id,
+            lists,
+            _hidden(policies, staged),
+            Pinning(
+                mode=pinning.mode,
+                subset=pinning.block_strategy == "baseline_subset",
+                invalidate=pinning.block_error_session_action == "invalidate",
+                lock=self.locks.get(entry.id),
+            ),
+            self.pins,
+            revoke=partial(self._revoke, entry.id),
+            fresh_for=self.settings.core.upstream_metadata_cache_ttl_seconds,
+            now=time.monotonic,
+            errands=self.errands,
+            log=self.log,
+            definitions=Definitions() if names is not None else None,
+        )
+        plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
+        return plan if names is None else CodeMode(names, vetting, own).around(plan)
+
+    async def _revoke(self, server: str, key: str, reason: str) -> None:
+        record = await self.sessions.revoke(key, reason)
+        if record is not None:
+            self.errands.run(self._close_upstream(self.servers[server], record))
+
+    async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
+        with contextlib.suppress(AdapterError):
+            reply = await self.mapping.close(server, record)
+            if reply is not None:
+                await read_body(reply, server.silence.request)
+
+
+def locks(settings: Settings) -> dict[str, Catalogue]:
+    """The baselines that ``tools_lock`` files set, by server. Raises LockError, OSError."""
+    found: dict[str, Catalogue] = {}
+    for entry in settings.servers:
+        if entry.tools_lock is not None:
+            locked = read_lock(entry.tools_lock.read_text(encoding="utf-8"))
+            found[entry.id] = of_pinned(locked.get(entry.id, {}))
+    return found
+
+
+def policies_of(settings: Settings, entry: Server) -> Policies:
+    """What holds for the tools of one server."""
+    core = settings.core
+    cleaning = settings.sanitization_for(entry)
+    describing = settings.descriptions_for(entry)
+    return Policies(
+        sanitization=Sanitization(
+            mode=cleaning.mode,
+            normalize_unicode=cleaning.normalize_unicode,
+            remove_invisible=cleaning.remove_invisible_characters,
+            max_title=cleaning.max_tool_title_chars,
+            max_description=cleaning.max_tool_description_chars,
+            max_schema_text=cleaning.max_schema_text_chars,
+        ),
+        descriptions=Descriptions(
+            mode=describing.mode,
+            max_tool=describing.max_tool_description_chars,
+            max_schema=describing.max_schema_description_chars,
+        ),
+        shorten=core.shorten_descriptions
+        if entry.shorten_descriptions is None
+        else entry.shorten_descriptions,
+        short_words=entry.short_description_max_tokens or core.short_description_max_tokens,
+        disabled=Disabled.of([*core.disabled_tools, *entry.disabled_tools]),
+        wrapped=_wrapped(settings, entry),
+    )
+
+
+def _wrapped(settings: Settings, entry: Server) -> dict[str, Wrapped]:
+    """The tools that the adapter gives files to or takes files from, by name."""
+    found: dict[str, Wrapped] = {}
+    for adapter in entry.adapters:
+        kind: Literal["consumer", "producer"]
+        if isinstance(adapter, UploadConsumer):
+            active, kind, argument = settings.uploads.enabled, "consumer", adapter.file_path_argument
+        else:
+            active, kind = settings.artifacts.enabled and adapter.persist, "producer"
+            argument = adapter.output_path_argument or ""
+        for tool in adapter.tools if active else ():
+            found[tool] = Wrapped(
+                kind=kind,
+                argument=argument or None,
+                helper=f"{entry.id}_get_upload_url",
+                artifact_scheme=settings.artifacts.uri_scheme,
+                upload_scheme=settings.uploads.uri_scheme,
+            )
+    return found
+
+
+def shape_of(policies: Policies) -> Callable[[str, bytes], Shaping]:
+    def shape(name: str, definition: bytes) -> Shaping:
+        shaped = apply(policies, name, definition)
+        return Shaping(None) if shaped is None else Shaping(shaped.raw, shaped.cleaned)
+
+    return shape
+
+
+def _hidden(policies: Policies, staged: set[str]) -> Callable[[str], bool]:
+    """Whether a name is not to be called: a disabled one, or one that an upstream might take for a staged one."""
+    readings = {reading(name) for name in staged}
+    return lambda name: is_disabled(policies, name) or (name not in staged and reading(name) in readings)
