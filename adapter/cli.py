@@ -52,11 +52,48 @@ def _parser() -> argparse.ArgumentParser:
     page = topics.add_parser("reference", help="print every setting as a Markdown page")
     page.set_defaults(action=_reference)
 
+    _add_pins(commands)
+
     demo = commands.add_parser("demo", help="run the adapter in front of a demo server on loopback")
     demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
     demo.set_defaults(action=_demo)
     return parser
+
+
+def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    pins = commands.add_parser("pins", help="what sessions' tools start from, and what became of it")
+    topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
+    for topic, text in (
+        ("list", "say for each server what its sessions start from, and what it offers now"),
+        ("diff", "show side by side what has changed; exits with 1 if anything has"),
+        (
+            "check",
+            "the same for CI: only against lock files and what was accepted; exits with 2 if unreadable",
+        ),
+        ("accept", "make what servers offer now what every session starts from"),
+        ("export", "write what servers offer now to lock files"),
+    ):
+        command = topics.add_parser(topic, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server; all without it")
+        _add_settings_flags(command)
+        command.add_argument(
+            "--seen", action="store_true", help="take what the adapter saw last, and ask no server"
+        )
+        command.set_defaults(action=_pins, topic=topic, color="never", yes=False, output=None)
+        if topic in ("diff", "check", "accept"):
+            command.add_argument(
+                "--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal"
+            )
+        if topic == "accept":
+            command.add_argument("--yes", action="store_true", help="accept without a question")
+        if topic == "export":
+            command.add_argument(
+                "--output",
+                type=Path,
+                metavar="FILE",
+                help="instead of each server's tools_lock, or tools.lock beside the settings file; - prints it",
+            )
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:
@@ -108,6 +145,22 @@ def _check(arguments: argparse.Namespace) -> int:
 def _reference(_: argparse.Namespace) -> int:
     print(reference(), end="")
     return OK
+
+
+def _pins(arguments: argparse.Namespace) -> int:
+    settings = _loaded(arguments)
+    from adapter.app import pinning
+
+    asked = pinning.Asked(
+        arguments.topic,
+        arguments.server,
+        seen=arguments.seen,
+        color=arguments.color,
+        yes=arguments.yes,
+        output=arguments.output,
+        directory=arguments.config.parent if arguments.config else Path(),
+    )
+    return pinning.run(settings, asked)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,268 @@
+"""``mcp-adapter pins``: how servers' tools stand to what sessions start from, and an operator's word on it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from adapter import log
+from adapter.app.exporting import export
+from adapter.app.standing import (
+    NO_MEMORY,
+    Baseline,
+    Standing,
+    Unreadable,
+    counted,
+    pins_of,
+    standings,
+)
+from adapter.errors import StoreUnavailable
+from adapter.rules.catalogue import Catalogue
+from adapter.rules.drift import Drift, drift
+from adapter.rules.side_by_side import render
+from adapter.rules.unicode import shown
+from adapter.settings.root import Settings
+
+Command = Literal["list", "diff", "accept", "check", "export"]
+
+AGREES, DRIFTED, UNREADABLE = 0, 1, 2
+"""Exit statuses, also of all servers together: the highest of theirs."""
+
+WIDTH = 120
+"""Columns where there is no terminal to ask, as in a log of CI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for. ``server`` None means all.
+
+    ``seen``: look at what the adapter saw last. ``yes``: accept without a question. ``output`` is the file that
+    ``export`` writes, ``-`` standard output; None: each server's own lock file, or one in ``directory``.
+    """
+
+    command: Command
+    server: str | None = None
+    seen: bool = False
+    color: Literal["auto", "always", "never"] = "auto"
+    yes: bool = False
+    output: Path | None = None
+    directory: Path = Path()
+
+
+def run(settings: Settings, asked: Asked) -> int:
+    """Do it and print what there is to say. The exit status: 0, 1 for drift, 2 when something cannot be read."""
+    # What policies do to tools is told where it happens, in the log of the running adapter.
+    log.configure("warning")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Definitions hold any character, terminals do not know all.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    entries = [entry for entry in settings.servers if asked.server in (None, entry.id)]
+    if not entries:
+        known = ", ".join(entry.id for entry in settings.servers)
+        return _failed(f"there is no server {shown(asked.server or '', 64)}, but {known}")
+    try:
+        found = asyncio.run(standings(settings, entries, seen=asked.seen))
+        status = _COMMANDS[asked.command](found, settings, asked)
+        sys.stdout.flush()
+        return status
+    except (StoreUnavailable, Unreadable) as error:
+        return _failed(shown(str(error), 500))
+    except BrokenPipeError:
+        # Whoever read along has seen enough. Python would flush once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DRIFTED
+
+
+# --- list, diff, check ----------------------------------------------------------------------------------------
+
+
+def _list(found: Sequence[Standing], settings: Settings, _: Asked) -> int:
+    for standing in found:
+        baseline = standing.baselines[0] if standing.baselines else None
+        print(standing.entry.id)
+        print(f"  starts from  {_start(standing, baseline, settings)}")
+        for digest, scopes in sorted(standing.first_seen.items(), key=lambda item: (-item[1], item[0])):
+            print(f"  first seen   {digest[:12]} by {counted(scopes)}")
+        if standing.now is None:
+            print(f"  now          unknown: {_safe(standing.now_trouble)}")
+            continue
+        drifted = _drift(baseline, standing.now) if baseline is not None else None
+        print(f"  now          {_size(standing.now)}{f': {_counts(drifted)}' if drifted else ''}")
+    return AGREES
+
+
+def _start(standing: Standing, baseline: Baseline | None, settings: Settings) -> str:
+    if standing.baseline_trouble is not None:
+        return f"unknown: {_safe(standing.baseline_trouble)}"
+    if baseline is not None and baseline.binding:
+        return f"{baseline.origin}: {_size(baseline.catalogue)}"
+    if settings.pinning_for(standing.entry).mode == "off":
+        return "nothing: tool_definition_pinning.mode is off"
+    return "what each session sees first"
+
+
+def _diff(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+    return max(_compare(standing, settings, asked) for standing in found)
+
+
+def _check(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+    """As ``diff``, but only against what holds for every session: what sessions happened to see is no promise."""
+    status = AGREES
+    checked = 0
+    for standing in found:
+        if standing.baseline_trouble is None and not any(each.binding for each in standing.baselines):
+            print(f"mcp-adapter: {standing.entry.id} has no baseline, so it was not checked", file=sys.stderr)
+            continue
+        status = max(status, _compare(standing, settings, asked))
+        checked += 1
+    if not checked:
+        return _failed("there is nothing to check against: set servers[].tools_lock, or use pins accept")
+    return status
+
+
+def _compare(standing: Standing, settings: Settings, asked: Asked) -> int:
+    server = standing.entry.id
+    for trouble in (standing.baseline_trouble, standing.now_trouble):
+        if trouble is not None:
+            return _failed(f"{server}: {_safe(trouble)}")
+    assert standing.now is not None
+    if not standing.baselines and settings.state_persistence.type == "memory":
+        return _failed(f"{server}: {NO_MEMORY}")
+    if not standing.baselines:
+        print(f"{server}: nothing is pinned yet; {_size(standing.now)} now")
+    return max((_show(server, each, standing.now, asked) for each in standing.baselines), default=AGREES)
+
+
+def _show(server: str, baseline: Baseline, now: Catalogue, asked: Asked) -> int:
+    """Print what became of a baseline."""
+    found = _drift(baseline, now)
+    if found is None:
+        print(f"{server}: as {baseline.origin}, {_size(now)}")
+        return AGREES
+    print(f"{server}: {_counts(found)}")
+    print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
+    print(f"+++ {'last seen' if asked.seen else 'now'}: {_size(now)}\n")
+    width = shutil.get_terminal_size((WIDTH, 0)).columns
+    print(render(found, baseline.catalogue.tools, now.tools, width, _colored(asked)), end="")
+    if found.is_of_other_keys_only:
+        print("Nothing that a model is told has changed, so sessions go on.")
+        return AGREES
+    return DRIFTED
+
+
+# --- accept ---------------------------------------------------------------------------------------------------
+
+
+def _accept(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+    if settings.state_persistence.type == "memory":
+        return _failed(NO_MEMORY)
+    if not asked.yes and not sys.stdin.isatty():
+        return _failed("there is no terminal to ask at; say --yes to accept without a question")
+    status = AGREES
+    accepted: list[Standing] = []
+    for standing in found:
+        server = standing.entry.id
+        if standing.entry.tools_lock is not None:
+            print(f"mcp-adapter: {server} starts from its lock file: use pins export", file=sys.stderr)
+            status = max(status, UNREADABLE if asked.server else AGREES)
+        elif standing.now is None:
+            status = _failed(f"{server}: {_safe(standing.now_trouble)}")
+        elif any(
+            each.binding and each.catalogue.digest == standing.now.digest for each in standing.baselines
+        ):
+            print(f"{server}: nothing to accept, {_size(standing.now)} are as {standing.baselines[0].origin}")
+        elif _agreed(standing, standing.now, asked):
+            accepted.append(standing)
+        else:
+            print(f"{server}: nothing was accepted")
+            status = max(status, DRIFTED)
+    asyncio.run(_keep(settings, accepted))
+    for standing in accepted:
+        assert standing.now is not None
+        print(f"{standing.entry.id}: every session starts from these {_size(standing.now)} now")
+    return status
+
+
+def _agreed(standing: Standing, now: Catalogue, asked: Asked) -> bool:
+    """Show what there is to accept, and ask."""
+    for baseline in standing.baselines:
+        _show(standing.entry.id, baseline, now, asked)
+    if not standing.baselines:
+        print(f"{standing.entry.id}: {_size(now)}, the first to be accepted")
+        for name in sorted(now.tools):
+            print(f"  {shown(name, 128)}")
+    if asked.yes:
+        return True
+    try:
+        answer = input(f"Shall every session of {standing.entry.id} start from these {_size(now)}? [y/N] ")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def _keep(settings: Settings, accepted: Sequence[Standing]) -> None:
+    if not accepted:
+        return
+    async with pins_of(settings, making=True) as pins:
+        for standing in accepted:
+            assert standing.now is not None
+            await pins.accept(standing.entry.id, standing.now)
+
+
+def _export(found: Sequence[Standing], _: Settings, asked: Asked) -> int:
+    export(found, asked.output, asked.directory, whole=asked.server is None)
+    return AGREES
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:
+    return None if baseline.catalogue.digest == now.digest else drift(baseline.catalogue.tools, now.tools)
+
+
+def _size(catalogue: Catalogue) -> str:
+    count = len(catalogue.tools)
+    return f"{count} {'tool' if count == 1 else 'tools'} ({catalogue.digest[:12]})"
+
+
+def _counts(found: Drift) -> str:
+    parts = [
+        f"{len(tools)} {word}"
+        for word, tools in (
+            ("changed", found.changed),
+            ("added", found.added),
+            ("renamed", found.renamed),
+            ("removed", found.removed),
+        )
+        if tools
+    ]
+    less_safe = sum(bool(change.unsafe) for change in found.changed)
+    return ", ".join(parts) + (f"; {less_safe} less safe" if less_safe else "")
+
+
+def _colored(asked: Asked) -> bool:
+    if asked.color == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return asked.color == "always"
+
+
+def _safe(trouble: str | None) -> str:
+    """A trouble may quote what a stranger sent."""
+    return shown(trouble or "", 500)
+
+
+def _failed(why: str) -> int:
+    print(f"mcp-adapter: {why}", file=sys.stderr)
+    return UNREADABLE
+
+
+_COMMANDS = {"list": _list, "diff": _diff, "check": _check, "accept": _accept, "export": _export}
