@@ -1,0 +1,76 @@
+"""Pins: what a scope saw first is remembered by digest, and a catalogue is kept once."""
+
+from __future__ import annotations
+
+from adapter.relay.pins import CATALOGUES, LOOKED_UP, PINS, Pins
+from adapter.rules.catalogue import Catalogue, catalogue_of
+from adapter.rules.tools import read_tool
+from adapter.state.memory import MemoryStore
+from tests.relay.relaying import Clock
+
+
+def catalogue(*names: str) -> Catalogue:
+    tools = [read_tool(b'{"name":"%s","description":"does"}' % name.encode()) for name in names]
+    return catalogue_of([tool for tool in tools if tool is not None])
+
+
+async def test_first_catalogue_is_the_pin() -> None:
+    """What the scope is offered later does not change it, and another process knows it too."""
+    store, clock = MemoryStore(), Clock()
+    first, later = catalogue("click"), catalogue("click", "shoot")
+    assert (await Pins(store, clock).pin("one", "scope", first)).digest == first.digest
+    assert (await Pins(store, clock).pin("one", "scope", later)).digest == first.digest
+    found = await Pins(store, clock).of("one", "scope")
+    assert found is not None and found.digest == first.digest
+    assert await Pins(store, clock).catalogue(first.digest) == first
+
+
+async def test_ten_thousand_scopes_keep_one_catalogue() -> None:
+    """A pin is a digest; the definitions are written down once."""
+    store = MemoryStore()
+    pins, seen = Pins(store, Clock()), catalogue("click")
+    for number in range(10_000):
+        await pins.pin("one", f"{number:032x}", seen)
+    assert await store.count(PINS) == 10_000 and await store.count(CATALOGUES) == 1
+    assert await pins.spread("one") == {seen.digest: 10_000}
+
+
+async def test_accepted_catalogue_is_everybodys_baseline() -> None:
+    """It takes the place of older pins, and scopes that come later start from it."""
+    store, clock = MemoryStore(), Clock()
+    running, operator = Pins(store, clock), Pins(store, clock)
+    old, new = catalogue("click"), catalogue("click", "shoot")
+    await running.pin("one", "before", old)
+    clock.now += 5
+    await operator.accept("one", new)
+    clock.now += LOOKED_UP + 1
+    for scope in ("before", "after"):
+        pin = await running.of("one", scope)
+        assert pin is not None and pin.digest == new.digest
+    assert await running.of("two", "before") is None
+
+
+async def test_ended_scope_leaves_no_pin() -> None:
+    """Its session is over; the catalogue stays for those who share it."""
+    store = MemoryStore()
+    pins = Pins(store, Clock())
+    await pins.pin("one", "scope", catalogue("click"))
+    await pins.forget(["one", "two"], "scope")
+    assert await pins.of("one", "scope") is None and await store.count(PINS) == 0
+
+
+async def test_last_seen_catalogue_is_known_while_the_server_is_away() -> None:
+    """An operator can look at drift without the upstream."""
+    store = MemoryStore()
+    seen = catalogue("click")
+    await Pins(store, Clock()).saw("one", seen)
+    pin = await Pins(store, Clock()).last_seen("one")
+    assert pin is not None and pin.digest == seen.digest
+    assert await Pins(store, Clock()).last_seen("two") is None
+
+
+async def test_catalogue_of_another_version_is_unknown() -> None:
+    """A row that cannot be read harms nobody."""
+    store = MemoryStore()
+    await store.put(CATALOGUES, "digest", b"\x00")
+    assert await Pins(store, Clock()).catalogue("digest") is None
