@@ -101,7 +101,9 @@ class Form:
             raise UploadRefused("The body is not multipart/form-data as RFC 7578 has it.") from None
         if self._beside < 0:
             raise UploadRefused("The form holds too much beside files.")
-        return self._events
+        # A form and its parser know each other: what they held on to would stay until the collector comes by.
+        events, self._events, self._chunk = self._events, [], b""
+        return events
 
     def _is_content(self, chunk: bytes) -> bool:
         """Whether a chunk that begins amid a file is nothing but content: no delimiter in it, and none at its end
