@@ -1,13 +1,14 @@
 """The benchmark: what a call costs through the adapter, beside nginx, FastMCP's proxy and no proxy at all.
 
-``python -m tests.bench [--quick] [--fronts direct,nginx,…] [--rounds N] [--placement …] [--json FILE]``,
-or ``make bench``.
+``python -m tests.bench [--quick] [--only calls|files] [--fronts direct,nginx,…] [--rounds N] [--placement …]
+[--json FILE]``, or ``make bench``.
 
 ``upstream`` answers and ``load`` asks, both as cheaply as Python can, neither in a process that is counted.
 ``fronts`` are the proxies, ``process`` reads what the kernel says a process tree has used, ``scenarios`` are
-the kinds of traffic, ``memory`` and ``hotpath`` two measurements of their own, ``results`` makes one number
-of many rounds, ``targets`` judges and ``report`` prints. In every round each scenario goes through each
-front before the next scenario begins, so that a busy minute of the machine meets them all.
+the kinds of traffic; ``memory``, ``hotpath`` and ``files`` (uploads, downloads and calls with files, by
+``transfers``, beside their ``limits``) are measurements of their own. ``results`` and
+``costs`` make one number of many rounds, ``targets`` judges and ``report`` prints. In every round each scenario goes
+through each front before the next scenario begins, so that a busy minute of the machine meets them all.
 ``tests.bench.leak`` is a check of its own.
 
 Where the scheduler puts client, front and upstream decides what a wake-up costs and so moves every ratio. The default
@@ -29,6 +30,8 @@ from pathlib import Path
 import orjson
 import uvloop
 
+from tests.bench import files
+from tests.bench.files import FileExtent
 from tests.bench.fronts import (
     FRONTS,
     Front,
@@ -42,8 +45,9 @@ from tests.bench.load import LoadFailed
 from tests.bench.memory import measure_memory
 from tests.bench.process import pin, tree
 from tests.bench.report import report
-from tests.bench.results import Results
+from tests.bench.results import BASELINE, Results
 from tests.bench.scenarios import SCENARIOS, measure
+from tests.bench.targets import SUBJECT
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class Extent:
     part: float
     idle: int
     held: int
+    files: FileExtent
     placement: str = "free"
+    only: str | None = None
 
 
 CORES = sorted(os.sched_getaffinity(0))
-FULL = Extent(rounds=5, part=1.0, idle=2000, held=300)
-QUICK = Extent(rounds=1, part=0.02, idle=50, held=10)
+FULL = Extent(rounds=5, part=1.0, idle=2000, held=300, files=files.FULL)
+QUICK = Extent(rounds=1, part=0.02, idle=50, held=10, files=files.QUICK)
 
 
 async def run(fronts: list[Front], extent: Extent) -> Results:
@@ -68,9 +74,12 @@ async def run(fronts: list[Front], extent: Extent) -> Results:
     results = Results({front.name: front.title for front in fronts})
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         async with upstream_running(Path(place)) as upstream:
-            await _measure_rounds(fronts, extent, upstream, Path(place), results)
-            await _measure_memory(fronts, extent, upstream, Path(place), results)
-    results.lookup = state_microseconds()
+            if extent.only != "files":
+                await _measure_rounds(fronts, extent, upstream, Path(place), results)
+                await _measure_memory(fronts, extent, upstream, Path(place), results)
+                results.lookup = state_microseconds()
+            if extent.only != "calls" and any(front.name == SUBJECT for front in fronts):
+                await _measure_files(fronts, extent, upstream, Path(place), results)
     return results
 
 
@@ -118,6 +127,20 @@ async def _measure_memory(
             results.skipped[front.name] = f"memory: {reason}"
 
 
+async def _measure_files(
+    fronts: list[Front], extent: Extent, upstream: int, place: Path, results: Results
+) -> None:
+    room = place / "files"
+    room.mkdir()
+    beside_nginx = any(front.name == BASELINE for front in fronts)
+    try:
+        await files.measure_files(
+            extent.files, upstream, room, results.files, _progress, beside_nginx=beside_nginx
+        )
+    except (FrontUnavailable, LoadFailed, OSError) as reason:
+        results.files.skipped[SUBJECT] = str(reason)
+
+
 def _room(place: Path, front: Front, purpose: str = "rounds") -> Path:
     room = place / f"{front.name}-{purpose}"
     room.mkdir()
@@ -139,6 +162,7 @@ def _fronts(names: str) -> list[Front]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure the adapter.")
     parser.add_argument("--quick", action="store_true", help="a few calls, to see that everything runs")
+    parser.add_argument("--only", choices=("calls", "files"), help="leave the other part out")
     parser.add_argument("--rounds", type=int, help="rounds of every scenario through every front")
     parser.add_argument(
         "--fronts", type=_fronts, default=list(FRONTS.values()), help=f"of {','.join(FRONTS)}, with commas"
@@ -149,7 +173,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there too")
     given = parser.parse_args()
     extent = QUICK if given.quick else FULL
-    extent = replace(extent, rounds=given.rounds or extent.rounds, placement=given.placement)
+    extent = replace(extent, placement=given.placement, only=given.only)
+    if given.rounds:
+        extent = replace(extent, rounds=given.rounds, files=replace(extent.files, rounds=given.rounds))
     if given.placement != "free":
         pin([os.getpid()], CORES[0])  # and so everything that is started from here
     results = uvloop.run(run(given.fronts, extent))

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench.load import Address, Client, LoadFailed
 
@@ -75,10 +76,11 @@ async def upstream_running(place: Path) -> AsyncIterator[int]:
         yield int(line)
     finally:
         process.stdout.close()
-        _end(process)
+        end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Have it end, by force after ten seconds."""
     process.terminate()
     try:
         process.wait(10)
@@ -103,7 +105,7 @@ async def _proxy(argv: Sequence[str], address: Address, place: Path) -> AsyncIte
         await _until_it_answers(process, address, log_path)
         yield Running(address, process.pid)
     finally:
-        _end(process)
+        end(process)
 
 
 async def _until_it_answers(process: subprocess.Popen[bytes], address: Address, log: Path) -> None:
@@ -171,24 +173,47 @@ http {{
 """
 
 
-@asynccontextmanager
-async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
-    """One worker, nothing buffered, no log, connections to the upstream kept."""
+def nginx_argv(template: str, place: Path, **values: object) -> list[str]:
+    """Write the configuration that ``template`` is with ``user``, ``place`` and ``values``; how to start it.
+
+    Raises FrontUnavailable.
+    """
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         raise FrontUnavailable("nginx is not installed (Debian's package is called nginx).")
-    port = free_port()
     # Started by root, the worker would become a user that may not write below `place`.
     user = "user root;" if os.geteuid() == 0 else ""
     config = place / "nginx.conf"
-    config.write_text(NGINX_CONFIG.format(user=user, place=place, upstream=upstream, port=port))
-    argv = [program, "-c", str(config), "-p", str(place), "-e", str(place / "error.log")]
+    config.write_text(template.format(user=user, place=place, **values))
+    return [program, "-c", str(config), "-p", str(place), "-e", str(place / "error.log")]
+
+
+@asynccontextmanager
+async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
+    """One worker, nothing buffered, no log, connections to the upstream kept."""
+    port = free_port()
+    argv = nginx_argv(NGINX_CONFIG, place, upstream=upstream, port=port)
     async with _proxy(argv, Address(port, "/mcp"), place) as running:
         yield running
 
 
-def adapter_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[str, object]:
-    """What a deployment has on: authentication, a line a call, state on disk, pings."""
+def adapter_settings(
+    upstream: int, port: int, bearer: str, place: Path, adapters: Sequence[dict[str, object]] = ()
+) -> dict[str, object]:
+    """What a deployment has on: authentication, a line a call, state on disk, pings.
+
+    With ``adapters`` of tools that take or produce files, also uploads of any size and downloads.
+    """
+    settings = _bare_settings(upstream, port, bearer, place)
+    if adapters:
+        settings["core"]["allow_artifacts_download"] = True
+        settings["uploads"] = {"max_file_bytes": 1 << 40, "ttl_seconds": 3600}
+        settings["artifacts"] = {"ttl_seconds": 3600}
+        settings["servers"][0]["adapters"] = list(adapters)
+    return settings
+
+
+def _bare_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[str, Any]:
     return {
         "core": {
             "host": "127.0.0.1",
@@ -209,11 +234,15 @@ def adapter_settings(upstream: int, port: int, bearer: str, place: Path) -> dict
 
 
 @asynccontextmanager
-async def adapter(upstream: int, place: Path) -> AsyncIterator[Running]:
+async def adapter(
+    upstream: int, place: Path, adapters: Sequence[dict[str, object]] = ()
+) -> AsyncIterator[Running]:
     """The adapter as it is deployed; see ``adapter_settings``."""
     port, bearer = free_port(), secrets.token_hex(16)
     config = place / "adapter.yaml"
-    config.write_text(json.dumps(adapter_settings(upstream, port, bearer, place)))  # JSON is YAML too
+    config.write_text(
+        json.dumps(adapter_settings(upstream, port, bearer, place, adapters))
+    )  # JSON is YAML too
     argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
     async with _proxy(argv, Address(port, "/mcp/bench", bearer), place) as running:
         yield running

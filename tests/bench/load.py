@@ -171,7 +171,7 @@ class Client:
         if told.status != 202:
             raise LoadFailed(f"notifications/initialized was answered {told.status}: {told.body[:300]!r}")
 
-    async def call(self, tool: str = "echo", **arguments: int) -> Answer:
+    async def call(self, tool: str = "echo", **arguments: int | str) -> Answer:
         """Call a tool and check that its result came."""
         self._id += 1
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": self._id}}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 
 
 def tree(root: int) -> list[int]:
@@ -51,6 +54,18 @@ def pin(pids: list[int], core: int) -> None:
 def rss_bytes(pids: list[int]) -> int:
     """Resident memory of these processes, in bytes. Pages that two of them share count twice."""
     return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE for pid in pids)
+
+
+def forget_peak(pids: list[int]) -> None:
+    """Let the peaks that ``peak_rss_bytes`` reads begin at what is resident now."""
+    for pid in pids:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_rss_bytes(pids: list[int]) -> int:
+    """The most that was resident of each process since ``forget_peak``, as the kernel kept it, summed, in bytes."""
+    peaks = (_PEAK.search(Path(f"/proc/{pid}/status").read_text()) for pid in pids)
+    return sum(int(peak[1]) * 1024 for peak in peaks if peak is not None)
 
 
 def open_descriptors(pids: list[int]) -> int:

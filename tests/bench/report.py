@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tests.bench.costs import KINDS, LIMITS, FileResults
 from tests.bench.results import BASELINE, NO_PROXY, Results, median
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.targets import KIB, MIB, TARGETS
@@ -25,6 +26,22 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def report(results: Results) -> Iterator[str]:
     """Blocks of text, to be parted by empty lines."""
+    if results.samples:
+        yield from _call_tables(results)
+    if results.memory:
+        yield "Resident memory\n" + table(list(_memory_rows(results)))
+    if results.files.transfers:
+        yield "Files; median of the rounds (from – to)\n" + table(list(_transfer_rows(results.files)))
+        yield "Calls with files, CPU µs; median of the rounds (from – to)\n" + table(
+            list(_file_call_rows(results.files))
+        )
+    if notes := list(_notes(results)):
+        yield "\n".join(notes)
+    yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
+    yield "Numbers of one run compare with each other only; another load on the machine makes them noisy."
+
+
+def _call_tables(results: Results) -> Iterator[str]:
     yield "CPU time of the front's process tree, µs per unit (× nginx); median of the rounds\n" + table(
         list(_cpu_rows(results))
     )
@@ -32,12 +49,6 @@ def report(results: Results) -> Iterator[str]:
         "Latency of one call at a time and of a stream's first event, ms (added to direct); "
         "median of the rounds\n" + table(list(_latency_rows(results)))
     )
-    if results.memory:
-        yield "Resident memory\n" + table(list(_memory_rows(results)))
-    if notes := list(_notes(results)):
-        yield "\n".join(notes)
-    yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
-    yield "Numbers of one run compare with each other only; another load on the machine makes them noisy."
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -80,9 +91,49 @@ def _memory_rows(results: Results) -> Iterator[list[str]]:
         ]
 
 
+def _transfer_rows(files: FileResults) -> Iterator[list[str]]:
+    yield ["", "by", "CPU s/GiB", "× the limit", "MiB/s", "RSS above rest MiB"]
+    for kind, front in sorted(files.transfers, key=lambda row: (KINDS.index(row[0]), row[1])):
+        memory = files.of(kind, front, lambda transfer: transfer.memory)
+        yield [
+            kind,
+            front,
+            _span(files.of(kind, front, lambda transfer: transfer.cpu), 2),
+            "limit" if front == LIMITS[kind] else _span(files.times_limit(kind, front), 2),
+            _span(files.of(kind, front, lambda transfer: transfer.speed)),
+            _span([held / MIB for held in memory], 1),
+        ]
+
+
+def _file_call_rows(files: FileResults) -> Iterator[list[str]]:
+    yield ["", "CPU µs"]
+    for title, values in (
+        ("piped", [costs.piped for costs in files.calls]),
+        ("takes a handle", [costs.taking for costs in files.calls]),
+        ("gives an artifact", [costs.giving for costs in files.calls]),
+        ("both: what each adds to one piped call", [costs.both for costs in files.calls]),
+        ("  of it on disk, by Shelf alone: opening", [costs.opening for costs in files.calls]),
+        ("  and capturing", [costs.capturing for costs in files.calls]),
+        ("  and the artifact's row, by the store alone", [costs.row for costs in files.calls]),
+        ("bound: 2 × piped, opening and capturing", [costs.bound for costs in files.calls]),
+    ):
+        yield [title, _span(values)]
+
+
+def _span(values: Sequence[float], digits: int = 0) -> str:
+    """Median, and the range where there is one."""
+    if len(values) < 2:
+        return _number(median(values), digits)
+    return (
+        f"{_number(median(values), digits)} ({_number(min(values), digits)} – {_number(max(values), digits)})"
+    )
+
+
 def _notes(results: Results) -> Iterator[str]:
     for front, reason in results.skipped.items():
         yield f"{results.titles[front]} is missing: {reason}"
+    for part, reason in results.files.skipped.items():
+        yield f"Files: {part} is missing: {reason}"
     for front in results.samples:
         events = results.events(front)
         if events is not None and events < EVENTS_IN_STREAM:

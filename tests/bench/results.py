@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.bench.costs import FileResults
 from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
 
@@ -38,6 +39,7 @@ class Results:
     memory: dict[str, Memory] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     lookup: float | None = None
+    files: FileResults = field(default_factory=FileResults)
 
     def add(self, front: str, scenario: str, sample: Sample) -> None:
         self.samples.setdefault(front, {}).setdefault(scenario, []).append(sample)
@@ -85,4 +87,9 @@ class Results:
                 "events_per_stream": self.events(front),
                 "memory": None if held is None else vars(held),
             }
-        return {"fronts": fronts, "skipped": self.skipped, "session_lookup_us": self.lookup}
+        return {
+            "fronts": fronts,
+            "skipped": self.skipped,
+            "session_lookup_us": self.lookup,
+            "files": self.files.as_json(),
+        }

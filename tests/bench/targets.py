@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
 from tests.bench.results import Results
 
@@ -53,6 +54,14 @@ def _held(part: Callable[[Memory], float]) -> Read:
     return lambda results: [part(results.memory[SUBJECT])] if SUBJECT in results.memory else []
 
 
+def _transfer(kind: str, part: Callable[[Transfer], float | None]) -> Read:
+    return lambda results: results.files.of(kind, ADAPTER, part)
+
+
+def _memory_of(transfer: Transfer) -> float | None:
+    return None if transfer.memory is None else transfer.memory / MIB
+
+
 TARGETS = (
     Target("1", "piped call, one at a time", "× nginx", 5.5, 3, _times_nginx("seq")),
     Target("2", "piped call, 8 at once", "× nginx", 8, 4, _times_nginx("conc")),
@@ -64,6 +73,21 @@ TARGETS = (
     Target("6", "stream", "× nginx", 3.5, 2.5, _times_nginx("sse")),
     Target("8", "1 MiB answer", "× nginx", 2.5, 1.6, _times_nginx("big")),
     Target("9", "session churn", "× nginx", 9, 5, _times_nginx("churn")),
+    Target("10", "upload", "CPU s/GiB", 2.5, 2.0, _transfer(ONE, lambda transfer: transfer.cpu)),
+    Target(
+        "10", "upload, speed", "MiB/s", 0, 450, _transfer(ONE, lambda transfer: transfer.speed), at_least=True
+    ),
+    Target("10", "RSS above rest, one upload", "MiB", 16, 16, _transfer(ONE, _memory_of)),
+    Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _transfer(MANY, _memory_of)),
+    Target("11", "download", "CPU s/GiB", 0.7, 0.35, _transfer(DOWN, lambda transfer: transfer.cpu)),
+    Target(
+        "–",
+        "handle in, artifact out",
+        "× its bound",
+        1,
+        1,
+        lambda results: [costs.both / costs.bound for costs in results.files.calls],
+    ),
     Target("12", "RSS at rest", "MiB", 80, 55, _held(lambda memory: memory.base / MIB)),
     Target("12", "RSS per idle session", "KiB", 4, 2, _held(lambda memory: memory.idle_session / KIB)),
     Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),

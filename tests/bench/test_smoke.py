@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
 from tests.bench.results import Results, percentile
 from tests.bench.scenarios import SCENARIOS, Sample
 from tests.bench.targets import TARGETS
@@ -36,11 +37,15 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
             assert scenario.title in ran.stdout
     for target in TARGETS:
         assert target.measure in ran.stdout
-    fronts = orjson.loads(measured.read_bytes())["fronts"]
+    found = orjson.loads(measured.read_bytes())
+    fronts = found["fronts"]
     assert set(fronts) == {"direct", "adapter"}
     assert all(cost > 0 for rounds in fronts["adapter"]["cpu_us"].values() for cost in rounds)
     assert fronts["adapter"]["events_per_stream"] == 20
     assert fronts["adapter"]["memory"]["base"] > 0
+    for kind in KINDS:
+        assert all(moved["cpu"] > 0 for moved in found["files"]["transfers"][f"{kind}, adapter"])
+    assert len(found["files"]["calls_us"]) == 1
 
 
 @pytest.mark.e2e
@@ -65,6 +70,20 @@ def test_one_number_of_many_rounds() -> None:
     assert results.times("adapter", "seq") == [4.5, 3.0, 3.75]
     assert results.added("adapter", "seq", 0.5) == pytest.approx([1.0, 4.0, 3.0])
     assert results.times("adapter", "sse") == []
+
+
+def test_what_files_cost_is_seen_beside_the_least_they_can() -> None:
+    """A front's CPU is divided by its limit's of the same round; a limit that was not measured gives nothing."""
+    files = FileResults()
+    for own, least in ((3.0, 2.0), (2.0, 1.0)):
+        files.add(ONE, ADAPTER, Transfer(own, 500.0, memory=8))
+        files.add(ONE, COPY_HASH, Transfer(least, 900.0))
+    costs = CallCosts(piped=100, taking=180, giving=400, opening=50, capturing=250, row=30)
+
+    assert files.times_limit(ONE, ADAPTER) == [1.5, 2.0]
+    assert files.times_limit(DOWN, ADAPTER) == []
+    assert files.of(ONE, COPY_HASH, lambda transfer: transfer.memory) == []
+    assert (costs.both, costs.bound) == (480, 500)
 
 
 def test_a_percentile_is_one_of_the_values() -> None:

@@ -7,6 +7,7 @@
 * ``big`` answers one mebibyte of text as JSON with Content-Length.
 * ``stream`` answers SSE: ``events`` progress notifications (20) and the result, each an own write with
   a turn of the loop, or ``pause_ms``, between them.
+* ``take`` opens the file at ``path``, ``make`` writes ``size`` bytes to ``output``; both answer a small JSON body.
 
 A GET opens an SSE stream that stays until the client goes; DELETE drops the session. ``GET /sessions`` is for
 the measurer: ``{"open": sessions not deleted, "minted": sessions ever, "streams": GET streams now}``.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import httptools
@@ -28,9 +30,13 @@ EVENTS_IN_STREAM = 20
 BIG_TEXT = "x" * (1024 * 1024)
 TOOLS = [
     {"name": name, "description": f"The benchmark's {name}.", "inputSchema": {"type": "object"}}
-    for name in ("echo", "big", "stream")
+    for name in ("echo", "big", "stream", "take", "make")
 ]
 BIG_RESULT = orjson.dumps({"content": [{"type": "text", "text": BIG_TEXT}]})
+
+
+def _said(text: object) -> bytes:
+    return orjson.dumps({"content": [{"type": "text", "text": str(text)}]})
 
 
 class Sessions:
@@ -167,10 +173,15 @@ class UpstreamConnection(asyncio.Protocol):
             self._write(json_answer(request_id, BIG_RESULT))
         elif params["name"] == "stream":
             self._start_stream(request_id, params)
+        elif params["name"] == "take":
+            self._write(json_answer(request_id, _said(Path(params["arguments"]["path"]).stat().st_size)))
+        elif params["name"] == "make":
+            # Nobody else waits here meanwhile, and it is not this process that is counted.
+            Path(params["arguments"]["output"]).write_bytes(bytes(int(params["arguments"]["size"])))
+            self._write(json_answer(request_id, _said("written")))
         else:
-            text = orjson.dumps(params.get("arguments", {})).decode()
-            result = orjson.dumps({"content": [{"type": "text", "text": text}]})
-            self._write(json_answer(request_id, result))
+            arguments = orjson.dumps(params.get("arguments", {})).decode()
+            self._write(json_answer(request_id, _said(arguments)))
 
     def _start_stream(self, request_id: object, params: dict[str, Any]) -> None:
         arguments = params.get("arguments", {})

@@ -1,0 +1,81 @@
+"""What moving files was found to cost, and what of it is the least that it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+ONE, MANY, DOWN = "upload", "uploads at once", "download"
+KINDS = (ONE, MANY, DOWN)
+ADAPTER, NGINX, COPY, COPY_HASH = "adapter", "nginx", "copy", "copy and hash"
+LIMITS = {ONE: COPY_HASH, MANY: NGINX, DOWN: NGINX}
+"""The front that does the least there is to do."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """``cpu`` in seconds per GiB, ``speed`` in MiB/s, ``memory``: bytes of RSS above those at rest, at the peak."""
+
+    cpu: float
+    speed: float
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class CallCosts:
+    """µs of CPU of one call that is piped, takes a handle, gives an artifact; and what Shelf alone takes ``opening``
+    the one file and ``capturing`` the other, and the store for the artifact's ``row``.
+    """
+
+    piped: float
+    taking: float
+    giving: float
+    opening: float
+    capturing: float
+    row: float
+
+    @property
+    def both(self) -> float:
+        """A call that takes a handle and gives an artifact. No tool may be configured for both, so this is what
+        each adds to one piped call."""
+        return self.taking + self.giving - self.piped
+
+    @property
+    def bound(self) -> float:
+        """What ``both`` may cost."""
+        return 2 * self.piped + self.opening + self.capturing
+
+
+@dataclass
+class FileResults:
+    """By round. ``transfers``: by kind and front."""
+
+    transfers: dict[tuple[str, str], list[Transfer]] = field(default_factory=dict)
+    calls: list[CallCosts] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, front: str, transfer: Transfer) -> None:
+        self.transfers.setdefault((kind, front), []).append(transfer)
+
+    def of(self, kind: str, front: str, part: Callable[[Transfer], float | None]) -> list[float]:
+        """A part of each round's transfer, where it was measured."""
+        values = (part(transfer) for transfer in self.transfers.get((kind, front), []))
+        return [value for value in values if value is not None]
+
+    def times_limit(self, kind: str, front: str) -> list[float]:
+        """How many times as much CPU as the limit of its kind, round by round."""
+        pairs = zip(
+            self.transfers.get((kind, front), []), self.transfers.get((kind, LIMITS[kind]), []), strict=False
+        )
+        return [own.cpu / least.cpu for own, least in pairs]
+
+    def as_json(self) -> dict[str, object]:
+        """Everything that was measured, by round."""
+        transfers = {
+            f"{kind}, {front}": [asdict(transfer) for transfer in rounds]
+            for (kind, front), rounds in self.transfers.items()
+        }
+        return {"transfers": transfers, "calls_us": [asdict(costs) for costs in self.calls]}

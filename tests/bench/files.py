@@ -1,0 +1,262 @@
+"""What moving files costs, beside what it costs at the least: uploads, downloads, and calls that take and give files.
+
+In every round each kind of transfer goes through each front before the next kind begins. The client is this
+process, which is not counted; its files lie in the page cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import orjson
+
+from tests.bench import fronts
+from tests.bench.costs import (
+    ADAPTER,
+    COPY,
+    COPY_HASH,
+    DOWN,
+    GIB,
+    MANY,
+    MIB,
+    NGINX,
+    ONE,
+    CallCosts,
+    FileResults,
+    Transfer,
+)
+from tests.bench.fronts import ROOT, FrontUnavailable, Running
+from tests.bench.limits import nginx_with_files
+from tests.bench.load import Address, Client, LoadFailed
+from tests.bench.process import cpu_seconds, forget_peak, peak_rss_bytes, rss_bytes, tree
+from tests.bench.scenarios import SETTLE
+from tests.bench.transfers import Source, download, upload
+
+SERVER = "bench"
+
+ADAPTERS: tuple[dict[str, object], ...] = (
+    {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"},
+    {"type": "artifact_producer", "tools": ["make"], "output_path_argument": "output"},
+)
+
+
+@dataclass(frozen=True)
+class FileExtent:
+    """``size`` of a large file in bytes; ``at_once`` uploads of it together; ``calls`` in a round."""
+
+    rounds: int
+    size: int
+    at_once: int
+    calls: int
+
+
+FULL = FileExtent(rounds=5, size=256 * MIB, at_once=16, calls=400)
+QUICK = FileExtent(rounds=1, size=4 * MIB, at_once=2, calls=10)
+SMALL = 4096
+"""Bytes of the file that a wrapped call takes, and of the one that it gives."""
+MANY_ROUNDS = 2
+"""Uploads at once are four gibibytes for each front: in these rounds only, to spare the disk."""
+TURNS = 5
+"""How often piped and wrapped calls take turns in a round."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A front that runs, and its RSS at rest in bytes: when it had moved one small file and nothing else."""
+
+    name: str
+    running: Running
+    rest: int
+
+    @classmethod
+    async def rested(cls, name: str, running: Running, small: Source) -> Subject:
+        async with _door(name, running) as (address, fields):
+            await _all([lambda: upload(address, small, *fields)])
+        await asyncio.sleep(SETTLE)
+        assert running.pid is not None
+        return cls(name, running, rss_bytes(tree(running.pid)))
+
+
+async def measure_files(
+    extent: FileExtent,
+    upstream: int,
+    place: Path,
+    results: FileResults,
+    progress: Callable[[str], None],
+    *,
+    beside_nginx: bool = True,
+) -> None:
+    """Add all of it to ``results``. ``place`` is an empty directory on the disk that counts. Raises
+    FrontUnavailable, LoadFailed.
+    """
+    room = {name: place / name for name in ("adapter", "nginx", "sources")}
+    for directory in room.values():
+        directory.mkdir()
+    source = Source.make(room["sources"] / "large.bin", extent.size)
+    small = Source.make(room["sources"] / "small.bin", SMALL)
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(fronts.adapter(upstream, room["adapter"], ADAPTERS))
+        adapter = await Subject.rested(ADAPTER, running, small)
+        subjects = [adapter]
+        if beside_nginx:
+            try:
+                bare = await stack.enter_async_context(nginx_with_files(room["nginx"], room["sources"]))
+            except FrontUnavailable as reason:
+                results.skipped[NGINX] = str(reason)
+            else:
+                subjects.append(await Subject.rested(NGINX, bare, small))
+        for number in range(1, extent.rounds + 1):
+            progress(f"files, round {number} of {extent.rounds}")
+            for subject in subjects:
+                results.add(ONE, subject.name, await _moved(subject, [source]))
+            results.add(ONE, COPY_HASH, _copied("copy-hash", source))
+            for subject in subjects if number <= MANY_ROUNDS else ():
+                results.add(MANY, subject.name, await _moved(subject, [source] * extent.at_once))
+            for subject in subjects:
+                results.add(DOWN, subject.name, await _fetched(subject, source))
+            results.add(DOWN, COPY, _copied("copy", source))
+            results.calls.append(await _calls(running, small, extent.calls, place))
+
+
+# --- through the fronts -------------------------------------------------------------------------------------------
+
+
+async def _moved(subject: Subject, sources: list[Source]) -> Transfer:
+    """Upload all of them at once."""
+    async with _door(subject.name, subject.running) as (address, fields):
+        work = [partial(upload, address, source, *fields) for source in sources]
+        return await _counted(subject, sum(source.size for source in sources), work)
+
+
+async def _fetched(subject: Subject, source: Source) -> Transfer:
+    """Download the file from nginx; from the adapter one of its size that a tool has just made."""
+    port = subject.running.address.port
+    if subject.name == NGINX:
+        address = Address(port, f"/files/{source.path.name}")
+        return await _counted(subject, source.size, [partial(_download_of, address, source.size)])
+    async with _session(subject.running) as client:
+        answer = await client.call("make", output="large.bin", size=source.size)
+        url = urlsplit(orjson.loads(answer.body)["result"]["_meta"]["artifact"]["download_url"])
+        address = Address(port, f"{url.path}?{url.query}")
+        return await _counted(subject, source.size, [partial(_download_of, address, source.size)])
+
+
+def _download_of(address: Address, size: int) -> None:
+    brought = download(address)
+    if brought != size:
+        raise LoadFailed(f"A download brought {brought} of {size} bytes.")
+
+
+async def _counted(subject: Subject, size: int, work: Sequence[Callable[[], object]]) -> Transfer:
+    """Do the work, each piece in a thread, on ``size`` bytes in all."""
+    assert subject.running.pid is not None
+    pids = tree(subject.running.pid)
+    await asyncio.sleep(SETTLE)
+    before = cpu_seconds(pids)
+    forget_peak(pids)
+    begun = time.perf_counter()
+    await _all(work)
+    took = time.perf_counter() - begun
+    await asyncio.sleep(SETTLE)
+    spent = cpu_seconds(pids) - before
+    return Transfer(spent * GIB / size, size / MIB / took, max(0, peak_rss_bytes(pids) - subject.rest))
+
+
+async def _all(work: Sequence[Callable[[], object]]) -> list[object]:
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(len(work)) as threads:
+        return await asyncio.gather(*(loop.run_in_executor(threads, each) for each in work))
+
+
+@asynccontextmanager
+async def _door(name: str, front: Running) -> AsyncIterator[tuple[Address, list[str]]]:
+    """Where to upload to, with which fields. The adapter's uploads are its session's, and gone with it."""
+    if name == NGINX:
+        yield front.address, []
+        return
+    async with _session(front) as client:
+        yield _upload_to(front), _claim(front, client)
+
+
+def _upload_to(front: Running) -> Address:
+    return Address(front.address.port, f"/upload/{SERVER}")
+
+
+def _claim(front: Running, client: Client) -> list[str]:
+    return [f"Authorization: Bearer {front.address.bearer}", f"Mcp-Session-Id: {client.session}"]
+
+
+@asynccontextmanager
+async def _session(front: Running) -> AsyncIterator[Client]:
+    client = await Client.connect(front.address)
+    try:
+        await client.initialize()
+        yield client
+        await client.delete()
+    finally:
+        client.close()
+
+
+async def _handle(front: Running, client: Client, source: Source) -> str:
+    fields = _claim(front, client)
+    answer = orjson.loads(await asyncio.to_thread(upload, _upload_to(front), source, *fields))
+    if answer["upload"]["sha256"] != source.sha256:
+        raise LoadFailed("An upload was stored with another digest than it has.")
+    handle: str = answer["upload_handle"]
+    return handle
+
+
+# --- by themselves ------------------------------------------------------------------------------------------------
+
+
+def _copied(how: str, source: Source) -> Transfer:
+    target = source.path.with_suffix(".copy")
+    took = _limit(how, source.path, target)
+    target.unlink()
+    return Transfer(took["cpu"] * GIB / source.size, source.size / MIB / took["wall"])
+
+
+def _limit(*arguments: object) -> dict[str, float]:
+    argv = [sys.executable, "-m", "tests.bench.limits", *map(str, arguments)]
+    ran = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    if ran.returncode:
+        raise FrontUnavailable(f"The limits could not be measured: {ran.stderr[-300:]}")
+    found: dict[str, float] = orjson.loads(ran.stdout)
+    return found
+
+
+# --- calls --------------------------------------------------------------------------------------------------------
+
+
+async def _calls(adapter: Running, small: Source, count: int, place: Path) -> CallCosts:
+    """A piped call, one that takes a handle and one that gives an artifact, in one session and in turns."""
+    assert adapter.pid is not None
+    pids = tree(adapter.pid)
+    spent = {"echo": 0.0, "take": 0.0, "make": 0.0}
+    async with _session(adapter) as client:
+        arguments = {"path": await _handle(adapter, client, small), "output": "small.bin"}
+        arguments["size"] = str(small.size)
+        if b'"artifact"' not in (await client.call("make", **arguments)).body:
+            raise LoadFailed("A call that gives an artifact was answered without it.")
+        for _ in range(TURNS):
+            for tool in spent:
+                before = cpu_seconds(pids)
+                for _ in range(count // TURNS):
+                    await client.call(tool, **arguments)
+                await asyncio.sleep(SETTLE)
+                spent[tool] += cpu_seconds(pids) - before
+    alone = await asyncio.to_thread(_limit, "shelf", place / "shelf", count, small.size)
+    done = count // TURNS * TURNS
+    piped, taking, giving = (seconds * 1e6 / done for seconds in spent.values())
+    opening, capturing, row = (alone[part] * 1e6 for part in ("opening", "capturing", "row"))
+    return CallCosts(piped, taking, giving, opening, capturing, row)

@@ -1,0 +1,160 @@
+"""What moving files costs at the least: nginx that stores and sends them, Python that copies them, Shelf alone.
+
+``python -m tests.bench.limits copy|copy-hash SOURCE TARGET`` or ``shelf DIRECTORY COUNT SIZE`` does one of them in
+this process and prints a JSON object of what it took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import orjson
+import uvloop
+
+from adapter.files.shelf import Shelf
+from adapter.rules.holdings import Kind, Place
+from adapter.state.sqlite import SqliteStore
+from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_argv
+from tests.bench.load import Address
+
+PIECE = 1024 * 1024
+
+CONFIG = """\
+{user}
+worker_processes 1;
+daemon off;
+pid {place}/nginx.pid;
+error_log {place}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    client_body_temp_path {place}/body;
+    proxy_temp_path {place}/proxy;
+    fastcgi_temp_path {place}/fastcgi;
+    uwsgi_temp_path {place}/uwsgi;
+    scgi_temp_path {place}/scgi;
+    client_max_body_size 0;
+    server {{
+        listen 127.0.0.1:{port};
+        location = /store {{
+            client_body_in_file_only clean;
+            client_body_buffer_size 1m;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_pass http://127.0.0.1:{port}/stored;
+        }}
+        location = /stored {{ return 204; }}
+        location /files/ {{ alias {files}/; sendfile on; tcp_nopush on; }}
+    }}
+}}
+"""
+
+
+@asynccontextmanager
+async def nginx_with_files(place: Path, files: Path) -> AsyncIterator[Running]:
+    """One worker that writes the body of a POST to ``/store`` to a file, which is gone with the answer, and sends
+    ``/files/NAME`` by sendfile. Nothing is hashed, nothing synced."""
+    port = free_port()
+    argv = nginx_argv(CONFIG, place, files=files, port=port)
+    with (place / "output.log").open("wb") as log:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        await _until_it_listens(process, port)
+        yield Running(Address(port, "/store"), process.pid)
+    finally:
+        end(process)
+
+
+async def _until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            await asyncio.sleep(0.05)  # there is no event to wait for: another process opens its port
+        else:
+            return
+    raise FrontUnavailable("nginx, as a store of files, does not listen.")
+
+
+def copy(source: Path, target: Path, *, digest: bool) -> None:
+    """Read, write and sync in pieces of a mebibyte, with one buffer; with ``digest`` SHA-256 on the way."""
+    found = hashlib.sha256()
+    buffer = memoryview(bytearray(PIECE))
+    with source.open("rb", buffering=0) as reading, target.open("wb", buffering=0) as writing:
+        while count := reading.readinto(buffer):
+            if digest:
+                found.update(buffer[:count])
+            writing.write(buffer[:count])
+        os.fsync(writing.fileno())
+
+
+async def shelf_alone(root: Path, count: int, size: int) -> dict[str, float]:
+    """Seconds of CPU for what wrapped calls have to do on disk.
+
+    ``opening`` an upload; ``capturing`` an artifact: a place is made for it, and what the tool wrote there is found,
+    hashed and synced. Writing it is the tool's and not counted. And the durable ``row`` of what was kept.
+    """
+    shelf, store = Shelf(root / "files"), SqliteStore(root / "state.db")
+    await shelf.open()
+    await store.open()
+    data = os.urandom(size)
+    scope = secrets.token_hex(16)
+    upload = Place(Kind.UPLOAD, scope, secrets.token_hex(16), "input.bin")
+    staging = await shelf.stage()
+    await staging.write(data)
+    measure = await staging.finish()
+    await shelf.place(staging, upload)
+    spent = dict.fromkeys(("opening", "capturing", "row"), 0.0)
+    for number in range(count):
+        place = Place(Kind.ARTIFACT, scope, secrets.token_hex(16), "output.bin")
+        with _timed(spent, "opening"):
+            opened = await shelf.open_file(upload, size=measure.size, modified=measure.modified)
+            assert opened is not None
+            opened.close()
+        with _timed(spent, "capturing"):
+            path = await shelf.allocate(place)
+        Path(path).write_bytes(data)
+        with _timed(spent, "capturing"):
+            assert await shelf.adopt(place, None)
+        with _timed(spent, "row"):
+            await store.put_all("files", [(f"{number:08}", bytes(400), 1e10)])
+    await store.close()
+    await shelf.close()
+    shutil.rmtree(root)
+    return {part: seconds / count for part, seconds in spent.items()}
+
+
+@contextmanager
+def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
+    before = time.process_time()
+    yield
+    spent[part] += time.process_time() - before
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["copy" | "copy-hash" as kind, source, target]:
+            begun, wall = time.process_time(), time.perf_counter()
+            copy(Path(source), Path(target), digest=kind == "copy-hash")
+            done = {"cpu": time.process_time() - begun, "wall": time.perf_counter() - wall}
+        case ["shelf", root, count, size]:
+            done = uvloop.run(shelf_alone(Path(root), int(count), int(size)))
+        case _:
+            raise SystemExit(__doc__)
+    sys.stdout.buffer.write(orjson.dumps(done))
+
+
+if __name__ == "__main__":
+    main()
