@@ -14,7 +14,7 @@ from adapter import log
 from adapter.app.building import App, build
 from adapter.app.parts import is_loopback
 from adapter.edge.listener import Listener
-from adapter.errors import StoreUnavailable
+from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.root import Settings
 
 
@@ -22,7 +22,7 @@ from adapter.settings.root import Settings
 async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
 
-    Raises StoreUnavailable, and OSError when the address cannot be bound.
+    Raises StoreUnavailable, StorageFailed, StorageFull, and OSError when the address cannot be bound.
     """
     core = app.settings.core
     loop = asyncio.get_running_loop()
@@ -86,6 +86,9 @@ async def _serve(settings: Settings) -> int:
                 guard.cancel()
     except StoreUnavailable as error:
         app.log.error("the state store cannot be used", why=str(error), setting="state_persistence")
+        return 1
+    except (StorageFailed, StorageFull) as error:
+        app.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
         return 1
     except OSError as error:
         why = "the port is taken" if error.errno == 98 else (error.strerror or str(error))

@@ -1,4 +1,4 @@
-"""The download routes: artifacts for whoever has a link or owns them, uploads for tools that were given a link."""
+"""The download routes: artifacts for whoever has a link or owns them, any file for a tool that was given a link."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DownloadRoute:
         return Branch(ARTIFACTS_PATH, 4, _METHODS, _EXPOSED, self._serve_artifact)
 
     def deliveries(self, upload_path: str) -> Branch:
-        """``{upload_path}/{server_id}/{scope}/{upload_id}/{filename}``: uploads as a tool was told of them."""
+        """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""
         return Branch(upload_path, 4, _METHODS, _EXPOSED, self._serve_delivery)
 
     async def _serve_artifact(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
@@ -55,26 +55,27 @@ class DownloadRoute:
             await self._claims.check_owns(request.headers, server, scope)
         else:
             self._credentials.check_file("download", server, scope, file_id, query)
-        await self._send(request, await self._find(Kind.ARTIFACT, names), extra)
+        await self._send(request, await self._find(names, Kind.ARTIFACT), extra)
 
     async def _serve_delivery(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
         self._credentials.check_file("delivery", server, scope, file_id, query_of(request))
-        await self._send(request, await self._find(Kind.UPLOAD, names), extra)
+        await self._send(request, await self._find(names, *Kind), extra)
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:
             raise NotFound("No server of this id has files here.")
 
-    async def _find(self, kind: Kind, names: Names) -> FileRecord:
+    async def _find(self, names: Names, *kinds: Kind) -> FileRecord:
         server, scope, file_id, filename = names
         if _ID.fullmatch(scope) is None or _ID.fullmatch(file_id) is None:
             raise FileGone()
-        record = await self._holdings.find(scope, kind, file_id)
-        if record is None or record.server != server or record.filename != filename:
-            raise FileGone()
-        return record
+        for kind in kinds:
+            record = await self._holdings.find(scope, kind, file_id)
+            if record is not None and record.server == server and record.filename == filename:
+                return record
+        raise FileGone()
 
     async def _send(self, request: Request, record: FileRecord, extra: list[tuple[str, str]]) -> None:
         etag = f'"{record.sha256}"'

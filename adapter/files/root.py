@@ -80,8 +80,8 @@ class Root:
         while not _locked(number):
             if loop.time() >= give_up:
                 raise StorageFailed(
-                    "Another adapter holds the lock of storage.root: stop it, or give each its own root; where"
-                    " replicas mean to share one, set storage.lock_mode to none or redis on all of them."
+                    "Another adapter uses storage.root: stop it, or give this one a storage.root of its own. What"
+                    " lies there is known to one process only, so no storage.lock_mode lets two share it."
                 )
             await asyncio.sleep(LOCK_POLL)
 

@@ -1,6 +1,6 @@
 """The FileStore on a local disk.
 
-    {root}/lock                             held while open, unless replicas share the root
+    {root}/lock                             held while open, unless somebody else sees to it
     {root}/staging/{process}/{file}         being written; nobody's yet
     {root}/uploads/{scope}/{id}/{name}      whole files
     {root}/artifacts/{scope}/{id}/{name}    the same, and what tools are writing

@@ -9,14 +9,11 @@ from typing import Any
 import orjson
 
 from adapter.relay.credentials import Credentials
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.resources import Document, asked_cursor
+from adapter.relay.resources import Document
 from adapter.relay.scopes import Scopes
 from adapter.relay.stages import Call
 from adapter.relay.telling import iso
-from adapter.rules.lists import begun_with, has_no_such_method
-from adapter.rules.results import rpc_result, tool_result
-from adapter.wire.envelope import parse
+from adapter.rules.results import tool_result
 
 WORKFLOW = "doc://upload_workflow.md"
 
@@ -92,41 +89,6 @@ class HelperTool:
         if self._offer.sha256_required:
             parts += [f"-F \"sha256=$(sha256sum {name} | cut -d' ' -f1)\"" for name in names]
         return " ".join(["curl -sS -X POST", shlex.quote(url), *parts])
-
-
-class HelperListing:
-    """The stage of ``tools/list``: the helper tool comes first. ``offer`` None: the server takes no files.
-
-    It also learns which arguments have headers that mirror them.
-    """
-
-    def __init__(self, offer: Offer | None, mirrors: Mirrors) -> None:
-        self._offer = offer
-        self._mirrors = mirrors
-
-    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
-        return None
-
-    async def answer(self, call: Call, response: bytes) -> bytes:
-        if call.modern:
-            self._learn(response)
-        if self._offer is None or asked_cursor(call.request) is not None:
-            return response
-        tool = definition(self._offer)
-        if has_no_such_method(response):
-            result: dict[str, Any] = {"tools": [tool]}
-            if call.modern:
-                result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
-            return rpc_result(call.envelope.id_bytes, result)
-        return begun_with(response, "tools", tool, modern=call.modern)
-
-    def _learn(self, response: bytes) -> None:
-        message = parse(response)
-        result = message.get("result") if isinstance(message, dict) else None
-        tools = result.get("tools") if isinstance(result, dict) else None
-        for tool in tools if isinstance(tools, list) else []:
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                self._mirrors.learn(tool["name"], tool.get("inputSchema"))
 
 
 def definition(offer: Offer) -> dict[str, Any]:

@@ -180,6 +180,18 @@ async def test_an_upload_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Pat
         assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
 
 
+async def test_an_artifact_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path) -> None:
+    """A tool that fetches its files may be handed what another tool made; whether downloads are on or not."""
+    async with filing(tmp_path, downloads=False) as desk:
+        session_id, scope = await desk.session()
+        record = await desk.artifact(scope, CONTENT, "名前.png")
+        head, body = await get(desk, desk.delivery_path(record))
+        assert head.status == 200 and body == CONTENT
+        unsigned = desk.delivery_path(record).partition("?")[0]
+        assert await refused(desk, unsigned, mcp_session_id=session_id) == 401
+        assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
+
+
 # --- what is not there ----------------------------------------------------------------------------------------
 
 

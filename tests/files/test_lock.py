@@ -12,9 +12,9 @@ from adapter.files.shelf import Shelf
 
 
 async def test_a_second_adapter_is_refused(shelf: Shelf, root: Path) -> None:
-    """The sentence names the setting that matters and no path; the first goes on undisturbed."""
+    """The sentence advises a root of its own and names no path; the first goes on undisturbed."""
     second = Shelf(root, lock_wait=0.2)
-    with pytest.raises(StorageFailed, match=r"storage\.root.*storage\.lock_mode") as refused:
+    with pytest.raises(StorageFailed, match=r"a storage\.root of its own") as refused:
         await second.open()
     assert str(root) not in str(refused.value)
     await (await shelf.stage()).discard()
@@ -31,8 +31,8 @@ async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: P
     await second.close()
 
 
-async def test_replicas_may_share_a_root(shelf: Shelf, root: Path) -> None:
-    """Without the lock a second one opens at once."""
+async def test_without_the_lock_nobody_is_refused(shelf: Shelf, root: Path) -> None:
+    """Where the file system has none, its operator keeps others away; a second one opens at once."""
     second = Shelf(root, lock=False)
     await second.open()
     await (await second.stage()).discard()

@@ -71,6 +71,22 @@ def test_bad_settings_are_sentences(tmp_path: Path, command: str) -> None:
     ]
 
 
+def test_a_store_of_files_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
+    """Exit status 1, with the reason and the setting to look at in the log, without a traceback."""
+    file, root = tmp_path / "config.yaml", tmp_path / "data"
+    root.write_text("no directory")
+    file.write_text(
+        f"storage: {{root: {root}}}\n"
+        "state_persistence: {type: memory}\n"
+        "servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}, adapters: "
+        "[{type: upload_consumer, tools: [read], file_path_argument: path}]}]\n"
+    )
+    done = mcp_adapter("serve", "--config", file, "--port", "0")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    line = next(line for line in done.stderr.splitlines() if "the store of files cannot be used" in line)
+    assert "storage.root cannot be made or entered" in line and '"setting"' in line
+
+
 @pytest.mark.parametrize("flag", ["core.port", "=1"])
 def test_a_flag_without_key_or_value(flag: str) -> None:
     """``--set`` wants both."""
