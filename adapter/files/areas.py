@@ -37,6 +37,8 @@ _ABSENT = (
     errno.ENAMETOOLONG,
 )
 
+_NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+
 _RACES = 16
 """How often a directory may be removed under our feet, as the last of its files goes, before that is a failure."""
 
@@ -62,9 +64,10 @@ def check_component(part: str) -> None:
 
 @contextlib.contextmanager
 def entered(base: int, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """The directory that ``parts`` lead to from ``base``, while the block runs; ``make`` creates what is missing.
+    """The directory that ``parts`` lead to from ``base``, while the block runs.
 
-    Raises OSError, for a link on the way too (ENOTDIR or ELOOP).
+    ``make`` creates what is missing, and puts a directory where a tool has left a link or a file instead; but an
+    area that is one is its operator's doing, and stays. Raises OSError, for a link on the way too.
     """
     number = _walk_making(base, parts) if make else walk(base, parts)
     try:
@@ -95,10 +98,8 @@ def _walk_making(base: int, parts: Sequence[str]) -> int:
     for attempt in range(_RACES):
         current = os.dup(base)
         try:
-            for part in parts:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=current)
-                following = os.open(part, _DIRECTORY, dir_fd=current)
+            for depth, part in enumerate(parts):
+                following = _open_making(current, part, insisting=depth > 0)
                 os.close(current)
                 current = following
         except FileNotFoundError:
@@ -111,6 +112,22 @@ def _walk_making(base: int, parts: Sequence[str]) -> int:
         else:
             return current
     raise AssertionError("the last attempt returns or raises")
+
+
+def _open_making(directory: int, name: str, *, insisting: bool) -> int:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=directory)
+    except OSError as error:
+        if not insisting or error.errno not in _NO_DIRECTORY:
+            raise
+    # Not moved aside: that could hit the directory which another thread has made here meanwhile, and this cannot.
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=directory)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    return os.open(name, _DIRECTORY, dir_fd=directory)
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:

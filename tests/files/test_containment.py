@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from adapter.errors import FileTooLarge, StorageFailed
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Place
+from adapter.rules.holdings import Kind, Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
 
 SECRET = b"root:x:0:0"
@@ -109,11 +110,12 @@ async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: in
     assert await shelf.missing([(artifact(), status.st_size)]) == [artifact()]
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2])
-async def test_nothing_is_placed_or_removed_through_a_link(shelf: Shelf, outside: Path, depth: int) -> None:
-    """Placing, allocating and removing stay inside the store."""
+async def test_nothing_is_placed_or_removed_through_an_area_that_is_a_link(
+    shelf: Shelf, outside: Path
+) -> None:
+    """Placing, allocating and removing stay inside the store; what an operator has linked stays linked."""
     await shelf.allocate(artifact())
-    link_component(shelf, artifact(), depth, outside)
+    link_component(shelf, artifact(), 0, outside)
     staging = await shelf.stage()
     await staging.write(b"mine")
     await staging.finish()
@@ -125,6 +127,35 @@ async def test_nothing_is_placed_or_removed_through_a_link(shelf: Shelf, outside
     await shelf.remove(artifact())
     await shelf.remove_scope(SCOPE)
     assert (outside / SCOPE / artifact().id / artifact().name).read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_link_in_a_directorys_place_stops_nobody(shelf: Shelf, outside: Path, depth: int) -> None:
+    """A tool spoils its scope's directory: files of that scope come in as before, and nothing through the link."""
+    await shelf.allocate(artifact())
+    link_component(shelf, artifact(), depth, outside)
+    await shelf.remove(artifact())
+    path = Path(await shelf.allocate(artifact()))
+    path.write_bytes(b"told")
+    assert await shelf.adopt(artifact(), NO_LIMIT) is not None
+    path.parent.parent.rename(path.parent.parent.with_name("gone"))
+    link_component(shelf, artifact(), 1, outside)
+    assert await got(shelf, artifact(), await put(shelf, artifact(), b"mine")) == b"mine"
+    assert (outside / SCOPE / artifact().id / artifact().name).read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("kind", [artifact(), upload()], ids=["artifacts", "uploads"])
+@pytest.mark.parametrize("make", [lambda path: path.write_bytes(b"x"), os.mkfifo])
+async def test_a_file_in_a_scopes_place_stops_nobody(
+    shelf: Shelf, root: Path, kind: Place, make: Callable[[Path], None]
+) -> None:
+    """Whatever stands where the scope's directory belongs, also when several files come at once."""
+    area = "artifacts" if kind.kind is Kind.ARTIFACT else "uploads"
+    make(root / area / SCOPE)
+    places = [kind._replace(id=str(number) * 32) for number in range(8)]
+    measures = await asyncio.gather(*(put(shelf, place, b"mine") for place in places))
+    for place, measure in zip(places, measures, strict=True):
+        assert await got(shelf, place, measure) == b"mine"
 
 
 async def test_a_second_name_of_a_file_is_refused(shelf: Shelf, outside: Path) -> None:
