@@ -27,12 +27,13 @@ from adapter.relay.stages import Plan
 from adapter.relay.vetting import Pinning, Vetting
 from adapter.rules.catalogue import Catalogue, of_pinned
 from adapter.rules.code_mode import Names, definitions
-from adapter.rules.lock import read_lock
+from adapter.rules.lock import LockError, read_lock
 from adapter.rules.policies import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.rules.sessions import SessionRecord
 from adapter.rules.unicode import reading
 from adapter.rules.wrapping import Wrapped
 from adapter.settings.adapters import UploadConsumer
+from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 
@@ -108,12 +109,18 @@ class Cataloguing:
 
 
 def locks(settings: Settings) -> dict[str, Catalogue]:
-    """The baselines that ``tools_lock`` files set, by server. Raises LockError, OSError."""
+    """The baselines that ``tools_lock`` files set, by server. Raises SettingsError for one that cannot be read."""
     found: dict[str, Catalogue] = {}
-    for entry in settings.servers:
-        if entry.tools_lock is not None:
+    for place, entry in enumerate(settings.servers):
+        if entry.tools_lock is None:
+            continue
+        try:
             locked = read_lock(entry.tools_lock.read_text(encoding="utf-8"))
-            found[entry.id] = of_pinned(locked.get(entry.id, {}))
+        except (LockError, OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            sentence = f"{entry.tools_lock} cannot be read: {why}"
+            raise SettingsError([Problem(f"servers[{place}].tools_lock", sentence)]) from None
+        found[entry.id] = of_pinned(locked.get(entry.id, {}))
     return found
 
 
