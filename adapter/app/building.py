@@ -18,14 +18,18 @@ from adapter.edge.endpoint import Endpoint
 from adapter.edge.front import Front
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
+from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
 from adapter.relay.pins import Pins
+from adapter.relay.piping import Piping
 from adapter.relay.probe import Watch
+from adapter.relay.reading import Reading
 from adapter.relay.relay import Relay
 from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server
@@ -90,7 +94,16 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    relay = Relay(sessions, mapping, Opening(sessions, mapping, clock), parking, errands, scopes.of, notices)
+    calling = Calling(mapping, scopes.of)
+    relay = Relay(
+        sessions,
+        mapping,
+        Opening(sessions, mapping, clock),
+        calling,
+        Piping(mapping, parking, errands),
+        Reading(calling, mapping, parking, errands),
+        Listening(calling, mapping, parking, notices),
+    )
     guard = parts.guard(settings)
     watches = {
         entry.id: Watch(servers[entry.id], parts.ping(settings, entry), clock, logger)

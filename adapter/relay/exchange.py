@@ -10,6 +10,9 @@ from adapter.upstream.port import Headers
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
+JSON = ("Content-Type", "application/json")
+"""The field of an answer of the adapter's own."""
+
 
 @dataclass(slots=True)
 class Ask:
@@ -80,3 +83,19 @@ def asking_plain(
 ) -> list[tuple[str, str]]:
     """``headers`` with the wish for an answer that can be read as it comes, and without ``drop`` (lower case)."""
     return [*forwardable(headers, drop=drop | {"accept-encoding"}), ("Accept-Encoding", "identity")]
+
+
+def silence_of(ask: Ask, requests: list[Envelope]) -> float | None:
+    """The longest silence (seconds) that any of the requests allows; None: for ever."""
+    allowed = [ask.server.silence_for(request.method, request.name) for request in requests]
+    return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
+
+
+def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    """One release out of two, in this order."""
+
+    def release() -> None:
+        first()
+        second()
+
+    return release

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamUnhealthy
@@ -68,6 +68,10 @@ class Server:
             tools = self.silence.tools
             return tools[name] if name is not None and name in tools else self.silence.tool_call
         return None if method == "subscriptions/listen" else self.silence.request
+
+    def listener(self) -> Callable[[bytes], None] | None:
+        """What looks along at one stream of this upstream; None where nothing needs to."""
+        return self.plan.gate.listener() if self.plan.gate is not None else None
 
 
 Servers = Mapping[str, Server]

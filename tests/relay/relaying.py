@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 import orjson
 
 from adapter import log
+from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.janitor import Janitor
+from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
 from adapter.relay.opening import Opening
 from adapter.relay.parking import Parking
+from adapter.relay.piping import Piping
+from adapter.relay.reading import Reading
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Silence
 from adapter.relay.sessions import Session, SessionLimits, Sessions
@@ -66,8 +70,15 @@ class Relaying:
         self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.errands = Errands()
         opening = Opening(self.sessions, self.mapping, self.clock)
+        calling = Calling(self.mapping, scope_of)
         self.relay = Relay(
-            self.sessions, self.mapping, opening, self.parking, self.errands, scope_of, Notices()
+            self.sessions,
+            self.mapping,
+            opening,
+            calling,
+            Piping(self.mapping, self.parking, self.errands),
+            Reading(calling, self.mapping, self.parking, self.errands),
+            Listening(calling, self.mapping, self.parking, Notices()),
         )
         servers = {"one": self.server}
         self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)

@@ -68,7 +68,7 @@ async def test_artifact_of_one_server_feeds_a_tool_of_another(tmp_path: Path, mo
 
     async with tools(tmp_path, DRAWN) as one:
         two = Second(one)
-        one.relaying.relay.scope_of = two.relaying.relay.scope_of = principals
+        one.relaying.relay.calling.scope_of = two.relaying.relay.calling.scope_of = principals
         uri = await drawn(one, modern=modern)
         came = await two.read(uri, None if modern else await two.relaying.open())
         assert came["result"]["content"] == [{"type": "text", "text": "seen"}]

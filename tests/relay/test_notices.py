@@ -83,7 +83,7 @@ async def test_session_without_a_stream_is_not_told(tmp_path: Path) -> None:
         await stream_of(one, one.session)
         await one.opened.pop().close()
         artifact_of(await one.call("write", "{}"))
-        assert repr(one.relaying.relay.notices) == "<Notices: 0 sessions listen>"
+        assert repr(one.relaying.relay.listening.notices) == "<Notices: 0 sessions listen>"
         assert one.upstream.replies[0].aborted
 
 

@@ -130,7 +130,7 @@ class Tools:
             logger,
         )
         self.relaying = Relaying(self.upstream, self._plan(consumer, producer), self.store, self.clock)
-        self.relaying.relay.notices = notices
+        self.relaying.relay.listening.notices = notices
 
     def _plan(self, consumer: Consumer, producer: Producer) -> Plan:
         announce = partial(announced, tools=True, resources=True, changing=True)

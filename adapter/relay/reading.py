@@ -1,0 +1,110 @@
+"""Read exchanges: the request walks its stages, and so does the response; everything between passes as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.errors import AdapterError, BadJson, UpstreamSilent
+from adapter.relay.answers import ANSWER_LIMIT, decoded, media_type, read_body, require_plain
+from adapter.relay.calling import Calling
+from adapter.relay.errands import Errands
+from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
+from adapter.relay.mapping import Mapping
+from adapter.relay.parking import Parking
+from adapter.relay.recovery import ExchangeRecovery
+from adapter.relay.sessions import Session
+from adapter.relay.stages import Call, Stages, walk_request, walk_response
+from adapter.relay.streams import AnswerStream
+from adapter.rules.headers import to_client
+from adapter.rules.results import without_paths
+from adapter.wire.envelope import Envelope, answers, parse
+from adapter.wire.eras import Era
+from adapter.wire.failure import failure
+from adapter.wire.spans import find
+
+
+@dataclass(slots=True)
+class Reading:
+    """Takes the requests that stages concern."""
+
+    calling: Calling
+    mapping: Mapping
+    parking: Parking
+    errands: Errands
+
+    async def read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
+        """Answer one request by way of its stages. Raises AdapterError."""
+        call = self.calling.call(ask, session, envelope)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
+        recovery.reading(call, stages)
+        try:
+            own = await walk_request(stages, call)
+            if own is not None:
+                recovery.finish()
+                return Answer(200, [JSON], own)
+            return await self._forward(ask, session, call, stages, recovery)
+        except BaseException:
+            recovery.finish()
+            raise
+
+    async def _forward(
+        self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
+    ) -> Answer:
+        # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
+        ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
+        silence = silence_of(ask, [call.envelope])
+        try:
+            reply = await self.mapping.send(ask, session, call.request, silence)
+            headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+            if media_type(reply) == "text/event-stream":
+                require_plain(reply)
+                stream = AnswerStream(
+                    reply,
+                    [call.envelope],
+                    silence=silence,
+                    recovery=recovery,
+                    resumable=ask.era is Era.LEGACY,
+                    rewrite=partial(_finished, stages, call),
+                    aside=partial(_seen_meanwhile, call.withheld) if call.withheld is not None else None,
+                    heed=ask.server.listener(),
+                    limit=ANSWER_LIMIT,
+                )
+                return Answer(
+                    reply.status, headers, stream.pieces(), release=both(reply.abort, recovery.finish)
+                )
+            raw = await read_body(reply, silence)
+        except UpstreamSilent:
+            recovery.cancel_upstream()
+            raise
+        body, status = decoded(raw, reply), reply.status
+        # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
+        if media_type(reply) == "application/json" and answers(body, call.envelope.id):
+            came, body = body, await walk_response(stages, call, body)
+            if body is not came and find(body, ("error",)) is None:
+                status = 200
+        recovery.finish()
+        return Answer(status, headers, body)
+
+
+async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
+    """The response as the stages want it; the failure of one is an error response, for the head has left.
+
+    What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came.
+    """
+    if not answers(response, call.envelope.id):
+        return response
+    try:
+        return await walk_response(stages, call, response)
+    except AdapterError as error:
+        return failure(error, call.envelope.id_bytes)
+
+
+def _seen_meanwhile(withheld: Callable[[str], str], data: bytes) -> bytes:
+    """A message on its way to the response, such as one of progress, with its texts as they may be seen."""
+    try:
+        message = parse(data)
+    except BadJson:
+        return data
+    return without_paths(data, withheld) if isinstance(message, dict) else data
