@@ -17,9 +17,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.files.disk import Descriptor
-from adapter.rules.holdings import Kind, Place
+from adapter.rules.holdings import AREAS, Place
 
-AREAS = {Kind.UPLOAD: "uploads", Kind.ARTIFACT: "artifacts"}
 STAGING = "staging"
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, StorageFailed
-from adapter.files.areas import AREAS, Found, entered, identity, is_own_file, open_own, walk
+from adapter.files.areas import Found, entered, identity, is_own_file, open_own, walk
 from adapter.files.disk import Disk
 from adapter.files.port import Measure
 from adapter.files.staging import HEAD
-from adapter.rules.holdings import Kind
+from adapter.rules.holdings import AREAS, Kind
 
 TICK = 0.05
 """Seconds by which a file system's clock may run behind the one that calls are timed with."""

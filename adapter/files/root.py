@@ -12,6 +12,7 @@ from pathlib import Path
 from adapter.errors import StorageFailed
 from adapter.files import areas
 from adapter.files.disk import Disk, failure
+from adapter.rules.holdings import AREAS
 
 LOCK_POLL = 0.1
 """Seconds between two tries for the lock."""
@@ -86,7 +87,7 @@ class Root:
             await asyncio.sleep(LOCK_POLL)
 
     def _furnish(self) -> None:
-        for area in areas.AREAS.values():
+        for area in AREAS.values():
             with areas.entered(self.base, (area,), make=True):
                 pass
         with areas.entered(self.base, self.staging, make=True) as directory:

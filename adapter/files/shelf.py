@@ -24,7 +24,7 @@ from adapter.files.port import Measure, Staging
 from adapter.files.reading import PIECE, FileOnDisk
 from adapter.files.root import Root
 from adapter.files.staging import Buffers, FileStaging
-from adapter.rules.holdings import Place
+from adapter.rules.holdings import AREAS, Place
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -274,7 +274,7 @@ class Shelf:
                 areas.remove_if_empty(directory, scope)
 
     def _remove_scope(self, scope: str) -> None:
-        for area in areas.AREAS.values():
+        for area in AREAS.values():
             with (
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
                 areas.entered(self._root.base, (area,)) as directory,

@@ -7,7 +7,6 @@ and one that never was give the same answer.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -21,7 +20,7 @@ from adapter.relay.stages import Call
 from adapter.rules.ambiguity import ambiguous
 from adapter.rules.arguments import replacements, values
 from adapter.rules.holdings import FileRecord, Kind
-from adapter.rules.redaction import withhold
+from adapter.rules.redaction import Redaction
 from adapter.rules.results import tool_result, without_paths
 from adapter.wire.handles import parse_artifact, parse_upload
 
@@ -89,9 +88,8 @@ class Consumer:
         """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
         return without_paths(response, self._withheld(call))
 
-    def _withheld(self, call: Call) -> Callable[[str], str]:
-        handles = call.notes.get(NOTE, {})
-        return lambda text: withhold(text, self._files.roots, handles)
+    def _withheld(self, call: Call) -> Redaction:
+        return Redaction(self._files.roots, call.notes.get(NOTE, {}))
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""

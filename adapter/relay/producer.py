@@ -19,13 +19,13 @@ from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.stages import Call
-from adapter.relay.telling import Telling, spelled
+from adapter.relay.telling import Telling
 from adapter.rules.ambiguity import ambiguous
 from adapter.rules.arguments import setting, values
 from adapter.rules.filenames import stored_name
 from adapter.rules.holdings import Kind, Place
 from adapter.rules.locators import Locator
-from adapter.rules.redaction import withhold
+from adapter.rules.redaction import Redaction
 from adapter.rules.results import (
     Shown,
     succeeded,
@@ -209,15 +209,10 @@ class Producer:
     # --- telling ----------------------------------------------------------------------------------------------
 
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
-        return {
-            spelling: self._telling.uri(record)
-            for record, path in kept
-            if path is not None
-            for spelling in spelled(path, self._files.roots)
-        }
+        return {path: self._telling.uri(record) for record, path in kept if path is not None}
 
-    def _withheld(self, uris: Mapping[str, str]) -> Callable[[str], str]:
-        return lambda text: withhold(text, self._files.roots, uris)
+    def _withheld(self, uris: Mapping[str, str]) -> Redaction:
+        return Redaction(self._files.roots, uris)
 
 
 def _is_task(result: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from adapter.relay.holdings import Holdings
@@ -61,12 +60,6 @@ async def content(holdings: Holdings, record: FileRecord) -> str | bytes:
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode("utf-8")
     return data
-
-
-def spelled(path: str, roots: Sequence[str]) -> list[str]:
-    """A path below one of the store's roots as each of them spells it; none for a path that is not the store's."""
-    below = next((path.removeprefix(root) for root in roots if path.startswith(root.rstrip("/") + "/")), None)
-    return [] if below is None else [root + below for root in roots]
 
 
 def iso(seconds: float) -> str:

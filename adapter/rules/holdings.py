@@ -14,8 +14,14 @@ class Kind(Enum):
     ARTIFACT = "artifact"
 
 
+AREAS = {Kind.UPLOAD: "uploads", Kind.ARTIFACT: "artifacts"}
+"""The directories below the store's root."""
+
+
 class Place(NamedTuple):
-    """Where a file's bytes lie in the store. Each part is one safe path component; nothing else is ever a path."""
+    """Where a file's bytes lie in the store: ``{root}/{area of its kind}/{scope}/{id}/{name}``. Each part is one safe
+    path component; nothing else is ever a path.
+    """
 
     kind: Kind
     scope: str

@@ -1,44 +1,42 @@
 """What of the store's paths a text may show: the URI of a file that is known, nothing of any other. Pure.
 
-A path is recognised as programs spell it: plain, as a ``file:`` URL, percent-encoded, or with the backslashes of JSON
-(also JSON within JSON) or of a shell. Work is linear in the text, whatever it holds.
+A path is recognised however it is spelled (see spellings), as a ``file:`` URL too: below a root of the store by the
+root; relative to some directory, or under a root as another machine mounts it, by the ids that lead to a file. Work
+is linear in the text, whatever it holds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
+
+from adapter.rules.holdings import AREAS
+from adapter.rules.spellings import (
+    DELIMITERS,
+    ENDS,
+    SLASHES,
+    any_of,
+    behind_slashes,
+    end_of,
+    end_of_part,
+    end_of_tail,
+    is_windows,
+    plainest_part,
+)
 
 WITHHELD = "[withheld path]"
 
+_AREA = "|".join(AREAS.values())
+_ID = "[0-9a-f]{32}"
+_PLACE = re.compile(rf"(?:{_AREA})/({_ID}/{_ID})/[^/]+")
 
-def withhold(text: str, roots: Sequence[str], replacements: Mapping[str, str]) -> str:
-    """``text`` with every path in ``replacements`` as its URI, and every other path below a root withheld.
 
-    ``roots`` are absolute paths, ``replacements`` maps absolute paths to URIs. A path of which one of them is but a
-    part, at its end or in its middle, is another path and stays. A root by itself is withheld when it has several
-    components: one such as ``/data`` is as likely a page of some site.
-    """
-    own = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
-    known = sorted(replacements, key=len, reverse=True)
-    below = tuple(root + slash for root in own for slash in "/\\")
-    sought = (*own, *(path for path in known if not path.startswith(below)))
-    if not any(_plainest_part(path) in text for path in sought):
-        return text
-    pieces: list[str] = []
-    done = at = 0
-    while found := _any_of(sought).search(text, at):
-        at = found.end()
-        begin = _beginning(text, done, found.start())
-        if begin is None:
-            continue
-        seen = _known(text, found.start(), known, replacements) or _withheld(text, found.start(), own)
-        if seen is not None:
-            pieces += (text[done:begin], seen.shown)
-            done = at = seen.end
-    return "".join((*pieces, text[done:]))
+class _Held(NamedTuple):
+    """A known file: its place below a root, and what is shown instead."""
+
+    place: str
+    shown: str
 
 
 class _Seen(NamedTuple):
@@ -48,114 +46,145 @@ class _Seen(NamedTuple):
     end: int
 
 
-def _known(text: str, start: int, known: Sequence[str], replacements: Mapping[str, str]) -> _Seen | None:
-    for path in known:
-        end = _end_of(text, start, path)
-        if end is not None and not _SEPARATOR.match(text, end):
-            return _Seen(replacements[path], end)
-    return None
+class Redaction:
+    """Called with a text, gives it with every path in ``replacements`` as its URI, and every other path of the store
+    withheld.
 
+    ``roots`` are absolute paths, spellings of the store's one root; ``replacements`` maps absolute paths, in any of
+    these spellings, to URIs; one that is not below a root is not the store's and stays. A path of which one of them
+    is but a part, at its end or in its middle, is another path. A root by itself is withheld when it has several
+    components: one such as ``/data`` is as likely a page of some site.
+    """
 
-def _withheld(text: str, start: int, roots: Sequence[str]) -> _Seen | None:
-    for root in roots:
-        end = _end_of(text, start, root)
-        if end is None:
-            continue
-        windows = _is_windows(root)
-        if (_ANY_SEPARATOR if windows else _SEPARATOR).match(text, end):
-            tail = (_WINDOWS_TAIL if windows else _TAIL).match(text, end)
-            # The stop behind a sentence, or the backslash of an escape behind the path, is not the path's.
-            below = tail[0].rstrip(".:!?\\") if tail else ""
-            if below.strip("/\\"):
-                return _Seen(WITHHELD, end + len(below))
-        if root.count("/") > 1 or root.count("\\") > 1:
-            return _Seen(WITHHELD, end)
-    return None
+    def __init__(self, roots: Sequence[str], replacements: Mapping[str, str]) -> None:
+        self._roots = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
+        self._held: dict[str, _Held] = {}
+        self._others: dict[str, str] = {}
+        for path in sorted(replacements, key=len, reverse=True):
+            root = next((root for root in self._roots if path.startswith((root + "/", root + "\\"))), None)
+            if root is None:
+                continue
+            # By its ids, because there may be thousands, and a text may name each.
+            if ids := _PLACE.fullmatch(path, len(root) + 1):
+                self._held[ids[1]] = _Held(ids[0], replacements[path])
+            else:
+                self._others |= {each + path[len(root) :]: replacements[path] for each in self._roots}
+        self._parts_with_gaps = _parts_with_gaps(self._roots)
 
+    def __repr__(self) -> str:
+        return f"<Redaction of {len(self._roots)} roots: {len(self._held) + len(self._others)} paths known>"
 
-# --- how a path is spelled ------------------------------------------------------------------------------------
+    def __call__(self, text: str) -> str:
+        if any(plainest_part(root) in text for root in self._roots):
+            text = self._without_paths(text)
+        if any(area in text for area in AREAS.values()):
+            text = self._without_places(text)
+        return text
 
-# A run of slashes is bounded, and a path begins at the first of them only: a text of nothing else is read once. The
-# first character stands alone in the pattern so that the search runs from one to the next.
-_RUN = r"(?:\\{0,4}/|%2[fF])"
-_LEAD = rf"[/\\%](?<![/\\].)(?<!2[fF].)(?:(?<=/)|(?<=\\)\\{{0,3}}/|(?<=%)2[fF]){_RUN}{{0,7}}+"
-_SEPARATOR = re.compile(_RUN + r"{1,8}+")
-_ANY_SEPARATOR = re.compile(r"(?:\\{0,4}/|\\{1,4}|%2[fF]|%5[cC]){1,8}+")
+    # --- below a root -----------------------------------------------------------------------------------------
 
-# Where this does not hold a path goes on, or is another than it looked like so far.
-_ENDS = r"(?![A-Za-z0-9_~-]|\.[A-Za-z0-9_]|%(?!2[fF]|5[cC]))"
+    def _without_paths(self, text: str) -> str:
+        pieces: list[str] = []
+        done = at = 0
+        while found := any_of(self._roots).search(text, at):
+            at = found.end()
+            begin = _beginning(text, done, found.start())
+            if begin is None:
+                continue
+            seen = self._seen(text, found.start())
+            if seen is not None:
+                pieces += (text[done:begin], seen.shown)
+                done = at = seen.end
+        return "".join((*pieces, text[done:]))
 
-# Delimiters end a tail, also those of languages that put no space between words. Of backslashes a tail takes only
-# those that escape something within it: the one before a quote or an n belongs to the text around.
-_DELIMITERS = r"""\s"'`<>|()\[\]{},;&*\x00-\x1f\x7f，。、；：！？「」『』（）【】《》"""
-_TAIL = re.compile(rf"(?:[^\\{_DELIMITERS}]|\\{{1,4}}[/ ]|\\{{1,4}}u(?!00[0-7])[0-9a-fA-F]{{4}})+")
-_WINDOWS_TAIL = re.compile(rf"[^{_DELIMITERS}]+")
+    def _seen(self, text: str, start: int) -> _Seen | None:
+        for path, shown in self._others.items():
+            end = end_of(text, start, path)
+            if end is not None and behind_slashes(text, end) is None:
+                return _Seen(shown, end)
+        for root in self._roots:
+            end = end_of(text, start, root)
+            if end is not None and (seen := self._below(text, end, root)) is not None:
+                return seen
+        return None
 
-_PLAIN = re.compile(r"[A-Za-z0-9._~-]+")
+    def _below(self, text: str, end: int, root: str) -> _Seen | None:
+        """What stands behind a root that ends at ``end``; None for a root by itself that may be anything."""
+        windows = is_windows(root)
+        behind = behind_slashes(text, end, windows=windows)
+        if behind is not None:
+            place = _PLACE_IN_TEXT.match(text, behind)
+            known = None if place is None else self._held_at(text, place)
+            if known is not None:
+                return known
+            tail = end_of_tail(text, end, windows=windows)
+            if tail > end:
+                return _Seen(WITHHELD, tail)
+        return _Seen(WITHHELD, end) if root.count("/") > 1 or root.count("\\") > 1 else None
 
+    # --- anywhere ---------------------------------------------------------------------------------------------
 
-def _is_windows(path: str) -> bool:
-    return not path.startswith("/")
+    def _without_places(self, text: str) -> str:
+        pieces: list[str] = []
+        done = at = 0
+        while found := _PLACE_IN_TEXT.search(text, at):
+            begin = self._prefix(text, at, found.start())
+            seen = self._held_at(text, found) or _Seen(WITHHELD, end_of_tail(text, found.end()))
+            at = seen.end
+            if begin is not None:
+                pieces += (text[done:begin], seen.shown)
+                done = at
+        return "".join((*pieces, text[done:]))
 
-
-@lru_cache(4096)
-def _spelling(char: str, windows: bool) -> re.Pattern[str]:
-    """All ways to spell one character of a path."""
-    if windows and char in "/\\":
-        return _ANY_SEPARATOR
-    if char == "/":
-        return _SEPARATOR
-    if _PLAIN.match(char):
-        return re.compile(re.escape(char))
-    percent = "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    escaped = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
-    plus = r"|\+" if char == " " else ""
-    return re.compile(rf"(?:(?i:{percent}|{escaped})|\\{{0,4}}{re.escape(char)}{plus})")
-
-
-@lru_cache(64)
-def _any_of(paths: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of these paths, however spelled, the longest first, and whatever is below it."""
-    posix: list[str] = []
-    windows: list[str] = []
-    for path in sorted(paths, key=len, reverse=True):
-        on_windows = _is_windows(path)
-        spelled = "".join(_spelling(char, on_windows).pattern for char in path.lstrip("/"))
-        (windows if on_windows else posix).append(spelled + _ENDS)
-    choices = [f"{_LEAD}(?:{'|'.join(posix)})"] * bool(posix) + windows
-    return re.compile("|".join(choices))
-
-
-_LEADING = re.compile(_LEAD)
-_ENDS_HERE = re.compile(_ENDS)
-
-
-def _end_of(text: str, start: int, path: str) -> int | None:
-    """Where the path that is spelled at ``start`` ends, None if another one stands there."""
-    at = start
-    windows = _is_windows(path)
-    if not windows:
-        lead = _LEADING.match(text, start)
-        if lead is None:
+    def _held_at(self, text: str, place: re.Match[str]) -> _Seen | None:
+        """The known file whose place is spelled there, and not only the beginning of another path."""
+        held = self._held.get(f"{place[1]}/{place[2]}")
+        end = None if held is None else end_of_part(text, place.start(), held.place)
+        if held is None or end is None or behind_slashes(text, end) is not None:
             return None
-        at = lead.end()
-        path = path.lstrip("/")
-    if text.startswith(path, at):
-        at += len(path)
-    else:
-        for char in path:
-            here = _spelling(char, windows).match(text, at)
-            if here is None:
-                return None
-            at = here.end()
-    return at if _ENDS_HERE.match(text, at) else None
+        return _Seen(held.shown, end)
+
+    def _prefix(self, text: str, done: int, start: int) -> int | None:
+        """Where the path begins that leads to the place at ``start``; None in the midst of a URL.
+
+        What lies before ``done`` has been dealt with.
+        """
+        gap = next((part for part in self._parts_with_gaps if text.endswith(part, done, start)), "")
+        start -= len(gap)
+        reversed_run = _UNDELIMITED.match(text[done:start][::-1])
+        assert reversed_run is not None, "it may be empty"
+        run = reversed_run[0][::-1]
+        url = _URL.search(run)
+        cut = max(run.rfind(mark) for mark in ":=?#") + 1
+        if url is not None and max(run.rfind(mark, url.end()) for mark in "=?#") < 0:
+            return None
+        if _FILE.search(run, 0, cut):
+            return start - len(run) + cut - len("file:")
+        begins = _BEGINS.search(run, cut)
+        return start if begins is None else start - len(run) + begins.start()
 
 
-@lru_cache(256)
-def _plainest_part(path: str) -> str:
-    """The longest part of a path that every spelling has in common: without it in a text the path is not there."""
-    return max(_PLAIN.findall(path), key=len, default="")
+_PLACE_IN_TEXT = re.compile(
+    rf"(?:(?<![A-Za-z0-9_.~+-])|(?<=%[0-9a-fA-F]{{2}})|(?<=\\[nrtbfv]))"
+    rf"(?:{_AREA}){SLASHES}({_ID}){SLASHES}({_ID})(?={SLASHES}|{ENDS})"
+)
+_UNDELIMITED = re.compile(rf"[^{DELIMITERS}]*+")
+_FILE = re.compile(r"(?i)(?<![a-z0-9])file:\Z")
+_URL = re.compile(r"(?i)(?<![a-z0-9+.-])(?!file:)[a-z][a-z0-9+.-]*+(?::|%3a)(?:\\{0,4}/|%2f){2}")
+
+# In languages without spaces a word may stand right before a path: it begins where it looks like one.
+_BEGINS = re.compile(
+    r"(?:(?<=\\[nrtbfv])|(?<![A-Za-z0-9._~+@%\\-]))"
+    rf"(?:[A-Za-z0-9._~+@-]|%(?!2[fF]))*+{SLASHES}"
+)
+
+
+def _parts_with_gaps(roots: Sequence[str]) -> list[str]:
+    """The last components of roots that a path to a place may go through and that a delimiter would end, the
+    longest first."""
+    parts = [root.strip("/").split("/") for root in roots]
+    ends = ("/".join(each[at:]) + "/" for each in parts for at in range(len(each)))
+    return sorted((end for end in ends if re.search(rf"[{DELIMITERS}]", end)), key=len, reverse=True)
 
 
 # --- where a path begins --------------------------------------------------------------------------------------

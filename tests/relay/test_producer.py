@@ -142,6 +142,19 @@ async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:
         assert "artifacts" not in came["result"]["_meta"]
 
 
+async def test_result_that_names_the_file_from_elsewhere_shows_its_uri(tmp_path: Path) -> None:
+    """A relative path leads to the same place."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(PNG)
+        return Answer(chunks=[said(f"[Screenshot](../x/{told(request).relative_to(tmp_path)})")])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", '{"filename":"my shot.png"}')
+        (record,) = one.artifacts()
+        assert came["result"]["content"][0]["text"] == f"[Screenshot]({uri_of(record)})"
+
+
 async def test_download_block_is_spelled_as_scripts_expect(tmp_path: Path) -> None:
     """Where downloads are on, a text block has the URL twice, and so has ``_meta``."""
     async with tools(tmp_path, writing(b"made"), producing=producing(downloads=True)) as one:

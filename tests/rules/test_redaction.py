@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.redaction import WITHHELD, withhold
+from adapter.rules.redaction import WITHHELD, Redaction
 
 ROOTS = ["/srv/ad apter/data", "/srv/data"]
 OWN = "/srv/data/artifacts/5c/a1/my shot (1) 名.png"
 PLAIN = "/srv/data/artifacts/5c/a2/page.pdf"
-KNOWN = {OWN: "artifact://own", PLAIN: "artifact://page"}
+A, B, C = "a" * 32, "0123456789abcdef" * 2, "c" * 32
+HELD = f"/srv/data/artifacts/{A}/{B}/my shot (1) 名.png"
+SIMPLE = f"/srv/data/artifacts/{A}/{C}/page.pdf"
+HANDED = f"/srv/data/uploads/{A}/{C[:31]}0/note.txt"
+KNOWN = {
+    OWN: "artifact://own",
+    PLAIN: "artifact://page",
+    HELD: "artifact://held",
+    SIMPLE: "artifact://simple",
+    HANDED: "upload://note",
+}
+
+
+def withhold(text: str, roots: Sequence[str], known: Mapping[str, str]) -> str:
+    return Redaction(roots, known)(text)
 
 
 def seen(text: str) -> str:
@@ -85,6 +100,70 @@ def test_what_only_looks_like_it_stays(text: str) -> None:
     assert seen(text) == text
 
 
+SHOT, BOOK = HELD.removeprefix("/srv/data/"), SIMPLE.removeprefix("/srv/data/")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"[Screenshot](../../data/{SHOT})", "[Screenshot](artifact://held)"),
+        (f"path: './../ad apter/data/{BOOK}',", "path: 'artifact://simple',"),
+        (f"- [Page](./{BOOK}) {BOOK}. and more", "- [Page](artifact://simple) artifact://simple. and more"),
+        (
+            f"/mnt/other/{BOOK} ~/x/{BOOK} /mnt/名/{BOOK}",
+            "artifact://simple artifact://simple artifact://simple",
+        ),
+        (f"file:///mnt/{BOOK} file:../{BOOK}", "artifact://simple artifact://simple"),
+        (f"../../data/{quote(SHOT)}", "artifact://held"),
+        (f"?path={quote('../data/' + SHOT, safe='')}&x", "?path=artifact://held&x"),
+        (f"http://h/view?path=../data/{BOOK}", "http://h/view?path=artifact://simple"),
+        (json.dumps({"path": f"../data/{SHOT}"}), '{"path": "artifact://held"}'),
+        (f"..\\/data\\/{BOOK}".replace("/", "\\/"), "artifact://simple"),
+        (f"done\\n../data/{BOOK}\\n{BOOK}\\nnext", "done\\nartifact://simple\\nartifact://simple\\nnext"),
+        (
+            f"保存到../data/{BOOK}，保存到/mnt/{BOOK}中。",
+            "保存到artifact://simple，保存到artifact://simple中。",
+        ),
+        (f"--out=../x/{BOOK} a:../x/{BOOK}", "--out=artifact://simple a:artifact://simple"),
+        (f"setFiles(['../{HANDED[5:]}'])", "setFiles(['upload://note'])"),
+    ],
+)
+def test_a_known_file_is_known_by_its_place(text: str, expected: str) -> None:
+    """Relative to whatever directory, or below a root as another machine has it, the whole path becomes the URI."""
+    assert seen(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"cannot open ../data/uploads/{B}/{A}/x.txt: denied", "cannot open [withheld path]: denied"),
+        (f"../data/{BOOK}.bak ../{BOOK}/more {BOOK}2", "[withheld path] [withheld path] [withheld path]"),
+        (f"in ../data/artifacts/{A}/{C}.", "in [withheld path]."),
+        (f"in ../data/artifacts/{A}/{C}/ there", "in [withheld path]/ there"),
+        (f"../uploads/{A}/{C}/page.pdf", "[withheld path]"),
+        (f"/mnt/artifacts/{B}/{A}/../../../state/db!", "[withheld path]!"),
+    ],
+)
+def test_another_place_of_the_store_is_withheld(text: str, expected: str) -> None:
+    """Two ids in an area are the store's, whatever stands before and behind."""
+    assert seen(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://example.com/{BOOK} http://localhost:8931/x/{BOOK} https%3A%2F%2Fh%2F{quote(BOOK, safe='')}",
+        f"my-{BOOK} xartifacts/{A}/{C}/y",
+        f"artifacts/{A}/page.pdf artifacts/{A}/{C}0/y artifacts/{A.upper()}/{C}/y artifacts/{A}/{C}.tar",
+        f"artifact://sessions/{A}/{C}/page.pdf upload://sessions/{A}/{C}",
+        "the artifacts and uploads of a build",
+    ],
+)
+def test_what_only_looks_like_a_place_stays(text: str) -> None:
+    """URLs, other names, other ids."""
+    assert seen(text) == text
+
+
 def test_a_root_of_one_component() -> None:
     """A path below it is withheld; the word itself may be anything."""
     assert (
@@ -99,10 +178,19 @@ def test_a_longer_root_does_not_hide_a_shorter_one() -> None:
 
 
 def test_a_known_path_elsewhere() -> None:
-    """A file that a tool left outside the store is told by its URI too, its neighbours are not the store's."""
-    known = {"/tmp/out/a.png": "artifact://a"}
-    assert withhold("/tmp/out/a.png /tmp/out/b.png", [], known) == "artifact://a /tmp/out/b.png"
-    assert withhold("/tmp/out/a.png", ["/srv", "/tmp/o"], known) == "artifact://a"
+    """A file outside the store is not the store's, and its path stays."""
+    assert (
+        withhold("/tmp/out/a.png", ["/srv", "/tmp/o"], {"/tmp/out/a.png": "artifact://a"}) == "/tmp/out/a.png"
+    )
+
+
+def test_a_known_path_under_the_other_spelling_of_the_root() -> None:
+    """Tools may resolve the links on the way to the root, or not."""
+    other = PLAIN.replace("/srv/data", "/srv/ad apter/data")
+    assert (
+        seen(f"{other} {HELD.replace('/srv/data', '/srv/ad apter/data')}")
+        == "artifact://page artifact://held"
+    )
 
 
 @pytest.mark.parametrize("root", ["", "/"])
@@ -129,6 +217,16 @@ def test_paths_of_windows() -> None:
         "/srv/dat " * 100_000 + "data",
         "/srv/data/" + "a" * 1_000_000,
         "file:" * 200_000 + "data",
+        "a" * 1_000_000 + f" ../artifacts/{A}/{B}/x",
+        "a" * 1_000_000 + f"/artifacts/{A}/{B}/x",
+        f"artifacts/{A}/{B}/x " * 12_000,
+        f"artifacts/{A}/{B}/" * 12_000,
+        f"http://artifacts/{A}/{B}/" * 12_000,
+        "artifacts/" * 100_000,
+        "\\n" * 400_000 + f"/artifacts/{A}/{B}/",
+        "%2F" * 300_000 + f"artifacts/{A}/{B}/",
+        ":=" * 400_000 + f"artifacts/{A}/{B}/",
+        f"{BOOK} ../x/{SHOT} {HANDED} " * 4000,
     ],
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
