@@ -55,16 +55,19 @@ class Cataloguing:
     locks: Mapping[str, Catalogue]
     log: FilteringBoundLogger
     servers: dict[str, RelayServer] = field(default_factory=dict)
+    gates: list[Vetting] = field(default_factory=list)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins go with it. Raises StoreUnavailable."""
         servers = [entry.id for entry in self.settings.servers]
-        await self.pins.forget(servers, self.scopes.of_session_key(key).id)
+        scope = self.scopes.of_session_key(key)
+        for gate in self.gates:
+            gate.forget(scope.id)
+        await self.pins.forget(servers, scope.id)
 
     def guarded(self, entry: Server, plan: Plan) -> Plan:
         """The plan with what the catalogue's policies ask for."""
         policies = policies_of(self.settings, entry)
-        staged = {name for method, name in plan.named if method == "tools/call" and name is not None}
         own = self.filing.own_tools(entry)
         names = Names(entry.id) if self.settings.code_mode_for(entry) else None
         lists = ToolLists(
@@ -78,7 +81,7 @@ class Cataloguing:
         vetting = Vetting(
             entry.id,
             lists,
-            _hidden(policies, staged),
+            hides(policies),
             Pinning(
                 mode=pinning.mode,
                 subset=pinning.block_strategy == "baseline_subset",
@@ -91,8 +94,10 @@ class Cataloguing:
             now=time.monotonic,
             errands=self.errands,
             log=self.log,
+            by_content=policies.sanitization.mode == "block",
             definitions=Definitions() if names is not None else None,
         )
+        self.gates.append(vetting)
         plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
         return plan if names is None else CodeMode(names, vetting, own).around(plan)
 
@@ -174,14 +179,28 @@ def _wrapped(settings: Settings, entry: Server) -> dict[str, Wrapped]:
 
 
 def shape_of(policies: Policies) -> Callable[[str, bytes], Shaping]:
+    """What these policies make of a definition."""
+    hidden = hides(policies)
+
     def shape(name: str, definition: bytes) -> Shaping:
+        if hidden(name):
+            return Shaping(None)
         shaped = apply(policies, name, definition)
-        return Shaping(None) if shaped is None else Shaping(shaped.raw, shaped.cleaned)
+        return Shaping(None, blocked=True) if shaped is None else Shaping(shaped.raw, shaped.cleaned)
 
     return shape
 
 
-def _hidden(policies: Policies, staged: set[str]) -> Callable[[str], bool]:
-    """Whether a name is not to be called: a disabled one, or one that an upstream might take for a staged one."""
-    readings = {reading(name) for name in staged}
-    return lambda name: is_disabled(policies, name) or (name not in staged and reading(name) in readings)
+def hides(policies: Policies) -> Callable[[str], bool]:
+    """Whether a tool of the upstream's may be neither seen nor called by its name: a disabled one, or one that the
+    upstream might take for a wrapped one or for the helper, which a call would then get around.
+    """
+    helpers = {rule.helper for rule in policies.wrapped.values() if rule.kind != "producer"}
+    readings = {reading(name) for name in (*policies.wrapped, *helpers)}
+
+    def hidden(name: str) -> bool:
+        if is_disabled(policies, name):
+            return True
+        return bool(readings) and name not in policies.wrapped and reading(name) in readings
+
+    return hidden

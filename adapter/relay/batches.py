@@ -34,7 +34,9 @@ def without(ask: Ask, batch: Batch, concerned: list[Envelope]) -> Ask:
     body = edit(batch.body, [Drop((place,)) for place in places])
     members = [member for place, member in enumerate(batch.members) if place not in places]
     headers = asking_plain(ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
-    return replace(ask, envelope=Batch(members, body), body=body, headers=headers, encoded=False)
+    return replace(
+        ask, envelope=Batch(members, body), body=body, headers=headers, encoded=False, renewed=None
+    )
 
 
 def refused_whole(refused: list[bytes]) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError
-from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.exchange import Ask, Renewed, forwardable
 from adapter.relay.fetching import fetch
 from adapter.relay.mapping import Mapping
 from adapter.relay.sessions import Session
@@ -51,13 +51,17 @@ class Calling:
 
     async def admit(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
         """Have the gate judge a call, now and when the upstream began anew before it was sent. Raises AdapterError."""
-        gate = ask.server.plan.gate
-        if gate is None or envelope.method != "tools/call":
+        if ask.server.plan.gate is None or envelope.method != "tools/call":
             return
+        await self._judge(ask, session, envelope)
+        ask.renewed = _both(ask.renewed, partial(self._judge, ask, session, envelope))
+
+    async def _judge(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
+        gate = ask.server.plan.gate
+        assert gate is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.principal)
         if not gate.passes(scope.id, envelope.name):
             await gate.admit(self.call(ask, session, envelope))
-        ask.renewed = partial(self.admit, ask, session, envelope)
 
     async def is_free(self, ask: Ask, session: Session | None, member: Envelope) -> bool:
         """Whether a member of a batch may be piped with the others."""
@@ -69,3 +73,15 @@ class Calling:
         except AdapterError:
             return False
         return True
+
+
+def _both(first: Renewed | None, second: Renewed) -> Renewed:
+    """The calls of a batch are judged one by one, also when they have to be judged again."""
+    if first is None:
+        return second
+
+    async def renewed() -> None:
+        await first()
+        await second()
+
+    return renewed

@@ -14,6 +14,9 @@ JSON = ("Content-Type", "application/json")
 """The field of an answer of the adapter's own."""
 
 
+Renewed = Callable[[], Awaitable[None]]
+
+
 @dataclass(slots=True)
 class Ask:
     """One HTTP request to a mount, as ingress read it: checked, authenticated, its headers filtered.
@@ -36,7 +39,7 @@ class Ask:
     body: bytes = b""
     encoded: bool = False
     base: str = ""
-    renewed: Callable[[], Awaitable[None]] | None = None
+    renewed: Renewed | None = None
 
 
 def _nothing() -> None:

@@ -36,7 +36,9 @@ class Listening:
             await self.parking.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
         needed = session is not None and (bool(plan.named) or self.parking.waits(session))
-        if needed:
+        # News of changed tools could not be heard either, but no stream is refused for that.
+        heed = ask.server.listener()
+        if needed or heed is not None:
             ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)
         headers = to_client(reply.headers)
@@ -47,11 +49,13 @@ class Listening:
         if stream and session is not None and needed:
             rewrite = partial(self.parking.claim, session)
         if reply.whole is not None and rewrite is None:
+            if heed is not None:
+                heed(reply.whole)
             return Answer(reply.status, headers, reply.whole)
         if not stream:
             return await piped_answer(reply, headers, silence)
         ask.server.counters.streams += 1
-        pieces = listening(reply, rewrite, ANSWER_LIMIT, ask.server.listener())
+        pieces = listening(reply, rewrite, ANSWER_LIMIT, heed)
         release = reply.abort
         if rewrite is not None and session is not None:
             scope = self.calling.scope_of(session, ask.principal)

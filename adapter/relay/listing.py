@@ -3,56 +3,132 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.mirrors import Mirrors
-from adapter.rules.lists import begun_with, has_no_such_method, next_cursor
+from adapter.relay.offering import reasons
+from adapter.rules.catalogue import catalogue_of
+from adapter.rules.drift import Drift, warned
+from adapter.rules.lists import has_no_such_method, next_cursor
 from adapter.rules.results import rpc_result
 from adapter.rules.tools import Tool, read_tool
-from adapter.wire.envelope import parse
+from adapter.rules.unicode import reading
+from adapter.rules.verdicts import Sighting
+from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, Replace, edit, find, items
 
 KEPT = 16
 """Pages of one server that are kept shaped. Bytes that come again, id apart, are not looked into again."""
 
-_BEGINNING = re.compile(
-    rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
-)
-"""How responses begin as a rule. One that is spelled otherwise is shaped anew each time."""
+KEPT_BYTES = 16 << 20
+"""Bytes of them that are kept, though always one page."""
+
+TOLD = 10_000
+"""Tools of one server of which it is remembered that the log was told."""
+
+_ID = rb'"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
+_BEGINNING = re.compile(rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID)
+_ENDING = re.compile(rb',\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID + rb"\s*+\}\s*+\Z")
+"""Where responses have their id as a rule: most SDKs write it first, the one for TypeScript last. What is spelled
+otherwise is shaped anew each time.
+"""
+_LONGEST_ENDING = 200
+
+_PRIVATE = Insert(("result", "cacheScope"), b'"private"')
+"""What is made for one scope alone nobody may share (MCP 2026-07-28, caching)."""
 
 
 class Shaping(NamedTuple):
-    """What policy makes of one definition: its bytes, and what was changed; ``raw`` None hides the tool."""
+    """What policy makes of one definition: its bytes, and what was changed; ``raw`` None hides the tool.
+
+    ``blocked``: it is hidden for what it says, not for its name.
+    """
 
     raw: bytes | None
     changed: frozenset[str] = frozenset()
+    blocked: bool = False
 
 
 Shape = Callable[[str, bytes], Shaping]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list: the response for the client, the upstream's tools in it, and the next cursor.
+@dataclass(frozen=True)
+class Listed:
+    """The upstream's tools on one page, and their places in the response, behind the adapter's own.
 
-    ``tools`` is None where the response is no list of tools.
+    ``hidden`` are the readings of those that are hidden for what they say.
     """
 
-    response: bytes
-    tools: tuple[Tool, ...] | None
+    tools: tuple[Tool, ...]
+    places: tuple[int, ...]
+    own: int = 0
+    length: int = 0
     cursor: str | None = None
+    hidden: frozenset[str] = frozenset()
+
+    @cached_property
+    def sighting(self) -> Sighting:
+        """The page by itself. Equal bytes share one, so that a thousand scopes hold one catalogue."""
+        catalogue = catalogue_of(self.tools)
+        return Sighting(catalogue, self.hidden, frozenset({catalogue.digest}))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list: the response for the client. ``listed`` is None where that is no list of tools."""
+
+    response: bytes
+    listed: Listed | None
+
+    def with_warnings(self, found: Drift, *, modern: bool) -> bytes:
+        """The response with a warning first in the description of each tool that is not what it was."""
+        if self.listed is None:
+            return self.response
+        why = reasons(found)
+        edits: list[Edit] = []
+        for place, tool in zip(self.listed.places, self.listed.tools, strict=True):
+            if tool.name in found.unsettled:
+                described = tool.value.get("description")
+                text = warned(described if isinstance(described, str) else None, why.get(tool.name))
+                edits.append(Insert(("result", "tools", place, "description"), dump(text)))
+        return self._edited(edits, modern=modern)
+
+    def only(self, allowed: Set[str], *, modern: bool) -> bytes:
+        """The response with the adapter's own tools and the allowed ones, without what is no tool at all."""
+        if self.listed is None:
+            return self.response
+        listed = self.listed
+        stay = {
+            place for place, tool in zip(listed.places, listed.tools, strict=True) if tool.name in allowed
+        }
+        leave = (place for place in range(listed.own, listed.length) if place not in stay)
+        return self._edited([Drop(("result", "tools", place)) for place in leave], modern=modern)
+
+    def _edited(self, edits: list[Edit], *, modern: bool) -> bytes:
+        if not edits:
+            return self.response
+        return edit(self.response, [*edits, _PRIVATE] if modern else edits)
 
 
 class _Kept(NamedTuple):
+    """A response before and behind its id, as it came and as it leaves."""
+
+    before: bytes
     behind: bytes
     first: bool
     modern: bool
-    shaped: bytes
-    page: Page
+    shaped_before: bytes
+    shaped_behind: bytes
+    listed: Listed
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.behind) + len(self.shaped_before) + len(self.shaped_behind)
 
 
 class ToolLists:
@@ -69,6 +145,7 @@ class ToolLists:
         self._server = server
         self._shape = shape
         self._own = tuple(own)
+        self._own_text = b",".join(map(dump, own))
         self.own_names = frozenset(tool["name"] for tool in own)
         self._mirrors = mirrors
         self._log = log
@@ -80,57 +157,88 @@ class ToolLists:
 
     def page(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
         """The upstream's response to ``tools/list`` as a client may see it. Raises BadJson."""
-        beginning = _BEGINNING.match(response)
-        if beginning is None:
+        span = _span_of_id(response)
+        if span is None:
             return self._shaped(response, id_bytes, first=first, modern=modern)
         # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
-        behind = response[beginning.end() :]
+        before, request_id, behind = response[: span[0]], response[slice(*span)], response[span[1] :]
         for place, kept in enumerate(self._kept):
-            if kept.first == first and kept.modern == modern and kept.behind == behind:
+            if (
+                kept.first == first
+                and kept.modern == modern
+                and kept.before == before
+                and kept.behind == behind
+            ):
                 if place:
                     self._kept.insert(0, self._kept.pop(place))
-                return replace(kept.page, response=response[: beginning.end()] + kept.shaped)
+                return Page(kept.shaped_before + request_id + kept.shaped_behind, kept.listed)
         page = self._shaped(response, id_bytes, first=first, modern=modern)
-        again = _BEGINNING.match(page.response)
-        if page.tools is not None and again is not None:
-            self._kept.insert(0, _Kept(behind, first, modern, page.response[again.end() :], page))
-            del self._kept[KEPT:]
+        again = _span_of_id(page.response)
+        if page.listed is not None and again is not None:
+            shaped = page.response[: again[0]], page.response[again[1] :]
+            self._keep(_Kept(before, behind, first, modern, *shaped, page.listed))
         return page
 
+    def _keep(self, kept: _Kept) -> None:
+        self._kept.insert(0, kept)
+        del self._kept[KEPT:]
+        size = sum(each.size for each in self._kept)
+        while size > KEPT_BYTES and len(self._kept) > 1:
+            size -= self._kept.pop().size
+
     def _shaped(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
-        if first and self._own and has_no_such_method(response):
-            return Page(self._only_own(id_bytes, modern=modern), ())
+        own = self._own if first else ()
         message = parse(response)
+        if own and has_no_such_method(response):
+            return Page(self._only_own(id_bytes, modern=modern), Listed((), (), len(own), len(own)))
         result = message.get("result") if isinstance(message, dict) else None
         span = find(response, ("result", "tools"))
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list) or span is None:
             return Page(response, None)
         edits: list[Edit] = []
         tools: list[Tool] = []
+        places: list[int] = []
+        hidden: set[str] = set()
+        length = len(own)
         for place, (start, end) in enumerate(items(response, span[0])):
             raw = response[start:end]
             tool = read_tool(raw)
             if tool is None:
+                length += 1
                 continue
             shaped = self._shape(tool.name, raw)
-            self._tell(tool.name, shaped)
-            if shaped.raw is None:
+            # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
+            if shaped.raw is None or tool.name in self.own_names:
                 edits.append(Drop(("result", "tools", place)))
+                if shaped.blocked:
+                    hidden.add(reading(tool.name))
+                    self._tell("policy hid a tool", tool, "what its definition says")
                 continue
+            if shaped.changed:
+                self._tell("policy changed a tool", tool, sorted(shaped.changed))
             if shaped.raw is not raw:
                 edits.append(Replace(("result", "tools", place), shaped.raw))
                 tool = read_tool(shaped.raw) or tool
             if modern:
                 self._mirrors.learn(tool.name, tool.value.get("inputSchema"))
             tools.append(tool)
-        if edits and modern:
-            edits.append(Insert(("result", "cacheScope"), b'"private"'))
-        cursor = next_cursor(response)
+            places.append(length)
+            length += 1
+        listed = Listed(
+            tuple(tools), tuple(places), len(own), length, next_cursor(response), frozenset(hidden)
+        )
+        if modern and (edits or own):
+            edits.append(_PRIVATE)
         response = edit(response, edits) if edits else response
-        if first:
-            for own in reversed(self._own):
-                response = begun_with(response, "tools", own, modern=modern)
-        return Page(response, tuple(tools), cursor)
+        return Page(self._begun(response) if own else response, listed)
+
+    def _begun(self, response: bytes) -> bytes:
+        """The list with the adapter's own tools before all others."""
+        span = find(response, ("result", "tools"))
+        assert span is not None, "it was just found"
+        start, end = span[0] + 1, span[1]
+        comma = b"," if response[start : end - 1].strip() else b""
+        return response[:start] + self._own_text + comma + response[start:]
 
     def _only_own(self, id_bytes: bytes, *, modern: bool) -> bytes:
         result: dict[str, Any] = {"tools": list(self._own)}
@@ -138,9 +246,17 @@ class ToolLists:
             result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
         return rpc_result(id_bytes, result)
 
-    def _tell(self, name: str, shaped: Shaping) -> None:
-        """One line for a tool and what policy did to it, however often it is listed."""
-        for what in sorted(shaped.changed):
-            if (name, what) not in self._told and len(self._told) < 10_000:
-                self._told.add((name, what))
-                self._log.info("policy changed a tool", server=self._server, tool=name, what=what)
+    def _tell(self, event: str, tool: Tool, what: object) -> None:
+        """One line for a definition and what policy did to it, however often it is listed."""
+        key = tool.name, tool.known
+        if key not in self._told and len(self._told) < TOLD:
+            self._told.add(key)
+            self._log.info(event, server=self._server, tool=tool.name, what=what)
+
+
+def _span_of_id(response: bytes) -> tuple[int, int] | None:
+    """Where a response has its id, if that is one of the usual places."""
+    found = _BEGINNING.match(response)
+    if found is None:
+        found = _ENDING.search(response, max(0, len(response) - _LONGEST_ENDING))
+    return found.span(1) if found is not None else None

@@ -105,6 +105,7 @@ class Mapping:
             if seen is not None and record.generation != seen:
                 # Another replica was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
+                _tell_gate(ask.server)
                 return
             renewed = await self._replay(ask, record)
             remapped = False
@@ -113,11 +114,10 @@ class Mapping:
             finally:
                 if not remapped:
                     await self.abandon(ask, renewed.upstream_session, renewed.protocol_version)
+            _tell_gate(ask.server)
             if not remapped:
                 return
             ask.server.counters.reinitialized += 1
-            if ask.server.plan.gate is not None:
-                ask.server.plan.gate.changed()
             self._log.info(
                 "upstream session renewed",
                 server=ask.server.id,
@@ -247,6 +247,12 @@ class Resumption:
             return reply
         reply.abort()
         return None
+
+
+def _tell_gate(server: Server) -> None:
+    """The upstream began anew, whoever saw it first, so its tools may be others now."""
+    if server.plan.gate is not None:
+        server.plan.gate.changed()
 
 
 def initialize_result(response: bytes | None) -> bytes | None:

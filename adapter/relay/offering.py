@@ -36,20 +36,17 @@ class Offered:
             return definition
         assert self.warns is not None
         described = parse(definition).get("description")
-        text = warned(described if isinstance(described, str) else None, reason(self.warns, name))
+        text = warned(described if isinstance(described, str) else None, reasons(self.warns).get(name))
         return edit(definition, [Insert(("description",), dump(text))])
 
     def warns_of(self, name: str) -> bool:
         return self.warns is not None and name in self.warns.unsettled
 
 
-def reason(found: Drift, name: str) -> Change | Rename | None:
-    """What drift says of one tool; None where it was added."""
-    both: Iterable[tuple[str, Change | Rename]] = (
-        *((change.name, change) for change in found.changed),
-        *((rename.new, rename) for rename in found.renamed),
-    )
-    return next((why for changed, why in both if changed == name), None)
+def reasons(found: Drift) -> dict[str, Change | Rename]:
+    """What drift says of the tools of now, by name; nothing of those that were added."""
+    changed: dict[str, Change | Rename] = {change.name: change for change in found.changed}
+    return changed | {rename.new: rename for rename in found.renamed}
 
 
 class Definitions:

@@ -54,6 +54,7 @@ class Parking:
         for row in rows:
             if row.key.startswith(prefix) and row.key not in held:
                 call = _decode(row.value)
+                call.session = session.key
                 held[row.key] = Parked(call, self._plans[call.server].stages_for(call.envelope))
         if not held:
             del self._held[session.key]

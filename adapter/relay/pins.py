@@ -17,8 +17,11 @@ PINS, CATALOGUES, BASELINES, SEEN = "pins", "catalogues", "baselines", "seen"
 server.
 """
 
-LOADED = 256
-"""Catalogues that are kept in memory."""
+LOADED = 32
+"""Catalogues that are kept in memory. A server has one or a few at a time, and any number in the course of time."""
+
+ENDED = 10_000
+"""Scopes that ended last, for which a call under way may still ask."""
 
 LOOKED_UP = 10.0
 """Seconds for which an operator's word, or that there is none, is remembered."""
@@ -40,6 +43,7 @@ class Pins:
         self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
         self._baselines: dict[str, tuple[float, Pin | None]] = {}
         self._seen: dict[str, str] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Pins: {len(self._catalogues)} catalogues loaded>"
@@ -57,8 +61,14 @@ class Pins:
 
     async def pin(self, server: str, scope_id: str, catalogue: Catalogue) -> Pin:
         """Pin the scope unless it is pinned already; what it is pinned to."""
-        await self.keep(catalogue)
         made = Pin(catalogue.digest, self._clock())
+        if scope_id in self._ended:
+            # Nobody would take the pin away again.
+            return made
+        accepted = await self.look_up(server)
+        if accepted is not None:
+            return accepted
+        await self.keep(catalogue)
         try:
             await self._store.put(PINS, _key(server, scope_id), _written(made), expected=ABSENT)
         except Conflict:
@@ -68,6 +78,9 @@ class Pins:
 
     async def forget(self, servers: list[str], scope_id: str) -> None:
         """The scope has ended."""
+        self._ended[scope_id] = None
+        if len(self._ended) > ENDED:
+            self._ended.popitem(last=False)
         await asyncio.gather(*(self._store.delete(PINS, _key(server, scope_id)) for server in servers))
 
     # --- catalogues -------------------------------------------------------------------------------------------
@@ -117,7 +130,7 @@ class Pins:
     async def baseline(self, server: str) -> Pin | None:
         """What an operator accepted for all scopes of this server, as of a few seconds ago."""
         looked, found = self._baselines.get(server, (float("-inf"), None))
-        if self._clock() - looked > LOOKED_UP:
+        if not 0 <= self._clock() - looked <= LOOKED_UP:
             found = await self.look_up(server)
         return found
 

@@ -115,6 +115,8 @@ class AnswerStream:
 
     def settled_by(self, body: bytes) -> bool:
         """Whether ``body``, if it is the whole of a piped stream, needs nothing added to it."""
+        if self._heed is not None:
+            self._heed(body)
         wanted = list(self._wanted)
         self._look(body)
         self._catch_up()

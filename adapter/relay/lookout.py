@@ -1,0 +1,202 @@
+"""What an upstream offers now, as far as anybody has seen: one reads for all, until it may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+
+from adapter.errors import BadJson, SessionUnknown, UpstreamBroken
+from adapter.relay.errands import Errands
+from adapter.relay.listing import ToolLists
+from adapter.relay.offering import Definitions
+from adapter.relay.paging import all_pages, sighting_of, tools_on
+from adapter.relay.stages import Call
+from adapter.rules.verdicts import Sighting
+
+_WORD = b"list_changed"
+# Some servers escape every slash.
+_CHANGED = re.compile(rb"tools\\?/list_changed")
+_SEAM = len(rb"tools\/list_changed") - 1
+
+FRESH_AT_LEAST = 1.0
+"""Seconds for which a read serves all who ask, whatever is configured: calls at once share one."""
+
+_ALL = ""
+
+UNREADABLE = "The upstream server did not list its tools, so none can be judged; try again."
+
+
+class Lookout:
+    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word.
+
+    ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
+    ``definitions`` is where those that are read are kept.
+    """
+
+    def __init__(
+        self,
+        lists: ToolLists,
+        *,
+        fresh_for: float,
+        now: Callable[[], float],
+        errands: Errands,
+        definitions: Definitions | None = None,
+    ) -> None:
+        self._lists = lists
+        self._fresh_for = max(fresh_for, FRESH_AT_LEAST)
+        self._now = now
+        self._errands = errands
+        self.on_change: list[Callable[[], None]] = []
+        self._definitions = definitions
+        self._stale_at = float("-inf")
+        self._shared: Sighting | None = None
+        self._seen_by = ""
+        self._readings: dict[str, asyncio.Future[Sighting | None]] = {}
+        # A list may be answered by another process than the one that was asked for it.
+        self._process = secrets.token_hex(4)
+        self.epoch = 0
+        self.varies = False
+        """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
+
+    def __repr__(self) -> str:
+        return f"<Lookout: epoch {self.epoch}, {self._shared}>"
+
+    # --- what may have changed --------------------------------------------------------------------------------
+
+    @property
+    def fresh(self) -> bool:
+        return self._now() < self._stale_at
+
+    @property
+    def mark(self) -> str:
+        """Names this moment: while it is the same, nothing is known to have changed."""
+        return f"{self._process}.{self.epoch}"
+
+    def changed(self) -> None:
+        """The upstream's tools may be others now."""
+        self.epoch += 1
+        self._shared = None
+        # Those who wait for one that is under way find out that it came too late.
+        self._readings.clear()
+        for heed in self.on_change:
+            heed()
+
+    def outlive(self) -> None:
+        """What was read too long ago counts as changed."""
+        if not self.fresh:
+            self.changed()
+            self._stale_at = self._now() + self._fresh_for
+
+    def listener(self) -> Callable[[bytes], None]:
+        """Looks along at a stream. The word may be cut in two, so the end of each chunk is looked at with the next."""
+        end = b""
+
+        def heed(chunk: bytes) -> None:
+            nonlocal end
+            seam = end + chunk[:_SEAM]
+            for text in (seam, chunk):
+                if _WORD in text and _CHANGED.search(text):
+                    self.changed()
+                    break
+            end = chunk[-_SEAM:] if len(chunk) >= _SEAM else seam[-_SEAM:]
+
+        return heed
+
+    # --- what was seen ----------------------------------------------------------------------------------------
+
+    def note(self, scope_id: str, seen: Sighting) -> None:
+        """A scope was sent this list just now. If it is another, what others saw is over where all see the same."""
+        if self._shared is not None and not self._shared.is_same(seen):
+            if self.varies:
+                return
+            self.changed()
+        elif not self.fresh:
+            self.changed()
+        self._shared, self._seen_by = seen, scope_id
+        self._stale_at = self._now() + self._fresh_for
+
+    def was_seen_by(self, scope_id: str) -> bool:
+        """Whether what ``seen`` says came in this very scope's upstream session."""
+        return self.varies or self._seen_by == scope_id
+
+    async def seen(self, call: Call) -> Sighting:
+        """What somebody saw in this epoch; read now, by one for all, if nobody has.
+
+        Raises UpstreamBroken where there is no list, and what the upstream raises.
+        """
+        if self.varies:
+            return await self.own(call)
+        if self._shared is not None:
+            return self._shared
+        reading, joined = self._read_once(_ALL, call)
+        try:
+            # Whoever leaves does not take it from the others.
+            found = await asyncio.shield(reading)
+        except SessionUnknown:
+            if not joined:
+                raise
+            found = None
+        if found is None and joined:
+            # What one session cannot have, another may.
+            return await self.own(call)
+        return _required(found)
+
+    async def own(self, call: Call) -> Sighting:
+        """What this call's scope is offered, read in its own upstream session. Raises as ``seen`` does."""
+        reading, _ = self._read_once(call.scope.id, call)
+        return _required(await asyncio.shield(reading))
+
+    def _read_once(self, whose: str, call: Call) -> tuple[asyncio.Future[Sighting | None], bool]:
+        """The read that is under way for these, and whether somebody else began it."""
+        reading = self._readings.get(whose)
+        if reading is not None:
+            return reading, True
+        reading = self._readings[whose] = asyncio.get_running_loop().create_future()
+        self._errands.run(self._read_for(whose, call, reading))
+        return reading, False
+
+    async def _read_for(self, whose: str, call: Call, reading: asyncio.Future[Sighting | None]) -> None:
+        epoch = self.epoch
+        try:
+            found = await self._read(call)
+            if found is not None and whose == _ALL and epoch == self.epoch:
+                self._shared, self._seen_by = found, call.scope.id
+            reading.set_result(found)
+        except asyncio.CancelledError:
+            _tell(reading, UpstreamBroken("The adapter is shutting down."))
+            raise
+        except Exception as error:
+            # Whatever it is, all who wait are told.
+            _tell(reading, error)
+        finally:
+            if self._readings.get(whose) is reading:
+                del self._readings[whose]
+
+    async def _read(self, call: Call) -> Sighting | None:
+        """All pages of the list, in the upstream session of this call; None where that gives no list."""
+        if call.fetch is None:
+            return None
+        try:
+            pages = await all_pages(self._lists, call.fetch, modern=call.modern)
+        except BadJson as error:
+            raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+        if pages is None:
+            return None
+        found = sighting_of(pages)
+        if self._definitions is not None:
+            self._definitions.keep(found.catalogue.digest, tools_on(pages))
+        return found
+
+
+def _required(found: Sighting | None) -> Sighting:
+    if found is None:
+        raise UpstreamBroken(UNREADABLE)
+    return found
+
+
+def _tell(reading: asyncio.Future[Sighting | None], error: Exception) -> None:
+    reading.set_exception(error)
+    # They may all have left, and then nobody would ask for it.
+    reading.exception()
