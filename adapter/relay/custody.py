@@ -20,7 +20,7 @@ from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import FileStore, Staging
 from adapter.relay.inventory import Inventory
 from adapter.relay.unbroken import unbroken
-from adapter.rules.holdings import FileRecord, Place, encode
+from adapter.rules.holdings import FileRecord, Kind, Place, encode
 from adapter.rules.quota import Ledger
 from adapter.state.port import Store
 
@@ -42,17 +42,17 @@ class Staged:
 
     def __init__(self, ledger: Ledger, scope_id: str) -> None:
         self._ledger = ledger
-        self._scope_id = scope_id
+        self.scope_id = scope_id
         self.size = 0
 
     def grow(self, size: int) -> None:
         """Raises StorageFull, counting nothing."""
         if size:
-            self._ledger.stage(self._scope_id, size)
+            self._ledger.stage(self.scope_id, size)
             self.size += size
 
     def shrink(self, size: int) -> None:
-        self._ledger.unstage(self._scope_id, size)
+        self._ledger.unstage(self.scope_id, size)
         self.size -= size
 
     def release(self) -> None:
@@ -191,7 +191,10 @@ class Custody:
     def _victims(self, arrivals: Sequence[Arrival], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record
         sizes = [arrival.record.size for arrival in arrivals]
-        keys = self._inventory.ledger.room_for(first.scope, first.kind, sizes, staged.size)
+        return self._room_for(first.scope, first.kind, sizes, staged.size)
+
+    def _room_for(self, scope_id: str, kind: Kind, sizes: Sequence[int], staged: int) -> list[FileRecord]:
+        keys = self._inventory.ledger.room_for(scope_id, kind, sizes, staged)
         return [record for key in keys if (record := self._inventory.get(key)) is not None]
 
     async def _give_back(self, taken: _Taken) -> None:
@@ -216,8 +219,31 @@ class Custody:
 
         Raises StoreUnavailable; then they are held still.
         """
+
+        async def chosen() -> None:
+            # In one go with the choice: in between, somebody might begin to use one of them.
+            await self._put_out(choose())
+
         async with self._change(scope_id):
-            await unbroken(self._put_out(choose()))
+            await unbroken(chosen())
+
+    async def put_out_expired(self) -> None:
+        """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
+
+        async def put_out(scope_id: str) -> None:
+            await self.put_out(scope_id, lambda: self._inventory.over(scope_id))
+
+        over = [scope.id for scope in self._inventory.scopes() if self._inventory.over(scope.id)]
+        await asyncio.gather(*map(put_out, over))
+
+    async def make_room(self, scope_id: str, kind: Kind, size: int, staged: int) -> None:
+        """Let files of a scope go, as the policy has it, so that ``size`` bytes of a kind may come to it, ``staged``
+        of which are counted already.
+
+        Raises QuotaReached and StorageFull where it would not help, before anything goes; StoreUnavailable.
+        """
+
+        await self.put_out(scope_id, lambda: self._room_for(scope_id, kind, [size], staged))
 
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""

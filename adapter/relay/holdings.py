@@ -6,7 +6,6 @@ memory, and rows are read once, at the start.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import FileGone
+from adapter.errors import FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
 from adapter.relay.admission import Admission
 from adapter.relay.custody import TABLE, Arrival, Custody, Staged
@@ -175,7 +174,6 @@ class Holdings:
             self._batch_limits,
             bound=bound,
             record=record,
-            make_room=self.expire,
             leave=over,
         )
         batches.add(batch)
@@ -208,7 +206,12 @@ class Holdings:
         staged = Staged(self._ledger, scope.id)
         forget = self._custody.expect(place)
         try:
-            staged.grow(measure.size)
+            try:
+                staged.grow(measure.size)
+            except StorageFull:
+                await self._custody.put_out_expired()
+                await self._custody.make_room(scope.id, Kind.ARTIFACT, measure.size, 0)
+                staged.grow(measure.size)
             await self._custody.take_in([Arrival(record, staging)], staged)
         except BaseException:
             await unbroken(self._custody.remove(place) if staging is None else staging.discard())
@@ -258,11 +261,7 @@ class Holdings:
 
     async def expire(self) -> None:
         """Drop files whose time is over. Raises StoreUnavailable."""
-        over = [scope.id for scope in self._inventory.scopes() if self._inventory.over(scope.id)]
-        await asyncio.gather(*(self._expire_in(scope_id) for scope_id in over))
-
-    async def _expire_in(self, scope_id: str) -> None:
-        await self._custody.put_out(scope_id, lambda: self._inventory.over(scope_id))
+        await self._custody.put_out_expired()
 
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
         """What time does: last accesses are written down, expired files go, and so do those of scopes that are

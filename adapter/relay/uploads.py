@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFu
 from adapter.files.port import FileStore, Measure, Staging
 from adapter.relay.custody import Arrival, Custody, Spend, Staged
 from adapter.relay.unbroken import unbroken
-from adapter.rules.holdings import FileRecord
+from adapter.rules.holdings import FileRecord, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,6 @@ class UploadBatch:
         *,
         bound: int | None,
         record: Callable[[str, str | None, Measure], FileRecord],
-        make_room: Callable[[], Awaitable[None]],
         leave: Callable[[], None],
     ) -> None:
         self._custody = custody
@@ -55,7 +55,6 @@ class UploadBatch:
         self._limits = limits
         self._bound = bound
         self._record = record
-        self._make_room = make_room
         self._leave = leave
         self._arrived: list[_Arrived] = []
         self._coming: tuple[str, str | None, Staging] | None = None
@@ -89,7 +88,7 @@ class UploadBatch:
 
     async def write(self, chunk: bytes) -> None:
         """More of the file; waits for a slow disk. Raises FileTooLarge, QuotaReached, StorageFull,
-        StorageFailed, SessionUnknown, and UploadRefused for more than was announced.
+        StorageFailed, StoreUnavailable, SessionUnknown, and UploadRefused for more than was announced.
         """
         assert self._coming is not None, "a file begins before its bytes come"
         self._check_scope()
@@ -101,6 +100,16 @@ class UploadBatch:
             self._staged.grow(len(chunk))
         self._size += len(chunk)
         await self._coming[2].write(chunk)
+
+    async def _make_room(self) -> None:
+        """Where all files together leave none: files go whose time is over, then others of the scope itself."""
+        await self._custody.put_out_expired()
+        if self._bound is None:
+            return  # it may turn out never to fit, and would have pushed out everything by then
+        batch_bytes = self._limits.batch_bytes
+        whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
+        with contextlib.suppress(QuotaReached, StorageFull):
+            await self._custody.make_room(self._staged.scope_id, Kind.UPLOAD, whole, self._staged.size)
 
     def _check_size(self, more: int) -> None:
         limits = self._limits

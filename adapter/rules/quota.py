@@ -82,13 +82,6 @@ class Ledger:
         scope = self._scope_of.get(key)
         return None if scope is None else self._scopes[scope][key]
 
-    def idle(self, kind: Kind, before: float) -> Iterator[Entry]:
-        """Entries of a kind that nobody holds and nobody used since ``before`` (Unix seconds): the expired ones."""
-        for entries in list(self._scopes.values()):
-            for entry in list(entries.values()):
-                if entry.kind is kind and entry.last_access < before and entry.key not in self._holds:
-                    yield entry
-
     # --- what happens to it -----------------------------------------------------------------------------------
 
     def add(self, entry: Entry) -> None:
@@ -130,9 +123,8 @@ class Ledger:
             del self._holds[key]
 
     def stage(self, scope: str, size: int) -> None:
-        """Count bytes that go to disk ahead of their entry. Raises StorageFull, counting nothing, above the total.
-
-        Nothing is evicted for them: which files they become, and whether they are kept, is not known yet.
+        """Count bytes that go to disk ahead of their entry. Raises StorageFull, counting nothing, above the total;
+        ``room_for`` says what may go for them.
         """
         limit = self.limits.total_bytes
         if limit is not None and self._total + self._all_staged + size > limit:

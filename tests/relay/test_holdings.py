@@ -236,6 +236,24 @@ async def test_artifact_the_storage_has_no_room_for_is_removed() -> None:
     assert await filing.agrees()
 
 
+async def test_artifact_takes_the_scopes_own_files_where_all_together_leave_no_room() -> None:
+    """As many as it needs, where that helps and no other limit stands against it."""
+    filing = Filing(total_bytes=100, artifacts=1)
+    await filing.upload(b"b" * 20, scope=BOB)
+    [old] = await filing.upload(b"o" * 40)
+    filing.clock.now += 1
+    [new] = await filing.upload(b"n" * 40)
+    with pytest.raises(StorageFull):
+        await filing.artifact(b"a" * 81)
+    assert filing.held() == [old, new]
+    artifact = await filing.artifact(b"a" * 40)
+    assert filing.held() == [new, artifact]
+    with pytest.raises(QuotaReached, match=r"artifacts\.max_per_session"):
+        await filing.artifact(b"a" * 10, file_id="e" * 32)
+    assert filing.held() == [new, artifact]
+    assert await filing.agrees()
+
+
 async def test_staged_artifact_is_placed_or_discarded() -> None:
     """One that was copied goes the way of an upload."""
     filing = Filing()

@@ -132,6 +132,39 @@ async def test_full_storage_lets_expired_files_go_first() -> None:
     assert await filing.agrees()
 
 
+async def test_full_storage_takes_the_scopes_own_files_for_an_upload_that_will_fit() -> None:
+    """The longest unused first, as many as it needs; nobody else's, and none that is in use."""
+    filing = Filing(total_bytes=100)
+    [theirs] = await filing.upload(b"b" * 20, scope=BOB)
+    [oldest] = await filing.upload(b"o" * 20)
+    release = filing.holdings.hold(oldest)
+    filing.clock.now += 1
+    [older] = await filing.upload(b"p" * 20)
+    filing.clock.now += 1
+    [newer] = await filing.upload(b"q" * 30)
+    [new] = await filing.upload(b"n" * 25)
+    assert filing.held() == [oldest, newer, new] and not await filing.is_found(older)
+    assert filing.held(BOB) == [theirs]
+    release()
+    assert filing.holdings.total == 95
+    assert await filing.agrees()
+
+
+@pytest.mark.parametrize("announced", [81, None])
+async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(announced: int | None) -> None:
+    """Too large beside what others hold, or of a size that nobody knows."""
+    filing = Filing(total_bytes=100)
+    await filing.upload(b"b" * 20, scope=BOB)
+    [mine] = await filing.upload(b"m" * 60)
+    batch = await filing.holdings.begin(ALICE, "one", announced)
+    await batch.add("a", None)
+    with pytest.raises(StorageFull, match=r"storage\.max_size"):
+        await batch.write(b"x" * 30)
+    await batch.discard()
+    assert filing.held() == [mine]
+    assert await filing.agrees()
+
+
 async def test_more_than_was_announced_is_refused() -> None:
     """A batch was let in with what it announced, so it may not bring more."""
     filing = Filing()

@@ -94,16 +94,6 @@ def test_a_held_file_stays() -> None:
         books.release("held")
 
 
-def test_a_held_file_does_not_expire() -> None:
-    """What has been idle is named, but not what somebody reads right now, and not the other kind."""
-    books = ledger(upload("x", 1, 1.0), upload("y", 1, 1.0), upload("z", 1, 5.0), limits=Limits())
-    books.add(artifact("w", 1, 1.0))
-    books.hold("x")
-    assert [entry.key for entry in books.idle(Kind.UPLOAD, 5.0)] == ["y"]
-    books.release("x")
-    assert [entry.key for entry in books.idle(Kind.UPLOAD, 5.0)] == ["x", "y"]
-
-
 def test_a_hold_outlives_its_entry() -> None:
     """Removing a file under a reader is no error of the reader's when it ends."""
     books = ledger(upload("x", 10, 1.0), limits=Limits())
@@ -282,14 +272,6 @@ class AnyHistory(RuleBasedStateMachine):
                 assert kind is Kind.UPLOAD or len(mine) <= 4
         assert self.books.total == self.used(A) + self.used(B)
         assert self.books.total + self.staged() <= 180
-
-    @invariant()
-    def the_expired_are_those_nobody_holds(self) -> None:
-        idle = {entry.key for kind in Kind for entry in self.books.idle(kind, self.now)}
-        expected = [
-            e for e in self.entries.values() if e.last_access < self.now and not self.holds.get(e.key)
-        ]
-        assert idle == {entry.key for entry in expected}
 
 
 TestAnyHistory = AnyHistory.TestCase
