@@ -94,9 +94,9 @@ async def browsers(node: Path, chromium: Path, place: Path) -> AsyncIterator[Ada
     port = free_port()
     where = ["--host", "127.0.0.1", "--port", str(port), "--allowed-hosts", f"127.0.0.1:{port}"]
     browser: list[str | Path] = ["--headless", "--no-sandbox", "--isolated", "--executable-path", chromium]
-    # Paths of its output directory are the only absolute ones that it takes from a client with roots of its own,
-    # and it names them relative to those roots unless told otherwise.
-    files: list[str | Path] = ["--caps", "pdf", "--output-dir", store, "--file-paths", "absolute"]
+    # Paths of its output directory are the only absolute ones that it takes from a client with roots of its own;
+    # it names them relative to its workspace, as it does unless told otherwise.
+    files: list[str | Path] = ["--caps", "pdf", "--output-dir", store]
     script = packages() / "@playwright" / "mcp" / "cli.js"
     running = await start(
         [node, script, *where, *browser, *files, "--config", config], place / "playwright.log"

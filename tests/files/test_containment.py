@@ -255,15 +255,20 @@ async def test_a_named_file_over_the_limit_is_refused(shelf: Shelf, root: Path) 
 
 
 async def test_the_rest_of_the_store_is_never_reached(wide: Shelf, root: Path) -> None:
-    """Other scopes' artifacts, uploads, the state and the lock are nobody's to name, also under an allowed root
-    that holds the store or lies in it."""
+    """Other scopes' artifacts, uploads, the state, the lock and what tools left outside any scope are nobody's to
+    name, also under an allowed root that holds the store or lies in it."""
     (root / "state").mkdir()
     (root / "state" / "adapter.db").write_bytes(SECRET)
     await put(wide, upload(), SECRET)
     await put(wide, artifact(scope=OTHER_SCOPE), SECRET)
     area = root / "artifacts" / SCOPE
     area.mkdir()
+    litter = [root / "page.yml", root / "artifacts" / "page.yml", root / "artifacts" / "out" / "page.yml"]
+    litter[-1].parent.mkdir()
+    for file in litter:
+        file.write_bytes(SECRET)
     for path in (
+        *litter,
         root / "state" / "adapter.db",
         root / "lock",
         wide.path_of(upload()),
