@@ -14,13 +14,14 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.offering import reasons
 from adapter.rules.catalogue import catalogue_of
 from adapter.rules.drift import Drift, warned
-from adapter.rules.lists import has_no_such_method, next_cursor
+from adapter.rules.lists import has_no_such_method
 from adapter.rules.results import rpc_result
 from adapter.rules.tools import Tool, read_tool
 from adapter.rules.unicode import reading
 from adapter.rules.verdicts import Sighting
+from adapter.wire.entries import Entries
 from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Drop, Edit, Insert, Replace, edit, find, items
+from adapter.wire.spans import Drop, Edit, Insert, edit
 
 KEPT = 16
 """Pages of one server that are kept shaped. Bytes that come again, id apart, are not looked into again."""
@@ -188,57 +189,59 @@ class ToolLists:
 
     def _shaped(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
         own = self._own if first else ()
-        message = parse(response)
         if own and has_no_such_method(response):
             return Page(self._only_own(id_bytes, modern=modern), Listed((), (), len(own), len(own)))
+        message = parse(response)
         result = message.get("result") if isinstance(message, dict) else None
-        span = find(response, ("result", "tools"))
-        if not isinstance(result, dict) or not isinstance(result.get("tools"), list) or span is None:
+        values = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(result, dict) or not isinstance(values, list):
             return Page(response, None)
-        edits: list[Edit] = []
+        text = Entries(response, [self._own_text] if own else [])
         tools: list[Tool] = []
         places: list[int] = []
         hidden: set[str] = set()
         length = len(own)
-        for place, (start, end) in enumerate(items(response, span[0])):
-            raw = response[start:end]
-            tool = read_tool(raw)
-            if tool is None:
-                length += 1
+        for span, value in zip(text.spans, values, strict=True):
+            raw = response[slice(*span)]
+            tool = read_tool(raw, value)
+            shaped = self._shaped_tool(tool, raw, hidden) if tool is not None else Shaping(raw)
+            if shaped.raw is None:
+                text.drop()
                 continue
-            shaped = self._shape(tool.name, raw)
-            # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
-            if shaped.raw is None or tool.name in self.own_names:
-                edits.append(Drop(("result", "tools", place)))
-                if shaped.blocked:
-                    hidden.add(reading(tool.name))
-                    self._tell("policy hid a tool", tool, "what its definition says")
-                continue
-            if shaped.changed:
-                self._tell("policy changed a tool", tool, sorted(shaped.changed))
-            if shaped.raw is not raw:
-                edits.append(Replace(("result", "tools", place), shaped.raw))
-                tool = read_tool(shaped.raw) or tool
-            if modern:
-                self._mirrors.learn(tool.name, tool.value.get("inputSchema"))
-            tools.append(tool)
-            places.append(length)
+            text.keep(span, shaped.raw)
+            if tool is not None:
+                if shaped.raw is not raw:
+                    tool = read_tool(shaped.raw) or tool
+                if modern:
+                    self._mirrors.learn(tool.name, tool.value.get("inputSchema"))
+                tools.append(tool)
+                places.append(length)
             length += 1
+        cursor = result.get("nextCursor")
         listed = Listed(
-            tuple(tools), tuple(places), len(own), length, next_cursor(response), frozenset(hidden)
+            tuple(tools),
+            tuple(places),
+            len(own),
+            length,
+            cursor if isinstance(cursor, str) else None,
+            frozenset(hidden),
         )
-        if modern and (edits or own):
-            edits.append(_PRIVATE)
-        response = edit(response, edits) if edits else response
-        return Page(self._begun(response) if own else response, listed)
+        if not text.edited:
+            return Page(response, listed)
+        return Page(edit(text.written(), [_PRIVATE]) if modern else text.written(), listed)
 
-    def _begun(self, response: bytes) -> bytes:
-        """The list with the adapter's own tools before all others."""
-        span = find(response, ("result", "tools"))
-        assert span is not None, "it was just found"
-        start, end = span[0] + 1, span[1]
-        comma = b"," if response[start : end - 1].strip() else b""
-        return response[:start] + self._own_text + comma + response[start:]
+    def _shaped_tool(self, tool: Tool, raw: bytes, hidden: set[str]) -> Shaping:
+        """What policy makes of one tool; ``hidden`` is told of one that is hidden for what it says."""
+        if tool.name in self.own_names:
+            # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
+            return Shaping(None)
+        shaped = self._shape(tool.name, raw)
+        if shaped.blocked:
+            hidden.add(reading(tool.name))
+            self._tell("policy hid a tool", tool, "what its definition says")
+        elif shaped.changed:
+            self._tell("policy changed a tool", tool, sorted(shaped.changed))
+        return shaped
 
     def _only_own(self, id_bytes: bytes, *, modern: bool) -> bytes:
         result: dict[str, Any] = {"tools": list(self._own)}

@@ -64,6 +64,8 @@ def next_cursor(response: bytes) -> str | None:
 
 def has_no_such_method(response: bytes) -> bool:
     """Whether the upstream answered that it does not know the method at all."""
+    if b"-32601" not in response:
+        return False
     message = parse(response)
     error = message.get("error") if isinstance(message, dict) else None
     return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND

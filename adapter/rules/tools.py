@@ -53,13 +53,16 @@ class Tool:
         return Fingerprint(self.known, self.unknown)
 
 
-def read_tool(raw: bytes) -> Tool | None:
+def read_tool(raw: bytes, value: object = None) -> Tool | None:
     """The tool that these bytes define, or None: they are no object with a name. Raises BadJson.
+
+    ``value`` is what they say, where that has been read.
 
     Where a member appears twice, readers differ in which counts: the last does here, and all the bytes go into
     the digest of what is unknown, so that the other one does not change unseen.
     """
-    value = parse(raw)
+    if value is None:
+        value = parse(raw)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     form, unknown = known_form(value), _digest_of_others(value)
