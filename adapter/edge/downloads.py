@@ -15,11 +15,10 @@ from adapter.errors import FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.credentials import Credentials
 from adapter.relay.holdings import Holdings
+from adapter.relay.links import DOWNLOADS
 from adapter.rules.filenames import content_disposition
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.wire.ranges import Unsatisfiable, if_range_allows, not_modified, read_range
-
-ARTIFACTS_PATH = "/artifacts"
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _SMALL = 128 * 1024
@@ -41,7 +40,7 @@ class DownloadRoute:
 
     def artifacts(self) -> Branch:
         """``/artifacts/{server_id}/{scope}/{artifact_id}/{filename}``, where ``core.allow_artifacts_download``."""
-        return Branch(ARTIFACTS_PATH, 4, _METHODS, _EXPOSED, self._serve_artifact)
+        return Branch(DOWNLOADS, 4, _METHODS, _EXPOSED, self._serve_artifact)
 
     def deliveries(self, upload_path: str) -> Branch:
         """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""

@@ -30,7 +30,8 @@ NOTE = "handles"
 """Where a call's notes keep which handle each path stands for that the tool was given."""
 
 INLINE_AT_MOST = 64 << 20
-"""Bytes of all files together that one call delivers inline: a short message could name one file very often."""
+"""Bytes of all files together that one call delivers inline, unless a single one may have more: a short message could
+name one file very often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +171,9 @@ class _Delivery:
                 file.close()
         if self._rule.delivery in ("base64", "data_uri"):
             self._inline += record.size
-            if self._inline > max(INLINE_AT_MOST, self._rule.inline_limit):
-                raise Refused(f"The files have more than the {INLINE_AT_MOST} bytes that one call may hold.")
+            most = max(INLINE_AT_MOST, self._rule.inline_limit)
+            if self._inline > most:
+                raise Refused(f"The files have more than the {most} bytes that one call may hold.")
         return text
 
     async def _text(self, call: Call, record: FileRecord, file: OpenFile) -> str:

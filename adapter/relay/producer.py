@@ -147,10 +147,11 @@ class Producer:
     async def answer(self, call: Call, response: bytes) -> bytes:
         allocated = self._allocated(call)
         result = parse(response).get("result")
-        if not succeeded(response) or _is_task(result):
-            # A task goes on to write after this; what it leaves is the sweep's.
-            if not _is_task(result):
-                await self._let_go(allocated.place)
+        if _is_task(result):
+            # It goes on to write after this; what it leaves is the sweep's.
+            return without_paths(response, self._withheld({}))
+        if not succeeded(response):
+            await self._let_go(allocated.place)
             return without_paths(response, self._withheld({}))
         capture = await self._capture(call, allocated, result)
         if allocated.place not in [each.record.place for each in capture.kept]:

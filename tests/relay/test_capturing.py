@@ -259,6 +259,22 @@ async def test_file_from_before_the_call_is_not_captured(tmp_path: Path) -> None
         assert "could not be captured" in error_of(await one.call("write", "{}"))
 
 
+async def test_tool_that_replaces_its_scopes_directory_spoils_that_call_alone(tmp_path: Path) -> None:
+    """Nothing is captured through the link, and the next call has a place again."""
+
+    def spoil(request: UpstreamRequest) -> Answer:
+        path = told(request)
+        path.write_bytes(PNG)
+        if path.name == "spoiled.png":
+            path.parents[1].rename(tmp_path / "elsewhere")
+            path.parents[1].symlink_to(tmp_path / "elsewhere")
+        return Answer(chunks=[said("done")])
+
+    async with tools(tmp_path / "store", spoil) as one:
+        assert "could not be captured" in error_of(await one.call("write", '{"filename":"spoiled.png"}'))
+        assert artifact_of(await one.call("write", '{"filename":"next.png"}'))["size_bytes"] == len(PNG)
+
+
 # --- caps and quotas ------------------------------------------------------------------------------------------
 
 
