@@ -73,7 +73,7 @@ class Judging:
         for pause in TRIES:
             if pause:
                 await asyncio.sleep(pause)
-            verdict = self._views.get(call.scope.id)
+            verdict = await self._kept(call)
             if verdict is not None:
                 return verdict
             epoch = lookout.epoch
@@ -97,6 +97,15 @@ class Judging:
             self._lookout.varies = True
         return verdict
 
+    async def _kept(self, call: Call) -> Verdict | None:
+        """The verdict of before, unless an operator has accepted since what it was about."""
+        verdict = self._views.get(call.scope.id)
+        if verdict is not None and verdict.drift is not None and self._pinning.lock is None:
+            accepted = await self._pins.look_up(self._server)
+            if accepted is not None and accepted.digest == verdict.now.digest:
+                return None
+        return verdict
+
     def _keep(self, call: Call, verdict: Verdict) -> None:
         self._views[call.scope.id] = verdict
         if len(self._views) > VIEWS:
@@ -116,7 +125,7 @@ class Judging:
         current = call.notes.get(MARK) == lookout.mark
         if current:
             lookout.note(call.scope.id, seen)
-        verdict = self._views.get(call.scope.id)
+        verdict = await self._kept(call)
         if verdict is not None and verdict.seen.is_same(seen):
             return verdict
         epoch = lookout.epoch

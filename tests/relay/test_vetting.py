@@ -1,0 +1,705 @@
+"""What a scope may call is what it was shown, and what it was shown first."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import AdapterError, CatalogueDrifted, SessionUnknown, ToolUnknown, UpstreamUnreachable
+from adapter.relay.pins import LOOKED_UP, PINS
+from adapter.rules.catalogue import catalogue_of
+from adapter.rules.policies import Disabled, Policies, Sanitization
+from adapter.rules.tools import read_tool
+from adapter.rules.wrapping import Wrapped
+from adapter.upstream.scripted import Answer
+from adapter.wire.envelope import Envelope
+from tests.relay.guarding import (
+    CHANGED,
+    CLICK,
+    EVIL,
+    FRESH_FOR,
+    SHOOT,
+    SSE,
+    Guarded,
+    Json,
+    Mode,
+    Refused,
+    Shop,
+    guarded,
+    tool,
+)
+from tests.relay.relaying import whole
+
+
+def names(tools: list[Json]) -> list[str]:
+    return [each["name"] for each in tools]
+
+
+# --- how often the upstream is asked --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["warn", "block"])
+async def test_a_hundred_scopes_cost_one_read(mode: Mode) -> None:
+    """All call at once without a list before; later calls and lists of theirs ask for no other."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, mode) as front:
+        sessions = [await front.open() for _ in range(100)]
+        await asyncio.gather(*(front.call(session, "click") for session in sessions))
+        await front.idle()
+        assert shop.lists == 1
+        for session in sessions:
+            await front.call(session, "shoot")
+        await front.idle()
+        assert shop.lists == 1 and len(shop.calls) == 200
+        assert await front.store.count(PINS) == 100
+        assert await front.list(sessions[0]) == [CLICK, SHOOT]
+        await front.call(sessions[0], "click")
+        assert shop.lists == 2
+
+
+@pytest.mark.parametrize("mode", ["warn", "block"])
+async def test_who_listed_causes_no_read(mode: Mode) -> None:
+    """Its own list is what its calls are judged by, and what others without a list are."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, mode) as front:
+        one, other = await front.open(), await front.open()
+        await front.list(one)
+        await front.call(one, "click")
+        await front.call(other, "click")
+        await front.idle()
+        assert shop.lists == 1
+
+
+async def test_time_makes_one_read() -> None:
+    """After the configured time the tools may have changed without a word."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop) as front:
+        sessions = [await front.open() for _ in range(3)]
+        await front.list(sessions[0])
+        front.steady.now += FRESH_FOR + 1
+        for session in sessions * 2:
+            await front.call(session, "click")
+        assert shop.lists == 2
+        front.steady.now += FRESH_FOR + 1
+        shop.tools = [EVIL]
+        with pytest.raises(CatalogueDrifted):
+            await front.call(sessions[0], "click")
+
+
+@pytest.mark.parametrize("cut", [None, 20, 60, 75])
+@pytest.mark.parametrize("escaped", [False, True])
+async def test_the_word_of_a_change_is_heard_on_get_streams(cut: int | None, escaped: bool) -> None:
+    """Also when it comes in two pieces, or with its slashes escaped."""
+    word = CHANGED.replace(b"/", rb"\/") if escaped else CHANGED
+    shop = Shop(CLICK)
+    shop.stream = [word] if cut is None else [word[:cut], word[cut:]]
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.tools = [EVIL]
+        await front.call(session, "click")
+        assert await front.relaying.get(session, "1") == word
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+        assert shop.calls == ["click"] and shop.lists == 2
+
+
+@pytest.mark.parametrize("cut", [None, 60])
+async def test_the_word_of_a_change_is_heard_on_post_streams(cut: int | None) -> None:
+    """It stands before the answer to a call, in one piece with it or not."""
+    shop = Shop(CLICK)
+
+    def says(message: Json) -> Answer:
+        answer = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
+        events = CHANGED + b"data: " + answer + b"\n\n"
+        return Answer(headers=SSE, chunks=[events] if cut is None else [events[:cut], events[cut:]])
+
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.says = says
+        await front.call(session, "click")
+        shop.tools = [EVIL]
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+
+
+async def test_a_call_is_judged_again_in_a_new_upstream_session() -> None:
+    """The upstream restarted with other tools: the call it answers 404 is not sent a second time."""
+    shop = Shop(CLICK)
+    shop.on_begin = lambda: setattr(shop, "tools", [EVIL])
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.lost.add("up-1")
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+        assert shop.calls == [] and shop.begun == 2
+        assert [request.body.count(b"tools/call") for request in shop.requests].count(1) == 1
+
+
+async def test_batches_are_judged_again_call_by_call() -> None:
+    """Not only the last of them: here it is the first that changed."""
+    shop = Shop(CLICK, SHOOT)
+    shop.on_begin = lambda: setattr(shop, "tools", [EVIL, SHOOT])
+    async with guarded(shop) as front:
+        session = await front.open("2025-03-26")
+        await front.list(session)
+        shop.lost.add("up-1")
+        with pytest.raises(CatalogueDrifted):
+            await front.relaying.post(batch("click", "shoot"), session)
+        assert shop.calls == []
+
+
+def batch(*calls: str) -> bytes:
+    return orjson.dumps(
+        [
+            {
+                "jsonrpc": "2.0",
+                "id": number,
+                "method": "tools/call",
+                "params": {"name": name, "arguments": {}},
+            }
+            for number, name in enumerate(calls)
+        ]
+    )
+
+
+# --- an upstream that does not answer -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [UpstreamUnreachable(), Answer(403), Answer(chunks=[b"{"])])
+async def test_unknown_tools_are_not_called(fails: AdapterError | Answer) -> None:
+    """Blocking fails closed until the tools are known; warning goes on."""
+    shop = Shop(CLICK)
+    shop.fails = fails
+    async with guarded(shop, "block") as front:
+        session = await front.open()
+        for _ in range(2):
+            with pytest.raises(AdapterError):
+                await front.call(session, "click")
+        assert shop.calls == []
+        shop.fails = None
+        await front.call(session, "click")
+    shop.fails = fails
+    async with guarded(shop, "warn") as front:
+        session = await front.open()
+        await front.call(session, "click")
+        await front.call(session, "click")
+        await front.idle()
+        assert shop.calls == ["click"] * 3
+
+
+async def test_a_late_list_holds_up_blocking_only() -> None:
+    """A warning call is answered before the list is; a blocking one waits for it."""
+    cases: list[tuple[Mode, list[str]]] = [("warn", ["click"]), ("block", [])]
+    for mode, early in cases:
+        shop = Shop(CLICK)
+        shop.hold = asyncio.Event()
+        async with guarded(shop, mode) as front:
+            session = await front.open()
+            calling = asyncio.ensure_future(front.call(session, "click"))
+            if mode == "warn":
+                await calling
+            while not shop.lists:
+                await asyncio.sleep(0)
+            assert shop.calls == early
+            shop.hold.set()
+            await calling
+            assert shop.calls == ["click"]
+
+
+async def test_whoever_leaves_does_not_take_the_read_from_others() -> None:
+    """The caller that began it goes away; the others get its outcome."""
+    shop = Shop(CLICK)
+    shop.hold = asyncio.Event()
+    async with guarded(shop) as front:
+        calling = [asyncio.ensure_future(front.call(await front.open(), "click")) for _ in range(5)]
+        while not shop.lists:
+            await asyncio.sleep(0)
+        calling[0].cancel()
+        await asyncio.wait(calling[:1])
+        shop.hold.set()
+        await asyncio.gather(*calling[1:])
+        assert shop.lists == 1 and len(shop.calls) == 4
+
+
+async def test_all_who_wait_are_told_what_failed() -> None:
+    """Nobody hangs, and nobody asks once more for it."""
+    shop = Shop(CLICK)
+    shop.hold, shop.fails = asyncio.Event(), UpstreamUnreachable()
+    async with guarded(shop) as front:
+        calling = [asyncio.ensure_future(front.call(await front.open(), "click")) for _ in range(5)]
+        while not shop.lists:
+            await asyncio.sleep(0)
+        calling[0].cancel()
+        shop.hold.set()
+        outcomes = await asyncio.gather(*calling[1:], return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [UpstreamUnreachable] * 4
+        assert shop.lists == 1 and shop.calls == []
+
+
+async def test_one_lost_session_does_not_fail_another() -> None:
+    """The reader's session has ended upstream for good; whoever waited for it reads for itself."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        lost, well = await front.open(), await front.open()
+        found = await front.relaying.sessions.find(well, "one", "anonymous")
+        found.upstream_session = "up-well"
+        held = asyncio.Event()
+
+        async def fetch(method: str, params: Json) -> bytes | None:
+            await held.wait()
+            raise SessionUnknown()
+
+        ask = front.relaying.ask(batch("click")[1:-1], lost)
+        session = await front.relaying.sessions.find(lost, "one", "anonymous")
+        assert isinstance(ask.envelope, Envelope)
+        call = front.relaying.relay.calling.call(ask, session, ask.envelope)
+        call.fetch = fetch
+        reading = asyncio.ensure_future(front.vetting.admit(call))
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(front.call(well, "click"))
+        await asyncio.sleep(0)
+        held.set()
+        await waiting
+        with pytest.raises(SessionUnknown):
+            await reading
+        assert shop.calls == ["click"]
+
+
+async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
+    """The word comes while the old list is on its way: whoever waits has it read again."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        front.vetting.changed()
+        shop.hold = asyncio.Event()
+        calling = asyncio.ensure_future(front.call(session, "click"))
+        while shop.lists < 2:
+            await asyncio.sleep(0)
+        shop.tools = [EVIL]
+        front.vetting.changed()
+        late = asyncio.ensure_future(front.call(session, "click"))
+        await asyncio.sleep(0)
+        shop.hold.set()
+        for each in (calling, late):
+            with pytest.raises((CatalogueDrifted, SessionUnknown)):
+                await each
+        assert shop.calls == []
+
+
+async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -> None:
+    """It is shown, but the next call has the tools read again."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.hold = asyncio.Event()
+        listing = asyncio.ensure_future(front.list(session))
+        while shop.lists < 2:
+            await asyncio.sleep(0)
+        front.vetting.changed()
+        shop.hold.set()
+        assert await listing == [CLICK]
+        shop.tools = [EVIL]
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+
+
+async def test_tools_that_never_stand_still_are_not_called() -> None:
+    """Each read brings word of another change: the call ends with an error, not never."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        shop.lost = {f"up-{number}" for number in range(100)}
+        with pytest.raises(AdapterError):
+            await front.call(session, "click")
+        assert shop.calls == []
+
+
+# --- whose tools ----------------------------------------------------------------------------------------------
+
+
+async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
+    """Each session is offered its own tools, in any order of lists and calls, and after any word of a change."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        users = []
+        for number in range(4):
+            session = await front.open()
+            found = await front.relaying.sessions.find(session, "one", "anonymous")
+            found.upstream_session = f"user-{number}"
+            shop.per_session[f"user-{number}"] = [CLICK, tool(f"only-{number}")]
+            users.append(session)
+        for _ in range(3):
+            for number, session in enumerate(users):
+                assert names(await front.list(session)) == ["click", f"only-{number}"]
+            for number, session in enumerate(users):
+                await front.call(session, f"only-{number}")
+            front.vetting.changed()
+            for number, session in enumerate(users):
+                await front.call(session, f"only-{number}")
+        before = shop.lists
+        for session in users * 3:
+            await front.call(session, "click")
+        assert shop.lists == before
+        shop.per_session["user-2"] = [EVIL, tool("only-2")]
+        front.vetting.changed()
+        with pytest.raises(CatalogueDrifted):
+            await front.call(users[2], "click")
+        await front.call(users[1], "click")
+
+
+async def test_a_new_list_is_news_for_others() -> None:
+    """One session is shown other tools without a word: what the others saw counts no longer."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        one, other = await front.open(), await front.open()
+        await front.list(one)
+        await front.list(other)
+        shop.tools = [EVIL]
+        with pytest.raises(Refused):
+            await front.list(one)
+        with pytest.raises(CatalogueDrifted):
+            await front.call(other, "click")
+        assert shop.calls == []
+
+
+async def test_ended_sessions_leave_no_pin() -> None:
+    """Not even where a call of theirs is still being judged."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        found = await front.relaying.sessions.find(session, "one", "anonymous")
+        scope = front.relaying.relay.calling.scope_of(found, "anonymous")
+        await front.pins.forget(["one"], scope.id)
+        front.vetting.forget(scope.id)
+        await front.call(session, "click")
+        assert await front.store.count(PINS) == 0
+
+
+# --- no road to a hidden tool ---------------------------------------------------------------------------------
+
+FORMS = ["click", "CLICK", "Click", "ｃlick", "cl\u200bick", "clic\u212a", "cli\u00adck"]
+
+
+async def roads(front: Guarded, session: str, name: str) -> list[str]:
+    """Take every road to a tool; what reached the upstream."""
+    shop = front.shop
+    begun = len(shop.calls)
+    for taken in (session, None):
+        with pytest.raises((AdapterError, Refused)):
+            await front.call(taken, name)
+    with pytest.raises(AdapterError):
+        await front.relaying.post(
+            orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
+        )
+    old = await front.open("2025-03-26")
+    try:
+        answer = await front.relaying.post(batch(name), old)
+        assert b'"error"' in answer and b'"result"' not in answer
+    except AdapterError:
+        pass
+    return shop.calls[begun:]
+
+
+@pytest.mark.parametrize("mode", ["off", "warn", "block"])
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_disabled_tool_is_called_by_no_road(mode: Mode, listed: bool) -> None:
+    """Neither before nor after the list, in no spelling, in no batch, without an id, of neither era."""
+    shop = Shop(CLICK, SHOOT)
+    policies = Policies(disabled=Disabled.of(["click"]))
+    async with guarded(shop, mode, policies=policies) as front:
+        session = await front.open()
+        if listed:
+            assert names(await front.list(session)) == ["shoot"]
+        for name in FORMS:
+            assert await roads(front, session, name) == []
+        await front.call(session, "shoot")
+        with pytest.raises(ToolUnknown, match="Unknown tool: click"):
+            await front.call(session, "click")
+
+
+@pytest.mark.parametrize("mode", ["off", "warn", "block"])
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode: Mode, listed: bool) -> None:
+    """What it says is known before the first call, also where nothing is pinned."""
+    shop = Shop(tool("click", "Cl\u200bicks."), SHOOT)
+    policies = Policies(Sanitization(mode="block"))
+    async with guarded(shop, mode, policies=policies) as front:
+        session = await front.open()
+        if listed:
+            assert names(await front.list(session)) == ["shoot"]
+        for name in FORMS:
+            assert await roads(front, session, name) == []
+        await front.call(session, "shoot")
+        shop.fails = UpstreamUnreachable()
+        front.vetting.changed()
+        with pytest.raises(UpstreamUnreachable):
+            await front.call(session, "shoot")
+
+
+@pytest.mark.parametrize("subset", [False, True])
+async def test_a_drifted_tool_is_called_by_no_road(subset: bool) -> None:
+    """Changed, added, renamed or gone; what is as it was may be called."""
+    shop = Shop(CLICK, SHOOT, tool("gone"), tool("old", "Is renamed."))
+    async with guarded(shop, subset=subset, invalidate=False) as front:
+        session = await front.open()
+        await front.list(session)
+        await front.list(None)
+        shop.tools = [EVIL, SHOOT, tool("new", "Is renamed."), tool("shadow")]
+        front.vetting.changed()
+        for name in ("click", "gone", "old", "new", "shadow", *FORMS):
+            for taken in (session, None):
+                with pytest.raises(CatalogueDrifted) as refused:
+                    await front.call(taken, name)
+                assert refused.value.data is not None and "drift" in refused.value.data
+        with pytest.raises(AdapterError):
+            await front.relaying.post(
+                orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "click"}}), session
+            )
+        assert shop.calls == []
+        await front.call(session, "shoot")
+        if subset:
+            assert names(await front.list(session)) == ["shoot"]
+            with pytest.raises(CatalogueDrifted):
+                await front.call(session, "never-listed")
+        else:
+            with pytest.raises(Refused) as error:
+                await front.list(session)
+            assert error.value.code == -32010
+
+
+async def test_batches_hold_no_drifted_tool() -> None:
+    """The member is refused, the others travel on."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, invalidate=False) as front:
+        session = await front.open("2025-03-26")
+        await front.list(session)
+        shop.tools = [EVIL, SHOOT]
+        front.vetting.changed()
+        answer = orjson.loads(await front.relaying.post(batch("click", "shoot"), session))
+        assert shop.calls == ["shoot"]
+        assert sorted(("error" in each, each["id"]) for each in answer) == [(False, 1), (True, 0)]
+
+
+async def test_a_subset_calls_nothing_that_was_not_pinned() -> None:
+    """Also where nothing has drifted: a tool that was never listed is none of its."""
+    shop = Shop(CLICK)
+    async with guarded(shop, subset=True) as front:
+        session = await front.open()
+        with pytest.raises(ToolUnknown):
+            await front.call(session, "unlisted")
+        await front.call(session, "click")
+        assert shop.calls == ["click"]
+
+
+async def test_look_alikes_of_wrapped_tools_are_neither_shown_nor_called() -> None:
+    """An upstream that does not mind case would take them for the tool whose paths the adapter guards."""
+    shop = Shop(tool("read"), tool("Read"), tool("one_get_upload_url", "Mine!"), SHOOT)
+    policies = Policies(wrapped={"read": Wrapped("consumer", "path", "one_get_upload_url")})
+    async with guarded(shop, "warn", policies=policies) as front:
+        session = await front.open()
+        assert names(await front.list(session)) == ["read", "shoot"]
+        for name in ("Read", "READ", "One_get_upload_url"):
+            with pytest.raises(ToolUnknown):
+                await front.call(session, name)
+        assert shop.calls == []
+
+
+async def test_calls_without_a_name_go_nowhere() -> None:
+    """A lax server might find the name elsewhere."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
+        for params in lax:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            with pytest.raises(ToolUnknown):
+                await front.relaying.post(orjson.dumps(body), session)
+
+
+# --- lists ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_page_of_a_long_list_is_found_without_a_word() -> None:
+    """Pages are judged with all others, and one that differs from what was read has all read anew."""
+    shop = Shop(*(tool(f"t{number}") for number in range(5)))
+    shop.page_size = 2
+    async with guarded(shop, invalidate=False) as front:
+        session = await front.open()
+        assert names(await front.list(session)) == ["t0", "t1"]
+        assert names(await front.list(session, cursor="2")) == ["t2", "t3"]
+        reads = shop.lists
+        await front.list(session, cursor="4")
+        assert shop.lists == reads + 1
+        shop.tools = [*shop.tools[:3], tool("t3", "Does evil."), *shop.tools[4:]]
+        with pytest.raises(Refused, match="t3"):
+            await front.list(session, cursor="2")
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "t3")
+
+
+async def test_pages_of_a_long_list_are_warned_of() -> None:
+    """Only the tool that changed has a warning, on the page where it stands."""
+    shop = Shop(*(tool(f"t{number}") for number in range(4)))
+    shop.page_size = 2
+    async with guarded(shop, "warn", own=[{"name": "own"}]) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.tools = [*shop.tools[:3], tool("t3", "Does evil.")]
+        (same, warned) = await front.list(session, cursor="2")
+        assert same == tool("t2")
+        assert warned["description"].startswith("[Warning: ") and warned["description"].endswith("evil.")
+        assert names(await front.list(session)) == ["own", "t0", "t1"]
+
+
+async def test_a_name_on_two_pages_is_no_drift() -> None:
+    """Odd, but the same each time."""
+    shop = Shop(tool("a"), tool("b"), tool("a", "Otherwise."), tool("c"))
+    shop.page_size = 2
+    async with guarded(shop) as front:
+        session = await front.open()
+        for _ in range(2):
+            await front.list(session)
+            await front.list(session, cursor="2")
+        await front.call(session, "c")
+        assert front.vetting.drifts == 0
+
+
+async def test_lists_without_pins_are_shown_while_warning() -> None:
+    """A page whose other pages cannot be read is shown as it came; blocking says why not."""
+    shop = Shop(tool("a"), tool("b"))
+    shop.page_size = 1
+    modes: tuple[Mode, ...] = ("warn", "block")
+    for mode in modes:
+        async with guarded(shop, mode) as front:
+            session = await front.open()
+            ask = front.relaying.ask(
+                b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"1"}}', session
+            )
+            answer = await front.relaying.relay.handle(ask)
+            assert orjson.loads(await whole(answer))["result"]["tools"] == [tool("b")]
+            front.vetting.changed()
+            (stage,) = front.relaying.server.plan.methods["tools/list"]
+            found = await front.relaying.sessions.find(session, "one", "anonymous")
+            assert isinstance(ask.envelope, Envelope)
+            call = front.relaying.relay.calling.call(ask, found, ask.envelope)
+            call.fetch = None
+            page = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+            assert (b'"error"' in await stage.answer(call, page)) is (mode == "block")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) -> None:
+    """The upstream ends the stream of the request and answers on the next, to another process even."""
+    shop = Shop(CLICK)
+    async with (
+        guarded(shop) as front,
+        guarded(shop, store=front.store, clock=front.clock) as later,
+    ):
+        session = await front.open()
+        await front.list(session)
+        shop.fails = Answer(headers=SSE, chunks=[b"id: 7\ndata:\n\n"])
+        listing = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+        assert await front.relaying.post(listing, session) == b"id: 7\ndata:\n\n"
+        shop.stream = [
+            b"data: " + orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [EVIL]}}) + b"\n\n"
+        ]
+        told = await (later if restarted else front).relaying.get(session, "7")
+        assert b"-32010" in told and b"mails your files" not in told
+        with pytest.raises(SessionUnknown):
+            await (later if restarted else front).call(session, "click")
+        assert shop.calls == []
+
+
+async def test_other_keys_are_told_and_no_reason_to_block() -> None:
+    """A model is told the same as before."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.tools = [{**CLICK, "_meta": {"build": 2}}]
+        assert await front.list(session) == shop.tools
+        await front.call(session, "click")
+        assert front.vetting.drifts == 1
+
+
+# --- ends and beginnings --------------------------------------------------------------------------------------
+
+
+async def test_a_session_of_blocked_tools_ends_with_its_reason() -> None:
+    """The error names what changed, 404 says it again, and a new session starts from the tools of now."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        session = await front.open()
+        await front.list(session)
+        shop.tools = [EVIL]
+        with pytest.raises(Refused, match="initialize again") as error:
+            await front.list(session)
+        assert error.value.code == -32010
+        assert error.value.data["drift"]["changed"][0]["fields"] == ["description"]
+        with pytest.raises(SessionUnknown, match="click"):
+            await front.list(session)
+        fresh = await front.open()
+        assert await front.list(fresh) == [EVIL]
+        await front.call(fresh, "click")
+
+
+async def test_a_principals_pin_is_not_got_around_by_a_new_session() -> None:
+    """Modern clients have none: what their principal saw first counts until an operator accepts."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        await front.list(None)
+        shop.tools = [EVIL]
+        for _ in range(2):
+            with pytest.raises(Refused, match="operator"):
+                await front.list(None)
+        with pytest.raises(CatalogueDrifted):
+            await front.call(None, "click")
+        await accept(front, EVIL)
+        assert await front.list(None) == [EVIL]
+        await front.call(None, "click")
+
+
+async def accept(front: Guarded, *tools: Json) -> None:
+    """What an operator does in another process."""
+    read = [read_tool(orjson.dumps(each)) for each in tools]
+    front.clock.now += 1
+    await Guarded(front.shop, store=front.store, clock=front.clock).pins.accept(
+        "one", catalogue_of([each for each in read if each is not None])
+    )
+
+
+async def test_an_accepted_baseline_binds_new_sessions() -> None:
+    """No agent gets around it with another initialize, so its session is left alone."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        await accept(front, CLICK)
+        shop.tools = [EVIL]
+        for _ in range(2):
+            session = await front.open()
+            for _ in range(2):
+                with pytest.raises(Refused, match="operator"):
+                    await front.list(session)
+        await accept(front, EVIL)
+        front.clock.now += LOOKED_UP + 1
+        assert await front.list(session) == [EVIL]
+
+
+async def test_replicas_share_pins() -> None:
+    """What one process pinned, the other blocks by."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as one, guarded(shop, store=one.store, clock=one.clock) as other:
+        session = await one.open()
+        await one.list(session)
+        shop.tools = [EVIL]
+        with pytest.raises(CatalogueDrifted):
+            await other.call(session, "click")
+        assert shop.calls == []
