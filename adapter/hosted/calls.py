@@ -1,0 +1,100 @@
+"""A call of a hosted tool while it runs: whole JSON when it ends quietly, a stream from its first progress on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from adapter.errors import UpstreamBroken, UpstreamSilent
+from adapter.hosted.answers import JSON, Said, WholeReply, notification
+from adapter.hosted.port import Reply
+from adapter.hosted.streams import EventStream
+
+ProgressToken = str | int | float
+
+
+@dataclass(eq=False, slots=True)
+class RunningCall:
+    """``token`` is what the client wants progress under, None where it wants none or can read no stream.
+
+    ``finished`` is called once, when the tool has ended or was never begun.
+    """
+
+    token: ProgressToken | None
+    finished: Callable[[RunningCall], None]
+    _task: asyncio.Task[Said] | None = None
+    _stream: EventStream | None = None
+    _began: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    _withdrawn: bool = False
+
+    def begin(self, work: Callable[[], Awaitable[Said]]) -> None:
+        """Start ``work``, which answers every failure of the tool itself."""
+        self._task = asyncio.get_running_loop().create_task(self._run(work))
+        # A task that is cancelled before its first step never runs its own ``finally``.
+        self._task.add_done_callback(self._over)
+
+    async def head(self, silence: float | None) -> Reply:
+        """The answer as soon as its kind is known.
+
+        Raises UpstreamSilent, and UpstreamBroken when the server closes; then, as when the caller is cancelled, the
+        tool is cancelled too. A call that its client withdrew is answered with nothing, so 202.
+        """
+        assert self._task is not None
+        try:
+            await asyncio.wait(
+                (self._task, self._began), timeout=silence, return_when=asyncio.FIRST_COMPLETED
+            )
+        except BaseException:
+            self.cancel()
+            raise
+        if self._stream is not None:
+            return self._stream
+        if not self._task.done():
+            self.cancel()
+            raise UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+        if self._task.cancelled():
+            if self._withdrawn:
+                return WholeReply(202)
+            raise UpstreamBroken()
+        said = self._task.result()
+        return WholeReply(said.status, JSON, said.body)
+
+    async def progress(self, percent: float, message: str | None = None) -> None:
+        """See tools.Progress."""
+        if self.token is None:
+            return
+        if self._stream is None:
+            self._stream = EventStream(self.cancel)
+            self._began.set_result(None)
+        params = {"progressToken": self.token, "progress": percent, "total": 100}
+        if message is not None:
+            params["message"] = message
+        await self._stream.put(notification("notifications/progress", params))
+
+    def withdraw(self) -> None:
+        """Its client sent ``notifications/cancelled``: the tool is cancelled and nothing is answered."""
+        self._withdrawn = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until the tool has ended, whichever way."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def _run(self, work: Callable[[], Awaitable[Said]]) -> Said:
+        said = await work()
+        if self._stream is not None:
+            self._stream.end(said.body)
+        return said
+
+    def _over(self, task: asyncio.Task[Said]) -> None:
+        if self._stream is not None:
+            self._stream.end()
+        if not task.cancelled():
+            task.exception()
+        self.finished(self)

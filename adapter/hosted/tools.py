@@ -1,0 +1,83 @@
+"""What a hosted server offers: tools, the calls they get and the answers they give."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from adapter.hosted.port import Fields
+from adapter.wire.eras import Era
+
+
+class Progress(Protocol):
+    """Tells the client how far a call is.
+
+    It waits while the client has not read what was told before, and tells nothing to a client that did not ask.
+    """
+
+    async def __call__(self, percent: float, message: str | None = None) -> None:
+        """``percent`` of 100, and a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One ``tools/call`` as a tool gets it.
+
+    ``headers`` are by lower-case name. ``capabilities`` are the client's as it declared them, in its session or with
+    this request. ``session`` is the upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the
+    request.
+    """
+
+    tool: str
+    arguments: dict[str, Any]
+    era: Era
+    progress: Progress
+    headers: Fields = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """A CallToolResult: content blocks as JSON objects; ``structured`` is an object of JSON or absent."""
+
+    content: Sequence[Mapping[str, Any]]
+    is_error: bool = False
+    structured: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
+
+    def as_result(self) -> dict[str, Any]:
+        """The members of the JSON-RPC result."""
+        result: dict[str, Any] = {"content": list(self.content), "isError": self.is_error}
+        if self.structured is not None:
+            result["structuredContent"] = self.structured
+        if self.meta:
+            result["_meta"] = dict(self.meta)
+        return result
+
+
+class CallRefused(Exception):
+    """Raised by a tool that answers with a JSON-RPC error instead of a result."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTool:
+    """``definition`` is the entry of ``tools/list`` with at least ``name`` and ``inputSchema``; ``run`` does the work.
+
+    ``run`` may raise CallRefused or an AdapterError; anything else is logged and answered in general. It is
+    cancelled when nobody waits for the answer any more.
+    """
+
+    definition: Mapping[str, Any]
+    run: Callable[[ToolCall], Awaitable[ToolAnswer]]
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
