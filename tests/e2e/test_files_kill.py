@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import json
+import os
 import random
 import shutil
 import time
@@ -187,7 +188,11 @@ class Store:
     def files(self) -> set[Path]:
         """Every file, finished or not."""
         areas = (self.root / name for name in ("uploads", "artifacts", "staging"))
-        return {path for area in areas for path in area.rglob("*") if path.is_file()}
+        # Not rglob: what is removed while it looks is an error to it.
+        found = (
+            Path(directory, name) for area in areas for directory, _, names in os.walk(area) for name in names
+        )
+        return {path for path in found if path.is_file()}
 
     async def holds_only(self, known: set[Path]) -> None:
         """Returns when nothing but ``known`` is there; fails after a while."""
