@@ -1,0 +1,258 @@
+"""Inputs of a hosted tool: what it takes, as JSON Schema, and a call's arguments made into it. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal
+
+InputType = Literal["string", "int", "float", "boolean", "datetime"]
+Scalar = str | int | float | bool
+
+
+class Unset(Enum):
+    """Stands where nothing was given, so that "" and false can be."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+SCHEMA_TYPES: Final[Mapping[InputType, str]] = {
+    "string": "string",
+    "int": "integer",
+    "float": "number",
+    "boolean": "boolean",
+    "datetime": "string",
+}
+"""The word JSON Schema has for each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input as a configuration declares it.
+
+    ``default`` and the members of ``enum`` are coerced as an argument would be, once; a null default is none.
+    Raises ValueError with a sentence for a default or a member that is not of the type, or not in the enum.
+    """
+
+    type: InputType
+    description: str = ""
+    optional: bool = False
+    default: object = UNSET
+    enum: tuple[object, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in SCHEMA_TYPES:
+            raise ValueError(f"'{self.type}' is not a type: use one of {', '.join(SCHEMA_TYPES)}")
+        if self.enum is not None:
+            object.__setattr__(self, "enum", tuple(_COERCIONS[self.type](member) for member in self.enum))
+        if self.default is None:
+            object.__setattr__(self, "default", UNSET)
+        elif self.default is not UNSET:
+            object.__setattr__(self, "default", self.accepted(self.default))
+
+    @property
+    def required(self) -> bool:
+        """Neither optional nor with a default; a default that is given counts, also ""."""
+        return not self.optional and self.default is UNSET
+
+    def accepted(self, value: object) -> Scalar:
+        """The value as one of this type. Raises ValueError saying what was expected; never quotes the value."""
+        scalar = _COERCIONS[self.type](value)
+        if self.enum is not None and scalar not in self.enum:
+            raise ValueError(f"expected one of {', '.join(json.dumps(member) for member in self.enum)}")
+        return scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one field. ``expected`` is JSON Schema's word for its type, ``sent`` the argument;
+    a missing argument was not sent, a field that is not declared has no type.
+    """
+
+    field: str
+    text: str
+    expected: str | None = None
+    sent: object = UNSET
+
+
+class InputsRefused(ValueError):
+    """The arguments do not fit: ``str`` tells of the first problem, ``problems`` lists all of them."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        first = problems[0]
+        super().__init__(f"input validation failed: validation error for field '{first.field}': {first.text}")
+        self.problems = problems
+
+
+def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of an object with these inputs and no others."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _property(declared) for name, declared in inputs.items()},
+    }
+    if required := [name for name, declared in inputs.items() if declared.required]:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
+
+
+def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The declared inputs' values, in the order of their declaration; an optional one that is absent is left out.
+
+    A null argument is absent. Raises InputsRefused, which lists everything that is wrong at once.
+    """
+    values: dict[str, Scalar] = {}
+    problems: list[Problem] = []
+    for name, declared in inputs.items():
+        sent = arguments.get(name)
+        if sent is None:
+            if declared.required:
+                missing = f"required input '{name}' is missing"
+                problems.append(Problem(name, missing, SCHEMA_TYPES[declared.type]))
+            elif not isinstance(declared.default, Unset):
+                values[name] = declared.accepted(declared.default)
+            continue
+        try:
+            values[name] = declared.accepted(sent)
+        except ValueError as reason:
+            text = f"type validation failed: {reason}"
+            problems.append(Problem(name, text, SCHEMA_TYPES[declared.type], sent))
+    problems += _undeclared(inputs, arguments)
+    if problems:
+        raise InputsRefused(tuple(problems))
+    return values
+
+
+def _undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[Problem]:
+    for name, sent in arguments.items():
+        if name not in inputs:
+            yield Problem(name, f"unknown input field '{name}'", sent=sent)
+
+
+def _property(declared: Input) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": SCHEMA_TYPES[declared.type]}
+    if declared.type == "datetime":
+        described["format"] = "date-time"
+    if declared.description:
+        described["description"] = declared.description
+    if declared.enum is not None:
+        described["enum"] = list(declared.enum)
+    if declared.default is not UNSET:
+        described["default"] = declared.default
+    return described
+
+
+# --- one value of one type ------------------------------------------------------------------------------------
+
+_INT64 = range(-(2**63), 2**63)
+"""What every database has an integer for."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+_DATETIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?: ([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    r"|T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:Z|[+-]([0-9]{2}):([0-9]{2})))?"
+)
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def _string(value: object) -> str:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # A lone surrogate, which JSON can spell and no database can hold.
+            raise ValueError("expected string, got one that is not valid Unicode") from None
+        return value
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return json.dumps(value)
+    raise _unlike("string", value)
+
+
+def _int(value: object) -> int:
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif (isinstance(value, float) and value.is_integer()) or (
+        isinstance(value, str) and _INTEGER.fullmatch(value)
+    ):
+        number = int(value)
+    if number is None:
+        raise _unlike("int", value)
+    if number not in _INT64:
+        raise ValueError("expected int of at most 64 bits")
+    return number
+
+
+def _float(value: object) -> float:
+    number = math.nan
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        try:
+            number = float(value)  # type: ignore[arg-type]  # either a number or a text that spells one
+        except OverflowError:
+            number = math.inf
+    if not math.isfinite(number):
+        raise _unlike("float", value)
+    return number
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value in _BOOLEANS:
+        return _BOOLEANS[value]
+    raise _unlike("boolean", value)
+
+
+def _datetime(value: object) -> str:
+    found = _DATETIME.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not _is_time(*(int(digits) if digits else 0 for digits in found.groups())):
+        raise _unlike("datetime", value)
+    return found.string
+
+
+def _is_time(year: int, month: int, day: int, *clock: int) -> bool:
+    """``clock`` is hour, minute and second of either form, then the zone's hour and minute."""
+    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    in_calendar = 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
+    return in_calendar and all(
+        part < end for part, end in zip(clock, (24, 60, 60, 24, 60, 60, 24, 60), strict=True)
+    )
+
+
+_COERCIONS: Final[Mapping[InputType, Callable[[object], Scalar]]] = {
+    "string": _string,
+    "int": _int,
+    "float": _float,
+    "boolean": _boolean,
+    "datetime": _datetime,
+}
+
+
+def _unlike(wanted: InputType, value: object) -> ValueError:
+    match value:
+        case bool():
+            got = "boolean"
+        case str():
+            got = "string" if wanted == "string" else "a string that spells none"
+        case int() | float():
+            got = "a number that is none"
+        case list() | tuple():
+            got = "array"
+        case Mapping():
+            got = "object"
+        case _:
+            got = type(value).__name__
+    return ValueError(f"expected {wanted}, got {got}")
