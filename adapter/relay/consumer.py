@@ -18,7 +18,7 @@ from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.stages import Call
 from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import replacements, values
+from adapter.rules.arguments import replaced, values
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.redaction import Redaction
 from adapter.rules.results import tool_result, without_paths
@@ -102,18 +102,19 @@ class Consumer:
             )
         delivered = []
         delivery = _Delivery(rule, self._holdings, self._files, self._links)
-        for path, value in values(call.request, rule.argument):
+        for said in values(call.request, rule.argument):
+            path, value = said.path, said.value
             record = await self._record(call, value)
             if record is not None:
                 text = await delivery.of(call, record)
-                delivered.append((path, text))
+                delivered.append((said, text))
                 if rule.delivery in ("path", "file_uri"):
                     call.notes.setdefault(NOTE, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
                 raise Refused(self._unknown())
         if delivered:
-            call.change(*replacements(delivered))
+            call.request = replaced(call.request, delivered)
 
     async def _record(self, call: Call, value: object) -> FileRecord | None:
         """The record of the one handle that ``value`` is, if this call may use it."""

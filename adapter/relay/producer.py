@@ -21,7 +21,7 @@ from adapter.relay.notices import Notices
 from adapter.relay.stages import Call
 from adapter.relay.telling import Telling
 from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import setting, values
+from adapter.rules.arguments import slot
 from adapter.rules.filenames import stored_name
 from adapter.rules.holdings import Kind, Place
 from adapter.rules.locators import Locator
@@ -127,17 +127,16 @@ class Producer:
         """Have the tool write to a place of this call's own; else the sentence that says why it cannot be told."""
         if ambiguous(call.request, argument):
             return f"{argument} can be read in more than one way here; name it once, spelled exactly so, or not at all."
-        if setting(call.request, argument, "") is None:
+        told = slot(call.request, argument)
+        if told is None:
             return f"The arguments have no place for {argument}, which names the file to write."
-        given = next((value for _, value in values(call.request, argument)), None)
+        given = told.value
         name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
         place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
         call.defer(self._holdings.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
-        change = setting(call.request, argument, path)
-        assert change is not None, "it was possible with another text"
-        call.change(change)
+        call.request = told.filled(call.request, path)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
         note.update(id=place.id, stored=place.name, name=name)
         return None
@@ -146,11 +145,12 @@ class Producer:
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         allocated = self._allocated(call)
-        result = parse(response).get("result")
+        message = parse(response)
+        result = message.get("result")
         if _is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
             return without_paths(response, self._withheld({}))
-        if not succeeded(response):
+        if not succeeded(message):
             await self._let_go(allocated.place)
             return without_paths(response, self._withheld({}))
         capture = await self._capture(call, allocated, result)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from adapter.rules.holdings import AREAS
@@ -57,7 +58,7 @@ class Redaction:
     """
 
     def __init__(self, roots: Sequence[str], replacements: Mapping[str, str]) -> None:
-        self._roots = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
+        self._roots, self._parts_with_gaps, self._needles = _sought(tuple(roots))
         self._held: dict[str, _Held] = {}
         self._others: dict[str, str] = {}
         for path in sorted(replacements, key=len, reverse=True):
@@ -69,10 +70,16 @@ class Redaction:
                 self._held[ids[1]] = _Held(ids[0], replacements[path])
             else:
                 self._others |= {each + path[len(root) :]: replacements[path] for each in self._roots}
-        self._parts_with_gaps = _parts_with_gaps(self._roots)
 
     def __repr__(self) -> str:
         return f"<Redaction of {len(self._roots)} roots: {len(self._held) + len(self._others)} paths known>"
+
+    def spares(self, message: bytes) -> bool:
+        r"""Whether no text in this JSON changes, where a search of its bytes can tell so: False says nothing.
+
+        What is sought in them has letters that every spelling has in common, which JSON can only hide in a ``\u00``.
+        """
+        return b"\\u00" not in message and not any(needle in message for needle in self._needles)
 
     def __call__(self, text: str) -> str:
         if any(plainest_part(root) in text for root in self._roots):
@@ -177,6 +184,15 @@ _BEGINS = re.compile(
     r"(?:(?<=\\[nrtbfv])|(?<![A-Za-z0-9._~+@%\\-]))"
     rf"(?:[A-Za-z0-9._~+@-]|%(?!2[fF]))*+{SLASHES}"
 )
+
+
+@lru_cache(64)
+def _sought(roots: tuple[str, ...]) -> tuple[tuple[str, ...], list[str], tuple[bytes, ...]]:
+    """Roots without a slash at their ends, the longest first; ``_parts_with_gaps`` of them; and what stands in every
+    text that names a path of the store."""
+    own = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
+    needles = (*(plainest_part(root) for root in own), *AREAS.values())
+    return own, _parts_with_gaps(own), tuple(needle.encode() for needle in needles)
 
 
 def _parts_with_gaps(roots: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from adapter.rules.redaction import Redaction
 from adapter.wire import spans
 from adapter.wire.scan import byte, end_of_value, skip_space
 
@@ -21,6 +22,7 @@ Withhold = Callable[[str], str]
 """A text, to what of it may be seen; the same text where that is all."""
 
 _OBJECT, _ARRAY, _COLON = b"{[:"
+_SPACE = b" \t\n\r"
 _BASE64 = (b'"data"', b'"blob"')
 
 
@@ -83,9 +85,14 @@ class Shown:
 # --- the upstream's results -----------------------------------------------------------------------------------
 
 
-def succeeded(response: bytes) -> bool:
-    """Whether a response to ``tools/call`` is the complete result of a call that did not fail."""
-    return _parts_of_success(response) is not None
+def succeeded(message: object) -> bool:
+    """Whether a response to ``tools/call``, decoded, is the complete result of a call that did not fail."""
+    result = message.get("result") if isinstance(message, dict) else None
+    return (
+        isinstance(result, dict)
+        and result.get("isError") is not True
+        and result.get("resultType") in (None, "complete")
+    )
 
 
 def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
@@ -120,6 +127,8 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
 
     Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance.
     """
+    if isinstance(withheld, Redaction) and withheld.spares(response):
+        return response
     patches = [
         patch
         for start, end, skip in _readable(response)
@@ -186,10 +195,29 @@ def _with(
     seen = without_paths(response, withheld)
     if seen is not response:
         parts = _parts_of_success(seen) or {}
+    if not (meta or blocks or failed):
+        return seen
+    content = parts.get("content")
+    if content is not None and byte(seen, content[0]) == _ARRAY and "_meta" not in parts and not failed:
+        return _appended(seen, content[1], max(end for _, end in parts.values()), meta, blocks)
     edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
     if failed:
         edits.append(spans.Insert(("result", "isError"), b"true"))
     return spans.edit(seen, edits) if edits else seen
+
+
+def _appended(
+    response: bytes, content_end: int, tail: int, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]]
+) -> bytes:
+    """What most results need, in one go: blocks behind those in the list that ends at ``content_end``, and ``_meta``
+    behind the last member of the result, which ends at ``tail``."""
+    at = content_end - 1
+    while response[at - 1] in _SPACE:
+        at -= 1
+    added = b"".join(b"," + _json(block) for block in blocks)
+    if response[at - 1] == _ARRAY:
+        added = added[1:]
+    return b"".join((response[:at], added, response[at:tail], b',"_meta":', _json(meta), response[tail:]))
 
 
 def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iterator[spans.Edit]:

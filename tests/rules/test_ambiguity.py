@@ -119,6 +119,6 @@ def lenient(value: object, way: tuple[str, ...]) -> Iterator[object]:
 def test_no_reader_finds_a_path_that_the_stage_did_not(path: str, arguments: object) -> None:
     """Where nothing is ambiguous and all values are handles, nobody reads anything else for the argument."""
     message = call(spelled(arguments).encode())
-    found = [value for _, value in values(message, path)]
+    found = [said.value for said in values(message, path)]
     if not ambiguous(message, path) and all(value == HANDLE for value in found):
         assert PATH not in lenient(arguments, tuple(path.replace("[]", "").split(".")))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.arguments import replacements, setting, values
-from adapter.wire.spans import edit
+from adapter.rules.arguments import replaced, slot, values
 
 
 def call(arguments: str) -> bytes:
@@ -20,7 +19,7 @@ def call(arguments: str) -> bytes:
 
 
 def found(arguments: str, path: str) -> list[tuple[tuple[str | int, ...], str | bytes]]:
-    return [(tuple(where)[2:], value) for where, value in values(call(arguments), path)]
+    return [(tuple(where)[2:], value) for where, value, *_ in values(call(arguments), path)]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +67,8 @@ def test_other_arguments_keep_their_bytes() -> None:
     message = call(
         '{ "n" : 1.0, "paths": [ "upload://x" ,"keep"], "big":12345678901234567890123,"s":"\\u0041" }'
     )
-    (path, _), _ = values(message, "paths")
-    changed = edit(message, replacements([(path, '/a/名\ud800".txt')]))
+    said, _ = values(message, "paths")
+    changed = replaced(message, [(said, '/a/名\ud800".txt')])
     assert changed == message.replace(b'"upload://x"', b'"/a/\\u540d\\ud800\\".txt"')
 
 
@@ -80,7 +79,7 @@ def test_many_items_are_found_in_one_pass() -> None:
     arguments = '{"deep":' + deep + ',"files":[' + files + "]}"
     places = values(call(arguments), "files[].path")
     assert len(places) == 20_000
-    changed = edit(call(arguments), replacements((path, "b") for path, _ in places))
+    changed = replaced(call(arguments), ((said, "b") for said in places))
     assert changed.count(b'{"path":"b"}') == 20_000
     assert values(call(arguments), "deep")[0][1] == deep[1:-1].encode()
 
@@ -100,17 +99,17 @@ def test_many_items_are_found_in_one_pass() -> None:
 def test_giving_an_argument(arguments: str, path: str, expected: str) -> None:
     """It is set where it is, added where it is not, with the objects on the way; null counts as absent."""
     message = call(arguments)
-    change = setting(message, path, "/x")
-    assert change is not None
-    assert edit(message, [change]) == call(expected)
+    place = slot(message, path)
+    assert place is not None
+    assert place.filled(message, "/x") == call(expected)
 
 
 def test_giving_an_argument_to_a_call_without_any() -> None:
     """The arguments are made."""
     message = b'{"params":{"name":"t"}}'
-    change = setting(message, "filename", "/x")
-    assert change is not None
-    assert edit(message, [change]) == b'{"params":{"name":"t","arguments":{"filename":"/x"}}}'
+    place = slot(message, "filename")
+    assert place is not None
+    assert place.filled(message, "/x") == b'{"params":{"name":"t","arguments":{"filename":"/x"}}}'
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_giving_an_argument_to_a_call_without_any() -> None:
 )
 def test_arguments_of_another_shape_are_left_to_the_tool(arguments: str, path: str) -> None:
     """Nothing is overwritten to make room for a member."""
-    assert setting(call(arguments), path, "/x") is None
+    assert slot(call(arguments), path) is None
 
 
 names = st.sampled_from(["a", "b", "ä", '"'])
@@ -148,8 +147,9 @@ def test_values_agree_with_decoded_json(arguments: Any, path: list[str], ascii_o
         text = json.dumps(arguments, ensure_ascii=False)
     message = call(text)
     places = values(message, ".".join(path))
-    assert [v if isinstance(v, str) else json.loads(v) for _, v in places] == model(arguments, path)
-    for where, value in places:
+    assert [v if isinstance(v, str) else json.loads(v) for _, v, *_ in places] == model(arguments, path)
+    for where, value, start, end in places:
+        assert json.loads(message[start:end]) == (value if isinstance(value, str) else json.loads(value))
         here: Any = json.loads(message)
         for step in where:
             here = here[step]
@@ -161,15 +161,43 @@ def test_what_was_replaced_is_found_again(arguments: Any, path: list[str], new: 
     """Whatever text replaces a value is read back in its place, as many as there were."""
     message = call(json.dumps(arguments))
     places = values(message, ".".join(path))
-    changed = edit(message, replacements(zip((where for where, _ in places), new, strict=False)))
-    assert [value for _, value in values(changed, ".".join(path))] == new[: len(places)]
+    changed = replaced(message, zip(places, new, strict=False))
+    assert [said.value for said in values(changed, ".".join(path))] == new[: len(places)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"f":"here"}',
+        '{"g":"f" , "f" : "here" }',
+        '{"f":{"f":"no"}}',
+        '{"g":{"f":"no"}}',
+        '{"g":"f","h":["f"]}',
+        r'{"g":"say \"f","f":"here"}',
+        r'{"g":"say \"f"}',
+        '{"f":7}',
+        '{"f":["one","two"]}',
+        '{"f":"no","f":"here"}',
+        '{"f":null}',
+    ],
+)
+def test_an_argument_is_found_where_a_walk_finds_it(arguments: str) -> None:
+    """Whether its name stands in the message once or often, as a key or as a text."""
+    message = call(arguments)
+    walked = message.replace(b'"t"', rb'"\u0074"')
+    short, long = slot(message, "f"), slot(walked, "f")
+    assert short is not None and long is not None
+    assert short.value == long.value
+    assert short.filled(message, "/x").replace(b'"t"', rb'"\u0074"') == long.filled(walked, "/x")
 
 
 @given(trees, st.lists(names, min_size=1, max_size=3), texts)
 def test_a_given_argument_is_found(arguments: Any, path: list[str], text: str) -> None:
     """Where an argument can be given it is the one value of its path afterwards, and what else was there stays."""
     message = call(json.dumps(arguments))
-    change = setting(message, ".".join(path), text)
-    if change is not None:
-        changed = edit(message, [change])
-        assert [value for _, value in values(changed, ".".join(path))] == [text]
+    place = slot(message, ".".join(path))
+    if place is not None:
+        first = next((said.value for said in values(message, ".".join(path))), None)
+        assert place.value == first
+        changed = place.filled(message, text)
+        assert [said.value for said in values(changed, ".".join(path))] == [text]

@@ -19,6 +19,7 @@ from adapter.rules.results import (
     with_artifacts,
     without_paths,
 )
+from adapter.wire.envelope import parse
 
 SHOT = Shown(
     uri="artifact://sessions/5c09e/a1/%E5%90%8D.png",
@@ -142,7 +143,7 @@ FAILED = [
 @pytest.mark.parametrize("response", FAILED)
 def test_what_did_not_succeed_is_left_alone(response: bytes) -> None:
     """Errors, failed calls and results that are not complete keep every byte."""
-    assert not succeeded(response)
+    assert not succeeded(parse(response))
     assert with_artifacts(response, [SHOT], hide) is response
     assert with_artifact_error(response, "sentence", hide) is response
 
@@ -224,8 +225,8 @@ def test_a_result_of_our_own() -> None:
             "isError": True,
         },
     }
-    assert not succeeded(modern)
-    assert succeeded(legacy)
+    assert not succeeded(parse(modern))
+    assert succeeded(parse(legacy))
     assert rpc_result(b"null", {"s": "\ud800"}) == b'{"jsonrpc":"2.0","id":null,"result":{"s": "\\ud800"}}'
 
 
