@@ -68,11 +68,24 @@ def entered(base: int, parts: Sequence[str], *, make: bool = False) -> Iterator[
     ``make`` creates what is missing, and puts a directory where a tool has left a link or a file instead; but an
     area that is one is its operator's doing, and stays. Raises OSError, for a link on the way too.
     """
-    number = _walk_making(base, parts) if make else walk(base, parts)
+    number = walk_making(base, parts) if make else walk(base, parts)
     try:
         yield number
     finally:
         os.close(number)
+
+
+@contextlib.contextmanager
+def descended(base: int, parts: Sequence[str]) -> Iterator[list[int]]:
+    """As ``entered``, with every directory on the way: ``base`` first, the one that ``parts`` lead to last."""
+    opened: list[int] = []
+    try:
+        for part in parts:
+            opened.append(os.open(part, _DIRECTORY, dir_fd=opened[-1] if opened else base))
+        yield [base, *opened]
+    finally:
+        for number in opened:
+            os.close(number)
 
 
 def walk(base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = None) -> int:
@@ -93,7 +106,8 @@ def walk(base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = No
     return current
 
 
-def _walk_making(base: int, parts: Sequence[str]) -> int:
+def walk_making(base: int, parts: Sequence[str]) -> int:
+    """As ``walk``; what is missing on the way is made, as ``entered`` says."""
     for attempt in range(_RACES):
         current = os.dup(base)
         try:
@@ -114,8 +128,14 @@ def _walk_making(base: int, parts: Sequence[str]) -> int:
 
 
 def _open_making(directory: int, name: str, *, insisting: bool) -> int:
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, dir_fd=directory)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=directory)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=directory)
+    except OSError as error:
+        if not insisting or error.errno not in _NO_DIRECTORY:
+            raise
     try:
         return os.open(name, _DIRECTORY, dir_fd=directory)
     except OSError as error:
@@ -143,7 +163,7 @@ def open_own(directory: int, name: str) -> Found | None:
     try:
         descriptor = Descriptor(os.open(name, _FILE, dir_fd=directory))
     except OSError as error:
-        if error.errno in _ABSENT:
+        if says_absent(error):
             return None
         raise
     with descriptor as number:
@@ -160,20 +180,18 @@ def open_at(base: int, parts: Sequence[str], name: str) -> Found | None:
         with entered(base, parts) as directory:
             return open_own(directory, name)
     except OSError as error:
-        if error.errno in _ABSENT:
+        if says_absent(error):
             return None
         raise
 
 
+def says_absent(error: OSError) -> bool:
+    """Whether opening failed because there is no such thing, or it is a link or no file."""
+    return error.errno in _ABSENT
+
+
 def names(directory: int) -> list[str]:
     return os.listdir(directory)
-
-
-def sync_way(base: int, parts: Sequence[str]) -> None:
-    """Make the directories' entries survive a crash, the innermost first."""
-    for depth in range(len(parts), -1, -1):
-        with entered(base, parts[:depth]) as directory:
-            os.fsync(directory)
 
 
 # --- who is at work here ------------------------------------------------------------------------------------------

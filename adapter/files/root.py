@@ -94,7 +94,7 @@ class Root:
             areas.claim(directory)
             self._held.append(os.dup(directory))
         if self._sync:
-            areas.sync_way(self.base, ())
+            os.fsync(self.base)
 
     def _clear_staging(self, base: int) -> None:
         area, process = self.staging

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
+from adapter.files.lasting import Lasting
 from adapter.files.port import Measure, Staging
 from adapter.files.reading import PIECE, FileOnDisk
 from adapter.files.root import Root
@@ -53,6 +54,7 @@ class Shelf:
         self._disk = Disk()
         self._root = Root(root, self._disk, lock_wait=lock_wait if lock else None, sync=atomic)
         self._sync = atomic
+        self._lasting = Lasting()
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
         self._allocated: dict[tuple[str, ...], Descriptor] = {}
@@ -123,7 +125,8 @@ class Shelf:
         ):
             os.rename(name, place.name, src_dir_fd=source, dst_dir_fd=directory)
         if self._sync:
-            areas.sync_way(self._root.base, way)
+            with areas.descended(self._root.base, way) as directories:
+                self._lasting.settle(way, directories)
 
     # --- what tools write -----------------------------------------------------------------------------------------
 
@@ -180,34 +183,45 @@ class Shelf:
         return await staging.finish()
 
     def _claim(self, way: tuple[str, ...]) -> Descriptor:
-        with areas.entered(self._root.base, way, make=True) as directory:
+        claim = Descriptor(areas.walk_making(self._root.base, way))
+        with claim as directory:
             areas.claim(directory)
-            return Descriptor(os.dup(directory))
+        return claim
 
     def _look_at(
         self, way: tuple[str, ...], name: str, limit: int | None
     ) -> tuple[areas.Found | None, Measure | None]:
         """Open what a tool wrote, and where it is small enough for one hop measure and settle it at once."""
-        found = areas.open_at(self._root.base, way, name)
-        if found is None:
-            return None, None
-        try:
-            measure = capture.measure_at_once(found, limit)
-            if measure is not None:
-                self._settle(found, way)
-        except BaseException:
-            found.descriptor.close()
-            raise
-        return found, measure
+        with contextlib.ExitStack() as stack:
+            try:
+                directories = stack.enter_context(areas.descended(self._root.base, way))
+                found = areas.open_own(directories[-1], name)
+            except OSError as error:
+                if areas.says_absent(error):
+                    return None, None
+                raise
+            if found is None:
+                return None, None
+            try:
+                measure = capture.measure_at_once(found, limit)
+                if measure is not None:
+                    self._settle_in(found, way, directories)
+            except BaseException:
+                found.descriptor.close()
+                raise
+            return found, measure
 
     def _settle(self, found: areas.Found, way: tuple[str, ...]) -> None:
-        with areas.entered(self._root.base, way) as directory:
-            # A tool may have written the file long before its call ended; the sweep shall not take it for old.
-            os.utime(directory)
+        with areas.descended(self._root.base, way) as directories:
+            self._settle_in(found, way, directories)
+
+    def _settle_in(self, found: areas.Found, way: tuple[str, ...], directories: list[int]) -> None:
+        # A tool may have written the file long before its call ended; the sweep shall not take it for old.
+        os.utime(directories[-1])
         if self._sync:
             with found.descriptor as number:
                 os.fsync(number)
-            areas.sync_way(self._root.base, way)
+            self._lasting.settle(way, directories)
 
     def _release(self, place: Place) -> None:
         claim = self._allocated.pop(areas.directory_of(place), None)
@@ -261,12 +275,15 @@ class Shelf:
             found = await self._disk.do(sweep.leftovers, self._root.base, kind, scope, before)
             for leftover in found:
                 if leftover.place is None or not known(leftover.place):
+                    self._lasting.forget(AREAS[kind], scope)
                     count += await self._disk.do(sweep.remove, self._root.base, leftover, before)
+            self._lasting.forget(AREAS[kind], scope)
             await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)
         return count
 
     def _remove(self, way: tuple[str, str, str]) -> None:
         area, scope, file_id = way
+        self._lasting.forget(area, scope)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             with areas.entered(self._root.base, (area, scope)) as directory:
                 areas.remove_entry(directory, file_id)
@@ -275,6 +292,7 @@ class Shelf:
 
     def _remove_scope(self, scope: str) -> None:
         for area in AREAS.values():
+            self._lasting.forget(area, scope)
             with (
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
                 areas.entered(self._root.base, (area,)) as directory,
