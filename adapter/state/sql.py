@@ -114,6 +114,9 @@ def put_all(
     instead_of: Sequence[str],
     connection: sqlite3.Connection,
 ) -> None:
+    if len(rows) == 1 and not instead_of:
+        put(table, *rows[0][:2], ABSENT, rows[0][2], connection)  # one statement is whole by itself
+        return
     # Others share the transaction: what fails here is undone alone.
     connection.execute("SAVEPOINT put_all")
     try:
