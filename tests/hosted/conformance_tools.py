@@ -1,0 +1,125 @@
+"""The tools that the public conformance suite calls, as hosted ones; other features of its server are not tools."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from adapter.hosted.server import HostedUpstream
+from adapter.hosted.tools import CallRefused, HostedTool, ToolAnswer, ToolCall
+from tests.e2e.conformance_catalogue import JSON_SCHEMA_2020_12, PNG, WAV
+from tests.hosted.serving import hosted, text, tool
+
+_IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
+
+SCENARIOS = {
+    "2025-11-25": (
+        "server-initialize",
+        "server-session-lifecycle",
+        "ping",
+        "tools-list",
+        "tools-call-simple-text",
+        "tools-call-image",
+        "tools-call-audio",
+        "tools-call-embedded-resource",
+        "tools-call-mixed-content",
+        "tools-call-error",
+        "tools-call-with-progress",
+        "json-schema-2020-12",
+        "server-sse-multiple-streams",
+        "dns-rebinding-protection",
+    ),
+    "2026-07-28": (
+        "server-stateless",
+        "tools-list",
+        "tools-call-simple-text",
+        "tools-call-image",
+        "tools-call-audio",
+        "tools-call-embedded-resource",
+        "tools-call-mixed-content",
+        "tools-call-error",
+        "tools-call-with-progress",
+        "json-schema-2020-12",
+        "server-sse-multiple-streams",
+        "dns-rebinding-protection",
+        "http-header-validation",
+        "http-custom-header-server-validation",
+    ),
+}
+"""What of each revision is about tools and the transport alone. The rest needs prompts, resources, completion,
+logging, sampling or elicitation, which no hosted tool has."""
+
+
+def _resource(uri: str, media_type: str, words: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "text": words}}
+
+
+def _says(name: str, *content: dict[str, Any], is_error: bool = False) -> HostedTool:
+    async def run(_: ToolCall) -> ToolAnswer:
+        return ToolAnswer(content, is_error=is_error)
+
+    return tool(name, run)
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+async def _progress(call: ToolCall) -> ToolAnswer:
+    for percent in (0, 50, 100):
+        await call.progress(percent)
+    return text("Tool with progress executed successfully")
+
+
+async def _needs_sampling(call: ToolCall) -> ToolAnswer:
+    if "sampling" not in call.capabilities:
+        raise CallRefused(-32021, "This tool needs sampling", {"requiredCapabilities": {"sampling": {}}})
+    return text("The client can sample.")
+
+
+async def _accept(call: ToolCall) -> ToolAnswer:
+    return text(", ".join(sorted(call.arguments)))
+
+
+def conformance_upstream() -> HostedUpstream:
+    """A hosted server of these tools; calling ``test_trigger_tool_change`` changes their list."""
+
+    async def change(_: ToolCall) -> ToolAnswer:
+        upstream.offer([*tools, _says(f"changed_{next(changes)}", _text("changed"))])
+        return text("The list of tools changed")
+
+    changes = itertools.count()
+    mirrored = {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        "required": ["region"],
+    }
+    mixed = (
+        _text("Multiple content types test:"),
+        _IMAGE,
+        _resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
+    )
+    tools = [
+        _says("test_simple_text", _text("This is a simple text response for testing.")),
+        _says("test_image_content", _IMAGE),
+        _says("test_audio_content", {"type": "audio", "data": WAV, "mimeType": "audio/wav"}),
+        _says(
+            "test_embedded_resource",
+            _resource("test://embedded-resource", "text/plain", "This is an embedded resource content."),
+        ),
+        _says("test_multiple_content_types", *mixed),
+        _says(
+            "test_error_handling",
+            _text("This tool intentionally returns an error for testing"),
+            is_error=True,
+        ),
+        _says("test_logging_tool", _text("Nothing was logged.")),
+        _says("test_streaming_elicitation", _text("Nothing was asked.")),
+        tool("test_tool_with_progress", _progress),
+        tool("test_missing_capability", _needs_sampling),
+        tool("test_trigger_tool_change", change),
+        tool("test_x_mcp_header", _accept, inputSchema=mirrored),
+        tool("json_schema_2020_12_tool", _accept, inputSchema=JSON_SCHEMA_2020_12),
+    ]
+    upstream = hosted(tools)
+    return upstream
