@@ -27,18 +27,14 @@ Path = tuple[str | int, ...]
 
 _STRING_OR_HOLE = re.compile(rf'"(?:[^"\\]|\\.)*"|([{HOLE}])', re.DOTALL)
 
-_CODE: Final = frozenset(
-    ("$where", "$function", "$accumulator", "$code", "map", "reduce", "finalize", "$eval", "eval")
-)
-"""Members whose texts the server runs as JavaScript."""
+_CODE: Final = frozenset(("$where", "$function", "$accumulator", "$code"))
+"""Members with JavaScript for the server in or below them, wherever they stand."""
+
+_CODE_OF_COMMANDS: Final = frozenset(("map", "reduce", "finalize", "eval", "$eval"))
+"""Members of a command itself that are JavaScript."""
 
 _NAMES: Final = frozenset(("from", "into", "coll", "db", "collection", "$out", "$merge", "$unionWith"))
 """Members of a pipeline that name a collection or a database."""
-
-_DATA: Final = frozenset(
-    ("filter", "query", "q", "$match", "documents", "u", "update", "deletes", "updates", "key")
-)
-"""Members below which a text is a text, also when it begins with a dollar sign."""
 
 _READ = "find aggregate count distinct listCollections listIndexes listDatabases ping collStats dbStats"
 _READING: Final = frozenset(_READ.split())
@@ -206,34 +202,34 @@ _AS_A_NAME = "write {{ inputs.x | ident }} and give the input an enum"
 
 
 def _refuse_in_code_and_names(parts: tuple[Part, ...], path: Path, command: str) -> None:
+    is_code = not _CODE.isdisjoint(path) or not _CODE_OF_COMMANDS.isdisjoint(path[1:2])
     is_name = path in (("database",), ("command", command)) or (path[-1] in _NAMES and not _is_data(path))
     for placeholder in named(parts):
-        if placeholder.ident:
-            continue
-        if _CODE.intersection(_keys(path)) and not _is_plain_member(path):
+        if is_code:
             raise StatementRefused(f"{placeholder.source} stands in code that the server runs")
-        if is_name and placeholder.space == "inputs":
+        if is_name and placeholder.space == "inputs" and not placeholder.ident:
             raise StatementRefused(f"{placeholder.source} stands for a name: {_AS_A_NAME}")
 
 
-def _is_plain_member(path: Path) -> bool:
-    """Whether the words that mark code are fields of the data: ``map`` is one, ``$where`` never is."""
-    return not any(key in _CODE and key.startswith("$") for key in _keys(path)) and _is_data(path)
-
-
 def _is_data(path: Path) -> bool:
+    """Whether a text at this place is a text also when it begins with a dollar sign. Where it cannot be told it may
+    be an expression, and there ``$name`` is the field of a document.
+    """
     if path[-1] == "$literal":
         return True
-    keys = tuple(_keys(path))
-    if "$expr" in keys or not _DATA.intersection(keys):
+    if "$expr" in path:
         return False
-    # An update may be a pipeline too, and there a text is an expression.
-    return not any(
-        key in ("u", "update") and isinstance(below, int)
-        for key, below in pairwise(path)
-        if path[0] == "command"
-    )
-
-
-def _keys(path: Path) -> Iterator[str]:
-    return (step for step in path if isinstance(step, str))
+    match path[1:]:
+        case ("filter" | "query" | "documents", *_):
+            return True
+        case ("updates" | "deletes", int(), "q", *_):
+            return True
+        case ("updates", int(), "u", below, *_) | ("update", below, *_):
+            # An update may be a pipeline, too.
+            return isinstance(below, str)
+        case ("pipeline", *below):
+            return any(
+                (isinstance(outer, int) and inner == "$match") or (outer, inner) == ("$geoNear", "query")
+                for outer, inner in pairwise(below)
+            )
+    return False
