@@ -14,6 +14,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from adapter.files.disk import Descriptor
@@ -49,6 +50,7 @@ class Found(NamedTuple):
     status: os.stat_result
 
 
+@lru_cache(1024)
 def directory_of(place: Place) -> tuple[str, str, str]:
     """The components below the root that lead to a place's directory. ValueError if one is none."""
     for part in (place.scope, place.id, place.name):

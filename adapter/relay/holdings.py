@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
@@ -202,7 +201,7 @@ class Holdings:
         is removed. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
         place = Place(Kind.ARTIFACT, scope.id, file_id, stored)
-        record = replace(self._record(place, scope, server, filename, measure, said_type), exposed=exposed)
+        record = self._record(place, scope, server, filename, measure, said_type, exposed=exposed)
         staged = Staged(self._ledger, scope.id)
         forget = self._custody.expect(place)
         try:
@@ -229,6 +228,8 @@ class Holdings:
         filename: str,
         measure: Measure,
         said_type: str | None,
+        *,
+        exposed: bool = True,
     ) -> FileRecord:
         return FileRecord(
             kind=place.kind,
@@ -243,6 +244,7 @@ class Holdings:
             sha256=measure.sha256,
             modified=measure.modified,
             created=self._clock(),
+            exposed=exposed,
         )
 
     # --- out --------------------------------------------------------------------------------------------------

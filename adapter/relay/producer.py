@@ -98,6 +98,7 @@ class Producer:
         self._notices = notices
         self._clock = clock
         self._log = log
+        self._nothing_known = Redaction(files.roots, {})
         self._capturing = Capturing(
             holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.size_limit
         )
@@ -213,7 +214,7 @@ class Producer:
         return {path: self._telling.uri(record) for record, path in kept if path is not None}
 
     def _withheld(self, uris: Mapping[str, str]) -> Redaction:
-        return Redaction(self._files.roots, uris)
+        return Redaction(self._files.roots, uris) if uris else self._nothing_known
 
 
 def _is_task(result: object) -> bool:

@@ -7,6 +7,7 @@ argument, the upstream must find no other.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +18,7 @@ from adapter.wire.scan import skip_space
 _WAY = (Step("params", 0), Step("arguments", 0))
 
 _LARGE = 32 * 1024
+_ARGUMENTS_ARE_AN_OBJECT = re.compile(rb'"arguments"[ \t\n\r]*+:[ \t\n\r]*+\{')
 
 
 def ambiguous(message: bytes, path: str) -> bool:
@@ -57,7 +59,7 @@ def _surely_plain(message: bytes, way: Sequence[Step]) -> bool:
         exact = message.count(f'"{step.name}"'.encode())
         if exact > 1 or alike.count(f'"{_likeness(step.name)}"'.encode()) != exact:
             return False
-    return b'"arguments":{' in message
+    return _ARGUMENTS_ARE_AN_OBJECT.search(message) is not None
 
 
 def _members_like(message: bytes, place: int, name: str) -> list[spans.Member]:

@@ -7,7 +7,6 @@ sign alike and a link for one purpose is worth nothing for another.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import re
 from collections.abc import Mapping
@@ -29,12 +28,9 @@ class UploadCredential(NamedTuple):
 
 def sign(secret: bytes, purpose: str, *parts: str) -> str:
     """The signature, 43 characters of base64url."""
-    mac = hmac.new(secret, digestmod=hashlib.sha256)
-    for part in (purpose, *parts):
-        data = _bytes(part)
-        mac.update(len(data).to_bytes(8, "big"))
-        mac.update(data)
-    return base64.urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
+    pieces = (_bytes(part) for part in (purpose, *parts))
+    message = b"".join(len(piece).to_bytes(8, "big") + piece for piece in pieces)
+    return base64.urlsafe_b64encode(hmac.digest(secret, message, "sha256")).rstrip(b"=").decode("ascii")
 
 
 def signed(secret: bytes, signature: str, purpose: str, *parts: str) -> bool:
