@@ -181,9 +181,8 @@ def spelled(value: Scalar) -> str:
     if not isinstance(value, float):
         return str(value)
     digits, exponent = _shortest(value)
-    if -4 <= exponent < 6 or not digits.strip("-0"):
-        # Fixed digits are the shortest too, down to 0.0001: repr has them with a superfluous ".0" only.
-        return repr(value).removesuffix(".0") if "e" not in repr(value) else f"{value:f}"
+    if -4 <= exponent < 6:
+        return repr(value).removesuffix(".0")
     whole = digits[0] + ("." + digits[1:] if digits[1:] else "")
     return f"{'-' if value < 0 else ''}{whole}e{exponent:+03d}"
 
