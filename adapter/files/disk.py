@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -86,6 +86,19 @@ class Disk:
             raise
         try:
             return running.result()
+        except OSError as error:
+            raise failure(error) from error
+
+    async def finish(self, work: Callable[[ThreadPoolExecutor], Coroutine[Any, Any, T]]) -> T:
+        """As ``do``, for work that goes to the threads by itself."""
+        if self._closed:
+            raise StorageFailed("The store of files is closed.")
+        running = asyncio.ensure_future(work(self._threads))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await _end_of(running)
+            raise
         except OSError as error:
             raise failure(error) from error
 

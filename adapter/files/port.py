@@ -51,6 +51,9 @@ class OpenFile(Protocol):
     async def read(self, offset: int, length: int) -> bytes:
         """At most ``length`` bytes from ``offset``, ``b""`` only at the end. Raises StorageFailed."""
 
+    async def whole(self) -> bytes:
+        """All bytes that it had when it was opened. Raises StorageFailed."""
+
     def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         """``length`` bytes from ``offset`` in pieces fit for sending. Raises StorageFailed where they end early."""
 

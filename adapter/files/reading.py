@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import aiofiles
 
 from adapter.errors import StorageFailed
 from adapter.files.areas import Found
@@ -13,7 +16,8 @@ PIECE = 1024 * 1024
 
 
 class FileOnDisk:
-    """An OpenFile. Several tasks may read it at once; a read under way when it is closed ends in peace."""
+    """An OpenFile. Several tasks may read it at once, its whole one after another; a read under way when it is closed
+    ends in peace."""
 
     def __init__(self, found: Found, disk: Disk) -> None:
         self._descriptor = found.descriptor
@@ -29,6 +33,9 @@ class FileOnDisk:
 
     async def read(self, offset: int, length: int) -> bytes:
         return await self._disk.do(self._read, offset, length)
+
+    async def whole(self) -> bytes:
+        return await self._disk.finish(self._whole)
 
     async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         end = offset + length
@@ -47,6 +54,12 @@ class FileOnDisk:
 
     def close(self) -> None:
         self._descriptor.close()
+
+    async def _whole(self, threads: ThreadPoolExecutor) -> bytes:
+        with self._descriptor as number:
+            async with aiofiles.open(number, "rb", closefd=False, executor=threads) as file:
+                await file.seek(0)
+                return await file.read(self._size)
 
     def _read(self, offset: int, length: int) -> bytes:
         with self._descriptor as number:

@@ -197,4 +197,4 @@ class _Delivery:
                 f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        return base64.b64encode(await file.read(0, record.size)).decode("ascii")
+        return base64.b64encode(await file.whole()).decode("ascii")

@@ -53,7 +53,7 @@ async def content(holdings: Holdings, record: FileRecord) -> str | bytes:
     """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
     file = await holdings.read(record)
     try:
-        data = await file.read(0, record.size)
+        data = await file.whole()
     finally:
         file.close()
     if is_text(record.media_type):

@@ -30,6 +30,32 @@ async def test_any_part_can_be_read(shelf: Shelf) -> None:
     file.close()
 
 
+async def test_the_whole_can_be_read(shelf: Shelf) -> None:
+    """Also again, and also when somebody has read a part of it."""
+    content = os.urandom(2 * MIB + 5)
+    measure = await put(shelf, upload(), content)
+    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    assert file is not None
+    await file.read(10, 20)
+    assert await file.whole() == content
+    assert await file.whole() == content
+    file.close()
+
+
+async def test_a_reader_of_the_whole_that_gives_up_leaves_when_the_disk_has(shelf: Shelf) -> None:
+    """The file may be closed at once then, and nothing is read under another file's number."""
+    measure = await put(shelf, upload(), os.urandom(2 * MIB))
+    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    assert file is not None
+    reading = asyncio.ensure_future(file.whole())
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    file.close()
+    assert "0 users" in repr(file)
+
+
 async def test_an_open_file_survives_its_removal(shelf: Shelf) -> None:
     """A download that began before a file was removed ends as it would have."""
     content = os.urandom(2 * MIB)

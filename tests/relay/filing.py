@@ -112,6 +112,9 @@ class MemoryOpenFile:
     async def read(self, offset: int, length: int) -> bytes:
         return self._data[offset : offset + length]
 
+    async def whole(self) -> bytes:
+        return self._data
+
     async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         yield self._data[offset : offset + length]
 
