@@ -1,0 +1,107 @@
+"""What scripts and drivers return, as JSON: plain values, and their two spellings. Pure."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+import orjson
+
+_COMPACT = orjson.OPT_NON_STR_KEYS
+_INDENTED = _COMPACT | orjson.OPT_INDENT_2
+
+
+class NotJson(ValueError):
+    """A value that no JSON can say: one that holds itself, or is nested beyond all measure."""
+
+
+def plain(value: Any) -> Any:
+    """The value in dicts with string keys, lists, strings, numbers, booleans and None; a new one, sharing nothing.
+
+    Moments are ISO 8601 texts; bytes are text where they are UTF-8, else base64; what is not finite is None; of
+    anything else it is ``str``. Raises NotJson.
+    """
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise NotJson("The value is nested too deeply, or holds itself.") from None
+
+
+def compact(value: Any) -> str:
+    """The value as JSON without a space. Raises NotJson."""
+    return _spelled(value, _COMPACT)
+
+
+def indented(value: Any) -> str:
+    """The value as JSON, indented by two. Raises NotJson."""
+    return _spelled(value, _INDENTED)
+
+
+def _spelled(value: Any, option: int) -> str:
+    try:
+        return orjson.dumps(value, default=_plain_object, option=option).decode()
+    except (orjson.JSONEncodeError, RecursionError):
+        pass
+    # Big integers, lone surrogates, many levels: legal JSON that orjson will not write.
+    spaced = option == _INDENTED
+    try:
+        text = json.dumps(
+            plain(value),
+            ensure_ascii=False,
+            indent=2 if spaced else None,
+            separators=(",", ": " if spaced else ":"),
+        )
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(
+            plain(value), indent=2 if spaced else None, separators=(",", ": " if spaced else ":")
+        )
+    except (RecursionError, ValueError):
+        raise NotJson("The value is nested too deeply, or holds itself.") from None
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    return _plain(_plain_object(value))
+
+
+def _plain_object(value: Any) -> Any:
+    """One step from an object to what JSON knows; orjson and ``_plain`` take the next."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(value)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return base64.b64encode(raw).decode("ascii")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set):
+        return list(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Iterable) and not hasattr(value, "__next__"):
+        return list(value)
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if callable(isoformat) else str(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    return str(key)
