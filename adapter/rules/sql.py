@@ -40,7 +40,7 @@ DIALECTS: Final[Mapping[SqlDialect, Dialect]] = {
         opening=re.compile(r"--|/\*|['\"`\[]"),
         literals="'",
         line_end="\n",
-        foreign=re.compile(r"\?|(?<![\w$])[$@:#][\w:]"),
+        foreign=re.compile(rf"[?@:#]|{_NOT_IN_A_WORD}\$"),
     ),
     "postgres": Dialect(
         "postgres",
