@@ -43,6 +43,9 @@ class Connection(Protocol):
     def soon(self, act: Callable[[], None]) -> None:
         """Call ``act`` when whoever runs now waits for something."""
 
+    @property
+    def full(self) -> bool: ...
+
     async def drained(self) -> None: ...
 
     async def send_file(self, file: Sendable, offset: int, length: int) -> None: ...
@@ -109,16 +112,25 @@ class HttpAnswer:
         self._head_due = self._head(status, fields) + framing + b"\r\n"
         self._connection.soon(self._send_head)
 
-    async def write(self, piece: bytes) -> None:
+    def put(self, chunk: bytes) -> bool:
         """See Reply."""
         # An empty chunk would be the last one.
-        if piece and not self._bare:
+        if chunk and not self._bare:
             if self._left is not None:
-                self._left -= len(piece)
-            data = b"%x\r\n%s\r\n" % (len(piece), piece) if self._chunked else piece
+                self._left -= len(chunk)
+            data = b"%x\r\n%s\r\n" % (len(chunk), chunk) if self._chunked else chunk
             if self._head_due:
                 data, self._head_due = self._head_due + data, b""
             self._connection.write(data)
+        return not self._connection.full
+
+    async def drained(self) -> None:
+        """See Reply."""
+        await self._connection.drained()
+
+    async def write(self, piece: bytes) -> None:
+        """See Reply."""
+        self.put(piece)
         await self._connection.drained()
 
     async def write_file(self, file: Sendable, offset: int, length: int) -> None:

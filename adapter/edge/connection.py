@@ -275,6 +275,11 @@ class ClientConnection(asyncio.Protocol):
     def soon(self, act: Callable[[], None]) -> None:
         self._loop.call_soon(act)
 
+    @property
+    def full(self) -> bool:
+        """Whether what is written now would only wait here."""
+        return self._write_paused or self._lost
+
     async def drained(self) -> None:
         """Wait until the client takes more. Raises ClientGone."""
         if self._write_paused and not self._lost:

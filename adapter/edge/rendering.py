@@ -9,7 +9,7 @@ import orjson
 
 from adapter.edge.request import Reply
 from adapter.errors import AdapterError, Unauthorized
-from adapter.relay.exchange import Answer
+from adapter.relay.exchange import Answer, Flow
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
 
@@ -58,6 +58,9 @@ async def send_answer(reply: Reply, answer: Answer, extra: list[tuple[str, str]]
         reply.send(answer.status, fields, answer.body)
         return
     reply.begin(answer.status, fields, answer.length)
-    async for piece in answer.body:
-        await reply.write(piece)
+    if isinstance(answer.body, Flow):
+        await answer.body.pour(reply)
+    else:
+        async for piece in answer.body:
+            await reply.write(piece)
     reply.end()

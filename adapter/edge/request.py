@@ -149,6 +149,12 @@ class Reply(Protocol):
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
         """The head of an answer whose body follows; without ``length`` (bytes) it is chunked."""
 
+    def put(self, chunk: bytes) -> bool:
+        """One piece, without waiting; False while the client is slow, until ``drained`` has returned."""
+
+    async def drained(self) -> None:
+        """Wait until the client takes more. Raises ClientGone."""
+
     async def write(self, piece: bytes) -> None:
         """One piece; waits while the client is slow. Raises ClientGone."""
 

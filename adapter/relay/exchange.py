@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter.relay.server import Server
-from adapter.upstream.port import Headers
+from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
@@ -46,9 +47,32 @@ def _nothing() -> None:
     return None
 
 
+class Flow(AsyncGenerator[bytes, None]):
+    """Pieces as they come that can also be poured, which wakes nobody for each of them.
+
+    Whoever has it does one or the other, so what is put around the pieces is put around all there is.
+    """
+
+    __slots__ = ("_pieces", "pour")
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], pour: Callable[[Sink], Awaitable[None]]) -> None:
+        self._pieces = pieces
+        self.pour = pour
+        """Hands all pieces on to a sink; raises as they do, and as the sink does."""
+
+    async def asend(self, value: None) -> bytes:
+        return await self._pieces.asend(value)
+
+    async def athrow(self, *error: Any) -> bytes:
+        return await self._pieces.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._pieces.aclose()
+
+
 @dataclass(slots=True)
 class Answer:
-    """What goes back to the client: a body that is whole, or pieces as they come.
+    """What goes back to the client: a body that is whole, or pieces as they come, which may be a Flow.
 
     Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.

@@ -9,6 +9,7 @@ from functools import partial
 from adapter.relay.answers import ANSWER_LIMIT, media_type, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.exchange import Answer, Ask, asking_plain, both
+from adapter.relay.flows import overheard
 from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
 from adapter.relay.parking import Parking
@@ -55,11 +56,10 @@ class Listening:
         if not stream:
             return await piped_answer(reply, headers, silence)
         ask.server.counters.streams += 1
+        if rewrite is None or session is None:
+            return Answer(reply.status, headers, overheard(reply, heed), release=reply.abort)
         pieces = listening(reply, rewrite, ANSWER_LIMIT, heed)
-        release = reply.abort
-        if rewrite is not None and session is not None:
-            scope = self.calling.scope_of(session, ask.principal)
-            inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
-            pieces = noticing(pieces, inbox)
-            release = both(release, partial(self.notices.close, scope, session.key, inbox))
-        return Answer(reply.status, headers, pieces, release=release)
+        scope = self.calling.scope_of(session, ask.principal)
+        inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
+        release = both(reply.abort, partial(self.notices.close, scope, session.key, inbox))
+        return Answer(reply.status, headers, noticing(pieces, inbox), release=release)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapter.errors import UpstreamSilent
+from adapter.relay.answering import AnswerStream
 from adapter.relay.answers import is_encoded, media_type
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask, silence_of
+from adapter.relay.flows import piped
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
-from adapter.relay.streams import AnswerStream, held, piped
 from adapter.rules.headers import to_client
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import Envelope
@@ -53,7 +54,7 @@ class Piping:
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return Answer(reply.status, headers, reply.whole)
-                return Answer(reply.status, headers, stream.pieces(), release=reply.abort)
+                return Answer(reply.status, headers, stream.body(), release=reply.abort)
             if reply.whole is not None:
                 return Answer(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, silence)
@@ -80,7 +81,7 @@ async def piped_answer(reply: UpstreamReply, headers: list[tuple[str, str]], sil
     return Answer(
         reply.status,
         headers,
-        held(first, piped(reply, silence)),
+        piped(reply, silence, b"".join(first)),
         length=int(length) if length else None,
         release=reply.abort,
     )

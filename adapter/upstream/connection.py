@@ -13,7 +13,7 @@ from typing import cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent
-from adapter.upstream.port import Headers
+from adapter.upstream.port import Headers, Sink
 from adapter.upstream.silence import Watch
 
 HEAD_LIMIT = 64 * 1024
@@ -33,7 +33,9 @@ class NoAnswerError(Exception):
 class HttpReply:
     """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
 
-    __slots__ = ("_chunks", "_connection", "buffered", "failure", "headers", "status", "whole")
+    __slots__ = (
+        "_chunks", "_connection", "_full", "_sink", "buffered", "failure", "headers", "status", "whole",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection) -> None:
         self.status = 0
@@ -43,6 +45,8 @@ class HttpReply:
         self.buffered = 0
         self._chunks: list[bytes] = []
         self._connection: Connection | None = connection
+        self._sink: Sink | None = None
+        self._full = False
 
     def __repr__(self) -> str:
         state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
@@ -57,12 +61,24 @@ class HttpReply:
                 raise self.failure
             if not await self._connection.watch.news(silence):
                 raise _silent(silence)
-        piece = self._joined()
-        self._chunks.clear()
-        self.buffered = 0
-        if self._connection is not None:
-            self._connection.resume()
-        return piece
+        return self._take()
+
+    async def pour(self, sink: Sink, silence: float | None) -> None:
+        """See Pouring. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
+        self._sink = sink
+        try:
+            while True:
+                if not self.push():
+                    await sink.drained()
+                    self._full = False
+                elif self.failure is not None:
+                    raise self.failure
+                elif self._connection is None:
+                    return
+                elif not await self._connection.watch.news(silence):
+                    raise _silent(silence)
+        finally:
+            self._sink, self._full = None, False
 
     def abort(self) -> None:
         """See UpstreamReply."""
@@ -73,6 +89,19 @@ class HttpReply:
         self._chunks.append(chunk)
         self.buffered += len(chunk)
 
+    def push(self) -> bool:
+        """Hand what came to whoever it is poured to; False if nobody takes it now."""
+        if self._sink is None or self._full:
+            return False
+        if self._chunks:
+            try:
+                self._full = not self._sink.put(self._take())
+            except Exception as error:
+                # It is for who pours to know; a transport that saw it would only break its own connection.
+                self.failure = error
+                self.abort()
+        return not self._full
+
     def complete(self) -> None:
         """The body came to its end; from here on the connection belongs to somebody else."""
         self._connection = None
@@ -82,6 +111,14 @@ class HttpReply:
         if self._connection is None:
             self.whole = self._joined()
         return self
+
+    def _take(self) -> bytes:
+        piece = self._joined()
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.resume()
+        return piece
 
     def _joined(self) -> bytes:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
@@ -185,6 +222,9 @@ class Connection(asyncio.Protocol):
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
                 self._break(_head_too_large())
+            self.watch.sign_of_life()
+            return
+        elif answer.push():
             self.watch.sign_of_life()
             return
         elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from adapter.errors import UpstreamUnreachable
 
@@ -50,6 +50,38 @@ class UpstreamReply(Protocol):
 
     def abort(self) -> None:
         """Drop the connection unless the body was read to its end. Never raises, never waits."""
+
+
+class Sink(Protocol):
+    """Where an answer is poured: a client's end of it."""
+
+    def put(self, chunk: bytes) -> bool:
+        """Take a chunk. False: it was the last for now; the next may come when ``drained`` has returned."""
+
+    async def drained(self) -> None:
+        """Wait until it takes more. Raises where it never will."""
+
+
+@runtime_checkable
+class Pouring(Protocol):
+    """An UpstreamReply that hands itself on."""
+
+    async def pour(self, sink: Sink, silence: float | None) -> None:
+        """See the function ``pour``; the caller sleeps while the sink takes what comes."""
+
+
+async def pour(reply: UpstreamReply, sink: Sink, silence: float | None) -> None:
+    """Hand an answer on as it comes, to its clean end; a sink that is full slows the upstream down.
+
+    Raises as ``read`` does, in whose stead it may be called at any time, and what the sink raises. The upstream's
+    silence counts only while the sink takes what comes.
+    """
+    if isinstance(reply, Pouring):
+        await reply.pour(sink, silence)
+        return
+    while chunk := await reply.read(silence):
+        if not sink.put(chunk):
+            await sink.drained()
 
 
 class Upstream(Protocol):
