@@ -90,17 +90,20 @@ class Lookout:
             self._stale_at = self._now() + self._fresh_for
 
     def listener(self) -> Callable[[bytes], None]:
-        """Looks along at a stream. The word may be cut in two, so the end of each chunk is looked at with the next."""
+        """Looks along at a stream. The word may be cut in two, so an end in the middle of a line is looked at again
+        with the beginning of the next chunk.
+        """
         end = b""
 
         def heed(chunk: bytes) -> None:
             nonlocal end
-            seam = end + chunk[:_SEAM]
-            for text in (seam, chunk):
-                if _WORD in text and _CHANGED.search(text):
-                    self.changed()
-                    break
-            end = chunk[-_SEAM:] if len(chunk) >= _SEAM else seam[-_SEAM:]
+            if _tells(chunk) or (end and _tells(end + chunk[:_SEAM])):
+                self.changed()
+            if chunk.endswith((b"\n", b"\r")):
+                # As chunks do end, and the word holds no line end.
+                end = b""
+            else:
+                end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
 
         return heed
 
@@ -188,6 +191,10 @@ class Lookout:
         if self._definitions is not None:
             self._definitions.keep(found.catalogue.digest, tools_on(pages))
         return found
+
+
+def _tells(text: bytes) -> bool:
+    return _WORD in text and _CHANGED.search(text) is not None
 
 
 def _required(found: Sighting | None) -> Sighting:
