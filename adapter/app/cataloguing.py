@@ -70,6 +70,10 @@ class Cataloguing:
         policies = policies_of(self.settings, entry)
         own = self.filing.own_tools(entry)
         names = Names(entry.id) if self.settings.code_mode_for(entry) else None
+        pinning = self.settings.pinning_for(entry)
+        if pinning.mode == "off" and policies.change_nothing and not own and names is None:
+            # Whatever the upstream lists is what clients see, so nobody has to look at it.
+            return plan
         lists = ToolLists(
             entry.id,
             shape_of(policies),
@@ -77,7 +81,6 @@ class Cataloguing:
             self.filing.mirrors_of(entry),
             self.log,
         )
-        pinning = self.settings.pinning_for(entry)
         vetting = Vetting(
             entry.id,
             lists,

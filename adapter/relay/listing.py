@@ -180,6 +180,15 @@ class ToolLists:
             self._keep(_Kept(before, behind, first, modern, *shaped, page.listed))
         return page
 
+    def recognizes(self, response: bytes) -> bytes | None:
+        """The id (JSON) of a page like one that is kept, so that nobody has to read it again; None of any other."""
+        span = _span_of_id(response)
+        if span is None:
+            return None
+        before, behind = response[: span[0]], response[span[1] :]
+        known = any(kept.before == before and kept.behind == behind for kept in self._kept)
+        return response[slice(*span)] if known else None
+
     def _keep(self, kept: _Kept) -> None:
         self._kept.insert(0, kept)
         del self._kept[KEPT:]

@@ -70,6 +70,9 @@ class Gate(Protocol):
     def listener(self) -> Callable[[bytes], None]:
         """Looks along at what the upstream says on one stream, chunk by chunk."""
 
+    def recognizes(self, response: bytes) -> bytes | None:
+        """The id (JSON) of a list of tools that was read before, but for its id; None of any other response."""
+
 
 Unfold = Callable[[Call], Awaitable[None]]
 """Puts the call that a call stands for in its place: envelope, request and headers. May raise AdapterError."""

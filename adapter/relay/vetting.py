@@ -201,6 +201,10 @@ class Vetting:
 
     # --- lists ------------------------------------------------------------------------------------------------
 
+    def recognizes(self, response: bytes) -> bytes | None:
+        """See Gate."""
+        return self._lists.recognizes(response)
+
     async def ask(self, call: Call) -> bytes | None:
         """Note when the list was asked for: what comes may be older than what is known by then."""
         self._judging.asked(call)
@@ -214,7 +218,7 @@ class Vetting:
             return failure(error, call.envelope.id_bytes)
 
     async def _list(self, call: Call, response: bytes) -> bytes:
-        first = asked_cursor(call.request) is None
+        first = not _may_name_cursor(call.request) or asked_cursor(call.request) is None
         try:
             page = self._lists.page(response, call.envelope.id_bytes, first=first, modern=call.modern)
         except BadJson as error:
@@ -238,3 +242,8 @@ class Vetting:
         if self._pinning.mode == "warn":
             return page.with_warnings(verdict.drift, modern=call.modern)
         raise await self._refusal(call, verdict.drift)
+
+
+def _may_name_cursor(request: bytes) -> bool:
+    """False only where no page but the first is asked for, as mostly; a backslash may hide the word."""
+    return b"cursor" in request or b"\\" in request

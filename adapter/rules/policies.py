@@ -124,6 +124,12 @@ class Policies:
     disabled: Disabled = Disabled()
     wrapped: Mapping[str, Wrapped] = field(default_factory=dict)
 
+    @property
+    def change_nothing(self) -> bool:
+        """Whether every definition is shown as it came."""
+        quiet = self.sanitization.mode == "off" and self.descriptions.mode == "preserve"
+        return quiet and not self.disabled.readings and not self.wrapped
+
 
 @dataclass(frozen=True, slots=True)
 class Shaped:

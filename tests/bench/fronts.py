@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,14 +235,17 @@ def _bare_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[s
 
 @asynccontextmanager
 async def adapter(
-    upstream: int, place: Path, adapters: Sequence[dict[str, object]] = ()
+    upstream: int,
+    place: Path,
+    adapters: Sequence[dict[str, object]] = (),
+    core: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Running]:
-    """The adapter as it is deployed; see ``adapter_settings``."""
+    """The adapter as it is deployed; see ``adapter_settings``. ``core`` are other settings of that section."""
     port, bearer = free_port(), secrets.token_hex(16)
     config = place / "adapter.yaml"
-    config.write_text(
-        json.dumps(adapter_settings(upstream, port, bearer, place, adapters))
-    )  # JSON is YAML too
+    settings: dict[str, Any] = adapter_settings(upstream, port, bearer, place, adapters)
+    settings["core"].update(core or {})
+    config.write_text(json.dumps(settings))  # JSON is YAML too
     argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
     async with _proxy(argv, Address(port, "/mcp/bench", bearer), place) as running:
         yield running

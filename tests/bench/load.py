@@ -181,6 +181,14 @@ class Client:
             raise LoadFailed(f"{tool} was answered {answer.status}: {answer.body[:300]!r}")
         return answer
 
+    async def list(self) -> Answer:
+        """The tools, all on one page."""
+        self._id += 1
+        answer = await self._post(b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}' % self._id)
+        if answer.status != 200 or b'"tools"' not in answer.body[:200]:
+            raise LoadFailed(f"tools/list was answered {answer.status}: {answer.body[:300]!r}")
+        return answer
+
     async def hold(self) -> None:
         """Open the session's GET stream and keep it until ``close``; the connection is taken from then on."""
         answer = await self._connection.exchange(self._head("GET") + b"\r\n\r\n", only_head=True)

@@ -1,0 +1,226 @@
+"""What guarding catalogues costs: ``python -m tests.bench.catalogue [--rounds N] [--sessions N]``.
+
+The adapter with pinning, sanitizing and a description policy on stands beside one with all of it off, whose lists are
+piped, and beside nginx. Each figure is the CPU time of the proxy's process tree; rounds go back and forth, and the
+median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from tests.bench.fronts import ROOT, Running, adapter, end, end_tidily_when_terminated, nginx
+from tests.bench.load import Client
+from tests.bench.process import cpu_seconds, rss_bytes, tree
+from tests.bench.upstream import Sessions, UpstreamConnection, json_answer
+
+GUARDED: dict[str, Any] = {
+    "tool_definition_pinning": {"mode": "block"},
+    "tool_metadata_sanitization": {"mode": "sanitize"},
+    "tool_description_policy": {"mode": "truncate"},
+    "disabled_tools": ["never_.*"],
+}
+OPEN: dict[str, Any] = {
+    "tool_definition_pinning": {"mode": "off"},
+    "tool_metadata_sanitization": {"mode": "off"},
+}
+AT_ONCE = 10
+SETTLE = 0.3
+
+
+def definitions(count: int) -> list[dict[str, Any]]:
+    """``count`` tools as real servers have them: 600 bytes, some of them too long for the description policy."""
+    properties = {
+        f"argument_{number}": {"type": "string", "description": "What it is used for, in a sentence or two."}
+        for number in range(4)
+    }
+    schema = {"type": "object", "properties": properties, "required": ["argument_0"]}
+    return [
+        {
+            "name": "echo" if number == 0 else f"tool_{number}",
+            "description": "Does something with what it is given. " * (2 if number % 10 else 12),
+            "inputSchema": schema,
+            "annotations": {"readOnlyHint": True},
+        }
+        for number in range(count)
+    ]
+
+
+class ListingConnection(UpstreamConnection):
+    """The bench's upstream with a list of any length, made once."""
+
+    result = b""
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "tools/list":
+            self._write(json_answer(message["id"], self.result))
+        else:
+            super()._answer(message)
+
+
+async def _serve(count: int) -> None:
+    sessions = Sessions()
+    ListingConnection.result = orjson.dumps({"tools": definitions(count)})
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: ListingConnection(sessions), "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@asynccontextmanager
+async def _upstream(count: int) -> AsyncIterator[int]:
+    argv = [sys.executable, "-m", "tests.bench.catalogue", "--serve", str(count)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.stdout.close()
+        end(process)
+
+
+class Stage:
+    """An upstream with so many tools, and the fronts before it."""
+
+    def __init__(self, stack: AsyncExitStack, place: Path, upstream: int) -> None:
+        self._stack = stack
+        self._place = place
+        self._upstream = upstream
+        self._fronts = 0
+
+    def _room(self) -> Path:
+        self._fronts += 1
+        room = self._place / f"{self._upstream}-{self._fronts}"
+        room.mkdir()
+        return room
+
+    async def adapter(self, core: dict[str, Any]) -> Running:
+        return await self._stack.enter_async_context(adapter(self._upstream, self._room(), core=core))
+
+    async def nginx(self) -> Running:
+        return await self._stack.enter_async_context(nginx(self._upstream, self._room()))
+
+
+@asynccontextmanager
+async def _stage(place: Path, tools: int) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        yield Stage(stack, place, await stack.enter_async_context(_upstream(tools)))
+
+
+Work = Callable[[Client], Awaitable[object]]
+
+
+async def _microseconds(fronts: list[Running], work: Work, count: int, rounds: int) -> list[float]:
+    """CPU µs of each front for one piece of work on a warm session: the median of the rounds."""
+    clients = []
+    for front in fronts:
+        client = await Client.connect(front.address)
+        await client.initialize()
+        await client.list()
+        clients.append(client)
+    spent: list[list[float]] = [[] for _ in fronts]
+    for number in range(rounds + 1):
+        for front, client, samples in zip(fronts, clients, spent, strict=True):
+            assert front.pid is not None
+            pids = tree(front.pid)
+            before = cpu_seconds(pids)
+            for _ in range(count):
+                await work(client)
+            if number:
+                samples.append((cpu_seconds(pids) - before) / count * 1e6)
+    for client in clients:
+        client.close()
+    return [statistics.median(samples) for samples in spent]
+
+
+async def _pinned_rss(stage: Stage, core: dict[str, Any], sessions: int) -> int:
+    """Bytes that so many sessions, each of which has listed the tools, add to a front's memory."""
+    front = await stage.adapter(core)
+    assert front.pid is not None
+
+    async def leave(count: int) -> None:
+        client = await Client.connect(front.address)
+        for _ in range(count):
+            await client.initialize()
+            await client.list()
+        client.close()
+
+    await leave(100)
+    before = rss_bytes(tree(front.pid))
+    await asyncio.gather(*(leave(sessions // AT_ONCE) for _ in range(AT_ONCE)))
+    await asyncio.sleep(SETTLE)
+    return rss_bytes(tree(front.pid)) - before
+
+
+async def _first_list(stage: Stage) -> float:
+    """CPU seconds that the first list takes a guarding front more than one that pipes it."""
+    spent = []
+    for core in (OPEN, GUARDED):
+        front = await stage.adapter(core)
+        assert front.pid is not None
+        client = await Client.connect(front.address)
+        await client.initialize()
+        await client.list()
+        # All since its start: a call that comes first has the list read before it.
+        spent.append(cpu_seconds(tree(front.pid)))
+        client.close()
+    return spent[1] - spent[0]
+
+
+async def run(rounds: int, sessions: int) -> None:
+    end_tidily_when_terminated()
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        place = Path(name)
+        async with _stage(place, 500) as stage:
+            fronts = [await stage.adapter(OPEN), await stage.adapter(GUARDED)]
+            plain, guarded = await _microseconds(
+                fronts, lambda client: client.call("echo", a=1), 1000, rounds
+            )
+            _say("tools/call, guarded", guarded, "all off", plain, 1.05)
+            plain, guarded = await _microseconds(fronts, Client.list, 200, rounds)
+            _say("tools/list of 500, guarded", guarded, "piped", plain, 3)
+        async with _stage(place, 50) as stage:
+            fronts = [await stage.nginx(), await stage.adapter(GUARDED)]
+            plain, guarded = await _microseconds(fronts, Client.list, 1000, rounds)
+            _say("tools/list of 50, guarded", guarded, "nginx", plain, 5)
+            rss = [await _pinned_rss(stage, core, sessions) for core in (OPEN, GUARDED)]
+            each = (rss[1] - rss[0]) / sessions
+            print(
+                f"{sessions} sessions: {rss[1] / 2**20:.1f} MiB pinned, {rss[0] / 2**20:.1f} not: {each:.0f} B each"
+            )
+        async with _stage(place, 10_000) as stage:
+            print(
+                f"first tools/list of 10000: {await _first_list(stage):.2f} s of CPU more than piped (must: 1)"
+            )
+
+
+def _say(what: str, guarded: float, beside: str, plain: float, must: float) -> None:
+    print(
+        f"{what}: {guarded:.0f} µs; {beside}: {plain:.0f} µs; ratio {guarded / plain:.3f} (must: {must})",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.catalogue")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    uvloop.run(_serve(given.serve) if given.serve else run(given.rounds, given.sessions))
+
+
+if __name__ == "__main__":
+    main()
