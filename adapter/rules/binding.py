@@ -162,7 +162,7 @@ def _in_code(template: Template, part: Part, at: int, *, textual: bool) -> Piece
         return part
     if part.ident or part.space == "env" or textual:
         before, after = template.shape[:at], template.shape[at + 1 :]
-        if before.endswith("--") or after.startswith(("'", '"', "$")):
+        if before.endswith(("--", "$")) or after.startswith(("'", '"', "$")):
             raise StatementRefused(f"{part.source} stands directly beside a quote or a comment")
         return Paste(part, in_quotes=False)
     _refuse_joined(template, at, at + 1)
