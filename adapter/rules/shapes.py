@@ -1,0 +1,245 @@
+"""The declared shape of a tool's data: what is not declared is taken out, what does not fit is refused. Pure.
+
+A refusal names places and types, never a value: what is to be withheld may be in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.rules.censor import Censored
+
+_TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
+_DEEPEST = 32
+
+Path = tuple[str | int, ...]
+Problem = tuple[Path, str]
+Check = Callable[[Any], Iterable[tuple[Sequence[str | int], str]]]
+"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there."""
+Parse = Callable[[Any, Path, list[Problem]], Any]
+
+
+class ShapeInvalid(ValueError):
+    """A schema that declares nothing that could be checked."""
+
+
+class ShapeRefused(Exception):
+    """Data that is not as declared; ``problems`` are all that was found, each a place and a sentence."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(f'"{_dotted(path)}": {text}' for path, text in problems))
+        self.problems = tuple(problems)
+
+    def bullets(self) -> Iterator[str]:
+        """One line for each problem."""
+        for path, text in self.problems:
+            yield f'  - "{_dotted(path)}": {text}'
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared."""
+
+    keys: tuple[str, ...]
+    parse: Parse
+
+    def parsed(self, data: Any) -> Any:
+        """The data with nothing in it that is not declared; each item's, if it is a list. Raises ShapeRefused."""
+        problems: list[Problem] = []
+        if isinstance(data, list):
+            seen: Any = [self.parse(item, (index,), problems) for index, item in enumerate(data)]
+        else:
+            seen = self.parse(data, (), problems)
+        if problems:
+            raise ShapeRefused(problems)
+        return seen
+
+
+def shape_of(schema: Mapping[str, Any]) -> Shape:
+    """The shape in short notation: names with ``string, int, float, bool, any, list[T]``, a mapping, or a list of one.
+
+    ``?`` behind a type or a name says that it may be absent or null. Raises ShapeInvalid.
+    """
+    return Shape(tuple(name.removesuffix("?") for name in schema), _members(schema, 0))
+
+
+def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
+    """The shape in JSON Schema, which ``check`` judges.
+
+    Members that no part of the schema names are taken out, unless it says with additionalProperties or
+    patternProperties what they are; one that forbids them has refused them before.
+    """
+    known = _Declared(schema)
+
+    def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
+        found = [(path + tuple(place), f"Does not satisfy {keyword}") for place, keyword in check(value)]
+        problems += found
+        return None if found else known.kept(value, [schema], 0)
+
+    return Shape(tuple(known.members([schema])), parse)
+
+
+# --- the short notation ---------------------------------------------------------------------------------------
+
+
+def _members(schema: Mapping[str, Any], depth: int) -> Parse:
+    if depth > _DEEPEST:
+        raise ShapeInvalid(f"A schema is nested {_DEEPEST} levels deep at most.")
+    fields: dict[str, tuple[Parse, bool]] = {}
+    for name, declared in schema.items():
+        parse, optional = _declared(declared, depth + 1)
+        fields[name.removesuffix("?")] = (parse, optional or name.endswith("?"))
+
+    def parse_object(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if isinstance(value, Censored):
+            return value
+        if not isinstance(value, Mapping):
+            problems.append((path, f"Expected object, received {received(value)}"))
+            return None
+        kept: dict[str, Any] = {}
+        for name, (parse, optional) in fields.items():
+            if value.get(name) is None and optional:
+                if name in value:
+                    kept[name] = None
+            elif name not in value:
+                problems.append(((*path, name), "Required"))
+            else:
+                kept[name] = parse(value[name], (*path, name), problems)
+        return kept
+
+    return parse_object
+
+
+def _declared(declared: Any, depth: int) -> tuple[Parse, bool]:
+    if isinstance(declared, Mapping):
+        return _members(declared, depth), False
+    if isinstance(declared, list) and len(declared) == 1:
+        return _items(_declared(declared[0], depth + 1)), False
+    found = _TYPE.fullmatch(declared.replace(" ", "")) if isinstance(declared, str) else None
+    if found is None or depth > _DEEPEST:
+        raise ShapeInvalid(f"A type is a name, list[T], a mapping or a list of one; not {declared!r}.")
+    optional = found["optional"] is not None
+    if found["item"] is not None:
+        return _items(_declared(found["item"], depth + 1)), optional
+    if found["name"] not in _SCALARS:
+        raise ShapeInvalid(f"A type is one of {', '.join(_SCALARS)}, list[T]; not {declared!r}.")
+    return _SCALARS[found["name"]], optional
+
+
+def _items(item: tuple[Parse, bool]) -> Parse:
+    parse, optional = item
+
+    def parse_list(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if isinstance(value, Censored):
+            return value
+        if not isinstance(value, list):
+            problems.append((path, f"Expected array, received {received(value)}"))
+            return None
+        return [
+            None if each is None and optional else parse(each, (*path, index), problems)
+            for index, each in enumerate(value)
+        ]
+
+    return parse_list
+
+
+def _scalar(expected: str, fits: Callable[[Any], bool]) -> Parse:
+    def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if not (isinstance(value, Censored) or fits(value)):
+            problems.append((path, f"Expected {expected}, received {received(value)}"))
+        return value
+
+    return parse
+
+
+def received(value: Any) -> str:
+    """The type of a value, in JSON's words."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_SCALARS: Mapping[str, Parse] = {
+    "string": _scalar("string", lambda value: isinstance(value, str)),
+    "int": _scalar("integer", lambda value: _is_number(value) and value == value // 1),
+    "float": _scalar("number", _is_number),
+    "bool": _scalar("boolean", lambda value: isinstance(value, bool)),
+    "any": _scalar("any", lambda _: True),
+}
+
+
+# --- JSON Schema ----------------------------------------------------------------------------------------------
+
+
+class _Declared:
+    """Which members a JSON Schema names, through its references and the parts that may apply beside each other."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def kept(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
+        if depth > _DEEPEST:
+            return None
+        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        if isinstance(value, Mapping):
+            declared = self._properties(parts)
+            if not declared and not any("properties" in part for part in parts):
+                return value
+            is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
+            is_open = is_open or any("patternProperties" in part for part in parts)
+            return {
+                name: self.kept(member, declared.get(name, ()), depth + 1)
+                for name, member in value.items()
+                if name in declared or is_open
+            }
+        if isinstance(value, list):
+            items = [part["items"] for part in parts if "items" in part]
+            return [self.kept(item, items, depth + 1) for item in value] if items else value
+        return value
+
+    def members(self, schemas: Sequence[Any]) -> Iterable[str]:
+        return self._properties([part for schema in schemas for part in self._parts(schema, 0)])
+
+    @staticmethod
+    def _properties(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for part in parts:
+            for name, schema in part.get("properties", {}).items():
+                found.setdefault(name, []).append(schema)
+        return found
+
+    def _parts(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+            return
+        yield schema
+        beside = [each for word in ("allOf", "anyOf", "oneOf") for each in schema.get(word, ())]
+        beside += [schema[word] for word in ("if", "then", "else") if word in schema]
+        if isinstance(schema.get("$ref"), str):
+            beside.append(self._referred(schema["$ref"]))
+        for each in beside:
+            yield from self._parts(each, depth + 1)
+
+    def _referred(self, reference: str) -> Any:
+        """What a pointer into this very schema leads to; any other reference names no members."""
+        if not reference.startswith("#"):
+            return None
+        found: Any = self._root
+        for part in filter(None, reference[1:].split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path)) or "(root)"
