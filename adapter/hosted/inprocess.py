@@ -1,0 +1,190 @@
+"""Scripts that run in the adapter's own process: trusted code, called as the Python functions they are."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import inspect
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import ModuleType
+from typing import Any
+
+from adapter.hosted.references import (
+    Reference,
+    ScriptFailed,
+    ScriptInvalid,
+    ScriptTimedOut,
+    Tell,
+    stamp_of,
+)
+from adapter.hosted.workers import Workers
+from adapter.rules.outcomes import Progress
+
+DEFAULT = "default"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class InProcessScript:
+    """A Script that is a function. Raises ScriptInvalid when its file cannot be imported or has no such function.
+
+    An async function is cancelled where it awaits; any other runs in a thread of ``workers``, and when it is given
+    up goes on there until it ends by itself. A generator yields its progress; its result is what it returns, or else
+    the last thing it yielded that was no progress.
+    """
+
+    def __init__(self, reference: Reference, workers: Workers) -> None:
+        self.reference = reference.text
+        self._path = reference.path
+        self._stamp = stamp_of(reference.path)
+        self._function = _function_of(_imported(reference), reference)
+        self._arguments = _accepted(self._function, reference)
+        self._workers = workers
+
+    def __repr__(self) -> str:
+        return f"<InProcessScript {self.reference!r}>"
+
+    def stale(self) -> bool:
+        """See Script."""
+        return stamp_of(self._path) != self._stamp
+
+    async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
+        """See Script."""
+        arguments = (payload, context)[: self._arguments]
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                return await self._driven(arguments, tell or _tell_nobody)
+        except TimeoutError:
+            if scope.expired() and timeout is not None:
+                raise ScriptTimedOut(timeout) from None
+            raise
+        except SystemExit as left:
+            # In a task it would end the adapter.
+            raise ScriptFailed("the script called sys.exit()") from left
+
+    async def _driven(self, arguments: tuple[Any, ...], tell: Tell) -> Any:
+        function = self._function
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            value = function(*arguments)
+        else:
+            value = await self._threaded(arguments, tell)
+        if inspect.isawaitable(value):
+            value = await value
+        return await _collected(value, tell) if inspect.isasyncgen(value) else value
+
+    async def _threaded(self, arguments: tuple[Any, ...], tell: Tell) -> Any:
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+
+        def say(step: Progress) -> None:
+            asyncio.run_coroutine_threadsafe(_told(tell, step), loop).result()
+
+        def job() -> Any:
+            value = self._function(*arguments)
+            return _exhausted(value, say, stop) if inspect.isgenerator(value) else value
+
+        try:
+            return await self._workers.run(job)
+        finally:
+            stop.set()
+
+
+async def _tell_nobody(percent: float, message: str | None) -> None:
+    """Where nobody asked."""
+
+
+async def _told(tell: Tell, step: Progress) -> None:
+    await tell(step.percent, step.message)
+
+
+async def _collected(steps: AsyncGenerator[Any, Any], tell: Tell) -> Any:
+    last = None
+    try:
+        async for step in steps:
+            if isinstance(step, Progress):
+                await _told(tell, step)
+            else:
+                last = step
+    finally:
+        await steps.aclose()
+    return last
+
+
+def _exhausted(
+    steps: Generator[Any, Any, Any], say: Callable[[Progress], None], stop: threading.Event
+) -> Any:
+    last = None
+    try:
+        while not stop.is_set():
+            step = next(steps)
+            if isinstance(step, Progress):
+                say(step)
+            else:
+                last = step
+    except StopIteration as end:
+        return last if end.value is None else end.value
+    finally:
+        steps.close()
+    return None
+
+
+def _imported(reference: Reference) -> ModuleType:
+    """The file as a module of its own, anew each time; its name is the same, so that reloads do not pile up."""
+    name = "adapter_script_" + hashlib.sha256(str(reference.path).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, reference.path)
+    if spec is None or spec.loader is None:
+        raise ScriptInvalid(f"{reference.text!r} is no Python file; give it runtime: subprocess.")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    # Dataclasses and pickle look a class's module up while it is being made.
+    sys.modules[name] = module
+    try:
+        # Not by the spec's loader: it may take compiled code from a moment ago for this second's file.
+        code = compile(reference.path.read_bytes(), str(reference.path), "exec")
+        exec(code, module.__dict__)  # noqa: S102  (running the operator's own scripts is what this module is for)
+    except (Exception, SystemExit) as error:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        raise ScriptInvalid(
+            f"{reference.text!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
+    if reference.function is not None:
+        found = getattr(module, reference.function, None)
+        if not callable(found):
+            raise ScriptInvalid(f"{reference.text!r}: there is no function {reference.function!r}.")
+        return found  # type: ignore[no-any-return]  # callable() is all there is to know of it
+    if callable(default := getattr(module, DEFAULT, None)):
+        return default  # type: ignore[no-any-return]  # callable() is all there is to know of it
+    own = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if len(own) != 1:
+        raise ScriptInvalid(
+            f"{reference.text!r} has {len(own)} public functions: name one as path.py#function, or default."
+        )
+    return own[0]
+
+
+def _accepted(function: Callable[..., Any], reference: Reference) -> int:
+    """How many of payload and context it takes."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return 2
+    most = sum(each.kind in _POSITIONAL for each in parameters)
+    least = sum(each.kind in _POSITIONAL and each.default is each.empty for each in parameters)
+    if most == 0 or least > 2:
+        raise ScriptInvalid(f"{reference.text!r}: the function takes (payload) or (payload, context).")
+    return min(most, 2)

@@ -1,0 +1,266 @@
+"""Scripts in process: how they are found, called, timed and told of, and what is left of ten thousand calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut, conventions
+from adapter.hosted.scripts import Scripts
+from adapter.rules.outcomes import ToolUserError
+from tests.hosted.serving import LOG
+
+Load = Callable[[str], Script]
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Scripts]:
+    """A loader whose project is ``project`` below the test's folder."""
+    loader = Scripts(LOG, project=tmp_path / "project")
+    yield loader
+    loader.close()
+
+
+@pytest.fixture
+def load(scripts: Scripts, tmp_path: Path) -> Load:
+    """``load(source)``: the one script of that source."""
+
+    def write(source: str) -> Script:
+        (tmp_path / "script.py").write_text(source)
+        return scripts.load("script.py", tmp_path)
+
+    return write
+
+
+async def called(script: Script, payload: Any = None, timeout: float | None = 5.0) -> Any:
+    return await script.call(payload, {"user": "ada"}, timeout)
+
+
+# --- how they are found -------------------------------------------------------------------------------------------
+
+
+def test_a_path_is_looked_for_beside_the_tool_and_then_in_the_project(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    """H15: one that begins with a dot is looked for beside the tool only; an absolute one is where it is."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "shared.py").write_text("def default(payload): return 'project'")
+    tool = tmp_path / "tool"
+    tool.mkdir()
+    assert repr(scripts.load("shared.py", tool)) == "<InProcessScript 'shared.py'>"
+    assert scripts.load(str(project / "shared.py"), tool).reference.endswith("shared.py")
+    with pytest.raises(ScriptInvalid, match=r"The script \./shared\.py does not exist"):
+        scripts.load("./shared.py", tool)
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("def helper(): ...\ndef default(payload): return 'default'", "default"),
+        ("from os.path import join\ndef _own(): ...\ndef only(payload): return 'only'", "only"),
+        ("class Default:\n  def __call__(self, payload): return 'object'\ndefault = Default()", "object"),
+    ],
+)
+async def test_a_file_alone_stands_for_its_default(load: Load, source: str, answer: str) -> None:
+    """``default``, or the only public function that the file defines itself."""
+    assert await called(load(source)) == answer
+
+
+@pytest.mark.parametrize(
+    ("source", "reference", "said"),
+    [
+        ("def a(p): ...\ndef b(p): ...", "script.py", "has 2 public functions"),
+        ("x = 1", "script.py", "has 0 public functions"),
+        ("def a(p): ...", "script.py#b", "there is no function 'b'"),
+        ("def a(): ...", "script.py", r"takes \(payload\) or \(payload, context\)"),
+        ("def a(p, c, x): ...", "script.py", r"takes \(payload\) or \(payload, context\)"),
+        ("1 / 0", "script.py", "cannot be loaded: ZeroDivisionError"),
+        ("def", "script.py", "cannot be loaded: SyntaxError"),
+        ("import sys; sys.exit(3)", "script.py", "cannot be loaded: SystemExit"),
+        ("def a(p): ...", "script.py#not a name", "names no script"),
+        ("def a(p): ...", "missing.py", "does not exist"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_reason(
+    scripts: Scripts, tmp_path: Path, source: str, reference: str, said: str
+) -> None:
+    """One sentence that names the script as the configuration does."""
+    (tmp_path / "script.py").write_text(source)
+    with pytest.raises(ScriptInvalid, match=said):
+        scripts.load(reference, tmp_path)
+
+
+def test_files_of_a_folder_are_what_their_names_say(tmp_path: Path) -> None:
+    """H16 with ``.py``: in the order of names, the first of each kind."""
+    for name in (
+        "a_handler.py",
+        "handler.py",
+        "inputvalidator.py",
+        "data-mapper.py",
+        "output.py",
+        "input.ts",
+    ):
+        (tmp_path / name).touch()
+    found = conventions(tmp_path)
+    assert [path.name for path in found if path is not None] == [
+        "a_handler.py",
+        "inputvalidator.py",
+        "data-mapper.py",
+    ]
+    (tmp_path / "none").mkdir()
+    assert conventions(tmp_path / "none") == (None, None, None)
+
+
+def test_a_changed_file_is_stale(scripts: Scripts, tmp_path: Path) -> None:
+    """So is one that is gone; a script that was loaded anew is its new file."""
+    path = tmp_path / "script.py"
+    path.write_text("def default(payload): return 1")
+    script = scripts.load("script.py", tmp_path)
+    assert not script.stale()
+    path.write_text("def default(payload): return 22")
+    assert script.stale()
+    assert not scripts.load("script.py", tmp_path).stale()
+    path.unlink()
+    assert script.stale()
+
+
+async def test_a_script_is_read_again_within_the_same_second(scripts: Scripts, tmp_path: Path) -> None:
+    """No compiled code of a moment ago takes the place of what is there now."""
+    path = tmp_path / "script.py"
+    for number in (1, 2):
+        path.write_text(f"def default(payload): return {number}")
+        os.utime(path, (1, 1))
+        assert await called(scripts.load("script.py", tmp_path)) == number
+
+
+# --- how they are called ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def default(payload, context): return [payload, context['user']]",
+        "async def default(payload, context): return [payload, context['user']]",
+        "def default(*both): return [both[0], both[1]['user']]",
+        "async def inner(p, c): return [p, c['user']]\ndef default(payload, context): return inner(payload, context)",
+        "def default(payload, context):\n  yield [payload, context['user']]",
+        "def default(payload, context):\n  yield 1\n  return [payload, context['user']]",
+        "async def default(payload, context):\n  yield 1\n  yield [payload, context['user']]",
+    ],
+)
+async def test_every_kind_of_function_is_called_with_payload_and_context(load: Load, source: str) -> None:
+    """Sync, async, starred, returning an awaitable, and generators, whose result is their last word."""
+    assert await called(load(source), {"inputs": {}}) == [{"inputs": {}}, "ada"]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_generator_tells_its_progress(load: Load, kind: str) -> None:
+    """In the order of the steps, before the result."""
+    source = f"from adapter.rules.outcomes import progress\n{kind} default(payload):\n"
+    source += "  yield progress(10, 'begun')\n  yield progress(90)\n  yield 'done'"
+    heard: list[tuple[float, str | None]] = []
+
+    async def tell(percent: float, message: str | None) -> None:
+        heard.append((percent, message))
+
+    assert await load(source).call(None, None, 5.0, tell) == "done"
+    assert heard == [(10, "begun"), (90, None)]
+    assert await called(load(source)) == "done"
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_what_a_script_raises_arrives(load: Load, kind: str) -> None:
+    """As it was raised, also a TimeoutError of its own and a StopIteration; a script cannot end the adapter."""
+    user = f"from adapter.rules.outcomes import ToolUserError\n{kind} default(payload): raise ToolUserError('no')"
+    with pytest.raises(ToolUserError, match="no"):
+        await called(load(user))
+    with pytest.raises(TimeoutError, match="its own") as own:
+        await called(load(f"{kind} default(payload): raise TimeoutError('its own')"))
+    assert not isinstance(own.value, ScriptTimedOut)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await called(load(f"{kind} default(payload): raise StopIteration"))
+    with pytest.raises(ScriptFailed, match=r"sys\.exit"):
+        await called(load(f"import sys\n{kind} default(payload): sys.exit(1)"))
+
+
+async def test_an_async_script_is_cancelled_when_its_time_is_up(load: Load) -> None:
+    """ScriptTimedOut names the seconds; the script may tidy up."""
+    source = "import asyncio\nasync def default(payload):\n  try: await asyncio.sleep(60)\n"
+    source += "  finally: payload.append('tidied')"
+    payload: list[str] = []
+    with pytest.raises(ScriptTimedOut, match=r"timed out after 0\.01 s"):
+        await called(load(source), payload, 0.01)
+    assert payload == ["tidied"]
+
+
+async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: Scripts, load: Load) -> None:
+    """The call answers in time; other calls are served meanwhile, by other threads."""
+    script = load("def default(payload):\n  payload.wait(60)\n  return 'woke'")
+    stuck = threading.Event()
+    with pytest.raises(ScriptTimedOut):
+        await called(script, stuck, 0.01)
+    assert scripts.leftover == 1
+    free = threading.Event()
+    free.set()
+    assert await called(script, free) == "woke"
+    stuck.set()
+    async with asyncio.timeout(5):
+        while scripts.leftover:
+            await asyncio.sleep(0)
+
+
+async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scripts, load: Load) -> None:
+    """Its thread stops at the next yield, and the generator may tidy up."""
+    source = "def default(payload):\n  go, steps = payload\n  try:\n    while True:\n"
+    source += "      go.wait(60)\n      steps.append(1)\n      yield 0\n  finally: steps.append('closed')"
+    go, steps = threading.Event(), []  # type: tuple[threading.Event, list[object]]
+    with pytest.raises(ScriptTimedOut):
+        await called(load(source), (go, steps), 0.01)
+    go.set()
+    async with asyncio.timeout(5):
+        while scripts.leftover:
+            await asyncio.sleep(0)
+    assert steps == [1, "closed"]
+
+
+async def test_a_script_s_thread_knows_the_caller_s_variables(scripts: Scripts, tmp_path: Path) -> None:
+    """Context variables reach it, so that identity and tracing do."""
+    source = "import contextvars\nvariable = contextvars.ContextVar('v', default='unset')\n"
+    (tmp_path / "script.py").write_text(source + "def default(payload): return payload.get()")
+    script = scripts.load("script.py", tmp_path)
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("mine")
+    assert await called(script, variable) == "mine"
+
+
+async def test_ten_thousand_calls_leave_nothing(scripts: Scripts, load: Load, tmp_path: Path) -> None:
+    """No task, no descriptor, and no thread beyond those that are kept for the next call."""
+    sync, quick = load("def default(payload): return payload"), asyncio.Event()
+    (tmp_path / "async.py").write_text("async def default(payload): await payload.wait()")
+    script = scripts.load("async.py", tmp_path)
+    await called(sync)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    tasks = len(asyncio.all_tasks())
+    for _ in range(250):
+        await asyncio.gather(*(called(sync, number) for number in range(20)))
+        given_up = [asyncio.ensure_future(called(script, quick)) for _ in range(20)]
+        await asyncio.sleep(0)
+        for call in given_up:
+            call.cancel()
+        await asyncio.wait(given_up)
+    gc.collect()
+    assert scripts.leftover == 0
+    assert len(asyncio.all_tasks()) == tasks
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    async with asyncio.timeout(5):
+        while sum(thread.name == "script" for thread in threading.enumerate()) > 8:
+            await asyncio.sleep(0)
