@@ -1,0 +1,119 @@
+"""The most that one result may weigh. Pure.
+
+Everything in it counts: texts, images, resources, structured content. What is too much goes as whole items, so that
+neither a character nor a JSON text is ever cut; a last item says that something is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+LEAST = 1024
+Weight = Callable[[Any], int]
+"""A part of a result, to its bytes of JSON."""
+
+_KIB, _MIB = 1024, 1024 * 1024
+_REPLACED = ("content", "structuredContent", "isError")
+
+
+def limited(
+    result: Mapping[str, Any], limit: int, links: Mapping[int, Mapping[str, Any]] | None = None
+) -> Mapping[str, Any]:
+    """The result of ``tools/call`` in ``limit`` bytes of JSON, which are at least LEAST; the same object if it fits.
+
+    ``links`` are items, by the place of the one they stand for, that are sent where that one has no room. Structured
+    content comes before items, for clients that know its schema demand it. A result of which nothing but the
+    sentence is left is an error.
+    """
+    most = max(limit, LEAST)
+    weight = _weight_of([result, *(links or {}).values()])
+    if weight(result) <= most:
+        return result
+    rest = {key: value for key, value in result.items() if key not in _REPLACED}
+    if weight(_put(rest, [_sentence(most)], None, failed=True)) > most:
+        rest = {key: result[key] for key in ("resultType",) if result.get(key) == "complete"}
+    return _kept(result, rest, most, weight, links or {})
+
+
+def dropped(result: Mapping[str, Any], limit: int) -> list[int]:
+    """The places of the items that ``limited`` would leave out, for which links may be made."""
+    kept = limited(result, limit)
+    if kept is result:
+        return []
+    left = {id(item) for item in kept["content"]}
+    return [place for place, item in enumerate(_items(result)) if id(item) not in left]
+
+
+def sentence(limit: int) -> str:
+    """What the last item of a result says that was more than so many bytes."""
+    return (
+        f"\n\n[SYSTEM INTERVENTION: Payload truncated at {_size(max(limit, LEAST))} to prevent memory crash. "
+        "You MUST use pagination (limit/offset) or filters to retrieve smaller result sets.]"
+    )
+
+
+def _kept(
+    result: Mapping[str, Any],
+    rest: dict[str, Any],
+    most: int,
+    weight: Weight,
+    links: Mapping[int, Mapping[str, Any]],
+) -> dict[str, Any]:
+    failed = result.get("isError") is True
+    last = _sentence(most)
+    structured = result.get("structuredContent")
+    if structured is not None and weight(_put(rest, [last], structured, failed=True)) > most:
+        structured = None
+    room = most - weight(_put(rest, [last], structured, failed=failed))
+    content: list[Any] = []
+    for place, item in enumerate(_items(result)):
+        for candidate in _candidates(item, links.get(place)):
+            size = weight(candidate) + len(", ")
+            if size <= room:
+                room -= size
+                content.append(candidate)
+                break
+    nothing = not content and structured is None
+    return _put(rest, [*content, last], structured, failed=failed or nothing)
+
+
+def _weight_of(whole: Any) -> Weight:
+    """What measures the parts of a whole, in bytes of the JSON that ``envelope.dump`` makes of it."""
+    try:
+        orjson.dumps(whole)
+    except orjson.JSONEncodeError:
+        # One lone surrogate, and all of it is written in ASCII, which is the longer spelling of anything.
+        return lambda part: len(json.dumps(part))
+    return lambda part: len(orjson.dumps(part))
+
+
+def _candidates(item: Any, link: Mapping[str, Any] | None) -> Iterator[Any]:
+    yield item
+    if link is not None:
+        yield link
+
+
+def _items(result: Mapping[str, Any]) -> list[Any]:
+    content = result.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _put(rest: Mapping[str, Any], content: list[Any], structured: Any, *, failed: bool) -> dict[str, Any]:
+    members = {**rest, "content": content}
+    if structured is not None:
+        members["structuredContent"] = structured
+    if failed:
+        members["isError"] = True
+    return members
+
+
+def _sentence(most: int) -> dict[str, Any]:
+    return {"type": "text", "text": sentence(most)}
+
+
+def _size(count: int) -> str:
+    return f"{count / _MIB:.1f}MB" if count >= _MIB else f"{count / _KIB:.0f}KB"

@@ -1,0 +1,55 @@
+"""How often a caller may call: at most so many times in any window of so many seconds. Pure: the clock is the caller's.
+
+A call that is refused does not count, so a caller that waits as long as it is told gets through.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+
+_SWEPT_PER_CALL = 2
+
+
+class SlidingWindow:
+    """Counts the calls of each key; ``window`` is in seconds of the clock that ``admit`` is given.
+
+    Of a key nothing is kept longer than its last call counts, and never more than ``most`` moments.
+    """
+
+    def __init__(self, most: int, window: float) -> None:
+        """Raises ValueError unless both are positive."""
+        if most < 1 or window <= 0:
+            raise ValueError("A rate is at least one call in a window longer than nothing.")
+        self.most = most
+        self.window = window
+        # In the order of each key's last call, so that those that no longer count stand first.
+        self._calls: OrderedDict[Hashable, deque[float]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<SlidingWindow of {self.most} in {self.window:g} s: {len(self._calls)} keys>"
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def admit(self, key: Hashable, now: float) -> float | None:
+        """None if a call may go on, and it counts; else the seconds after which one may."""
+        self._sweep(now)
+        calls = self._calls.get(key)
+        if calls is None:
+            calls = self._calls[key] = deque(maxlen=self.most)
+        while calls and calls[0] + self.window <= now:
+            calls.popleft()
+        if len(calls) == self.most:
+            return calls[0] + self.window - now
+        calls.append(now)
+        self._calls.move_to_end(key)
+        return None
+
+    def _sweep(self, now: float) -> None:
+        """Forgets a few keys that no longer count; more than one a call, so that none pile up."""
+        for _ in range(_SWEPT_PER_CALL):
+            key = next(iter(self._calls), None)
+            if key is None or self._calls[key][-1] + self.window > now:
+                return
+            del self._calls[key]
