@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-import orjson
-
+from adapter.errors import BadJson
 from adapter.rules.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
 from adapter.rules.envelopes import Severity, tool_error_text
 from adapter.rules.json_values import compact, indented
+from adapter.wire.envelope import parse
 
 
 class _Nothing(Enum):
@@ -186,7 +186,7 @@ def as_result(value: Any, *, structured: bool = False) -> Result:
         return value
     text = compact(value)
     # From the text, so that both say the same and neither shares anything with the tool's own objects.
-    said = orjson.loads(text) if structured and isinstance(value, Mapping) else None
+    said = parse(text.encode()) if structured and isinstance(value, Mapping) else None
     return Result([text_block(text)], structured=said, data=value)
 
 
@@ -202,10 +202,20 @@ def payload(result: Mapping[str, Any]) -> Any:
         text = content[0].get("text")
         if content[0].get("type") == "text" and isinstance(text, str):
             try:
-                return orjson.loads(text)
-            except orjson.JSONDecodeError:
+                return parse(text.encode("utf-8", "surrogatepass"))
+            except BadJson:
                 return content
     return content
+
+
+def as_rows(value: Any) -> list[Any]:
+    """The value as a list of objects, for tools that ask for rows: nothing is none, what is no object is the
+    ``value`` of one.
+    """
+    if value is None:
+        return []
+    items = value if isinstance(value, list | tuple) else [value]
+    return [item if isinstance(item, Mapping) else {"value": item} for item in items]
 
 
 def spoken(data: Any) -> str:

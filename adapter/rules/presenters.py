@@ -120,9 +120,6 @@ class Presenter:
         """
         view, hidden = self._truncated(self._read(data))
         view = self.redacted(self._parsed(view))
-        if self.redacts and any(type(item) is str for item in (view if isinstance(view, list) else [view])):
-            # No path leads into a text, so nobody can say what of it is to be kept from the caller.
-            raise self._failure('Validation failed:\n  - "(root)": Expected object, received string')
         sent = _selected(view, frozenset(select)) if self.select and select is not None else view
         blocks = self._blocks(view, context)
         if hidden:
@@ -130,12 +127,15 @@ class Presenter:
         return Presented(self._written(sent), sent, blocks if self.redacts else beside + blocks)
 
     def redacted(self, view: Any) -> Any:
-        """The view without what this presenter and the embedded ones keep from the caller."""
+        """The view without what this presenter and the embedded ones keep from the caller. Raises PresenterFailed."""
         if self.censor is not None:
             view = self.censor(view)
         for embed in self.embeds:
             if embed.presenter.redacts:
                 view = _replaced(view, embed.key, embed.presenter.redacted)
+        if self.redacts and _holds_bare_text(view):
+            # No path leads into a text, so nobody can say what of it is to be kept from the caller.
+            raise self._failure('Validation failed:\n  - "(root)": Expected object, received string')
         return view
 
     # --- the data ---------------------------------------------------------------------------------------------
@@ -284,6 +284,11 @@ def _replaced(view: Any, key: str, change: Callable[[Any], Any]) -> Any:
     if isinstance(view, list):
         return [_replaced(item, key, change) for item in view]
     return {**view, key: change(view[key])} if isinstance(view, dict) and key in view else view
+
+
+def _holds_bare_text(view: Any) -> bool:
+    """Whether the view is, or lists, a text that is no member of an object and stands for no censored value."""
+    return any(map(_holds_bare_text, view)) if isinstance(view, list) else type(view) is str
 
 
 def _truncation(shown: int, hidden: int) -> UiBlock:

@@ -17,6 +17,7 @@ from adapter.rules.outcomes import (
     Result,
     ToolUserError,
     as_result,
+    as_rows,
     error,
     payload,
     progress,
@@ -89,6 +90,7 @@ def test_an_object_may_be_structured_content_too() -> None:
     """Where asked for, and only of an object."""
     assert as_result({"a": 1}, structured=True).structured == {"a": 1}
     assert as_result([1], structured=True).structured is None
+    assert as_result({"a": 2**80, "b": "\ud800"}, structured=True).structured == {"a": 2**80, "b": "\ud800"}
 
 
 def test_a_result_stays_what_it_is() -> None:
@@ -243,3 +245,18 @@ def test_v7_progress_outside_is_refused(percent: float) -> None:
 def test_payload_is_what_a_mapper_sees_of_a_proxied_result(result: dict[str, Any], seen: object) -> None:
     """Structured content, else the JSON of a single text, else the content."""
     assert payload(result) == seen
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        (None, []),
+        ([], []),
+        ({"a": 1}, [{"a": 1}]),
+        ([{"a": 1}, 2], [{"a": 1}, {"value": 2}]),
+        ("x", [{"value": "x"}]),
+    ],
+)
+def test_h31_any_value_can_be_forced_to_rows(value: object, rows: list[object]) -> None:
+    """For tools that ask for it; nobody else's value changes its shape."""
+    assert as_rows(value) == rows

@@ -305,6 +305,13 @@ def test_w14_a_text_into_which_no_path_leads_is_refused(data: Any) -> None:
         Presenter(name="U", censor=censor_of(["ssn"])).present(data)
 
 
+def test_w14_the_same_holds_for_what_is_embedded() -> None:
+    """The child's paths lead nowhere in a text either."""
+    child = Presenter(name="C", censor=censor_of(["ssn"]))
+    with pytest.raises(PresenterFailed, match=r"^\[C Presenter\]"):
+        Presenter(name="P", embeds=(Embed("c", child),)).present({"c": [['{"ssn": "123"}']]})
+
+
 def test_v16_what_a_child_withholds_passes_its_shape() -> None:
     """The parent's view is redacted before the child sees it, whatever type was declared."""
     child = Presenter(name="C", shape=shape_of({"ssn": "int"}), rules=("R",), censor=censor_of(["ssn"]))
