@@ -1,0 +1,84 @@
+"""Whatever scripts and drivers return, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from datetime import date, time
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.json_values import NotJson, compact, indented, plain
+
+
+@dataclass
+class Row:
+    id: int
+    at: date
+
+
+class Opaque:
+    def __str__(self) -> str:
+        return "opaque"
+
+
+ODD: list[tuple[Any, Any]] = [
+    (Row(1, date(2026, 1, 2)), {"id": 1, "at": "2026-01-02"}),
+    (time(3, 4), "03:04:00"),
+    (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    (MappingProxyType({"a": (1, {2})}), {"a": [1, [2]]}),
+    (OrderedDict(b=1, a=deque([2])), {"b": 1, "a": [2]}),
+    ({True: 1, 2.5: 3}, {"true": 1, "2.5": 3}),
+    (bytearray(b"x"), "x"),
+    (memoryview(b"\xff"), "/w=="),
+    (float("inf"), None),
+    (Opaque(), "opaque"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), ODD)
+def test_odd_values_have_one_reading(value: Any, said: Any) -> None:
+    """The plain value and both spellings agree on it."""
+    assert plain(value) == json.loads(compact(value)) == json.loads(indented(value)) == said
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.dates()
+    | st.decimals(),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=15,
+)
+
+
+@given(ANY)
+def test_the_plain_value_is_what_the_text_says(value: Any) -> None:
+    """However it was spelled, whoever parses the text has the plain value."""
+    assert json.loads(compact(value)) == json.loads(indented(value)) == json.loads(json.dumps(plain(value)))
+
+
+def test_the_plain_value_shares_nothing() -> None:
+    """Who changes it changes nothing of the tool's."""
+    value = {"a": [1]}
+    plain(value)["a"].append(2)
+    assert value == {"a": [1]}
+
+
+def test_what_never_ends_is_refused() -> None:
+    """In every spelling, with a reason."""
+    endless: dict[str, Any] = {}
+    endless["self"] = endless
+    for spell in (plain, compact, indented):
+        with pytest.raises(NotJson):
+            spell(endless)
