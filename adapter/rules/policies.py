@@ -88,6 +88,14 @@ class Descriptions:
             return None
         return cut(text, self.max_schema if piece.in_schema else self.max_tool)
 
+    def finds_nothing(self, definition: bytes) -> bool:
+        """True only if all descriptions would be passed on as they are."""
+        if self.mode != "truncate":
+            return self.mode == "preserve"
+        flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+        limits = [_UNLIMITED if limit is None else limit for limit in (self.max_tool, self.max_schema)]
+        return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
+
 
 class _Expression(NamedTuple):
     exact: re.Pattern[str]
@@ -180,7 +188,7 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
     """The definition with its prose sanitized and as the policy has it; None if that blocks it."""
     sanitization, descriptions = policies.sanitization, policies.descriptions
     cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
-    if not cleans and not shortens and descriptions.mode == "preserve":
+    if not cleans and not shortens and descriptions.finds_nothing(definition):
         return Shaped(definition)
     texts: list[tuple[Prose, str | None]] = []
     changed, cleaned = set(), set()

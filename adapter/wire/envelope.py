@@ -51,6 +51,9 @@ class Envelope:
     @property
     def id_bytes(self) -> bytes:
         """The id exactly as the body spells it, ``null`` if it has none."""
+        if type(self.id) is int and self.id:
+            # JSON has one spelling of an integer, but for zero's, which may have a sign.
+            return b"%d" % self.id
         span = spans.find(self.body, ("id",))
         return b"null" if span is None else self.body[span[0] : span[1]]
 

@@ -192,9 +192,10 @@ async def run(rounds: int, sessions: int) -> None:
             plain, guarded = await _microseconds(fronts, Client.list, 200, rounds)
             _say("tools/list of 500, guarded", guarded, "piped", plain, 3)
         async with _stage(place, 50) as stage:
-            fronts = [await stage.nginx(), await stage.adapter(GUARDED)]
-            plain, guarded = await _microseconds(fronts, Client.list, 1000, rounds)
-            _say("tools/list of 50, guarded", guarded, "nginx", plain, 5)
+            fronts = [await stage.nginx(), await stage.adapter(OPEN), await stage.adapter(GUARDED)]
+            proxied, plain, guarded = await _microseconds(fronts, Client.list, 1000, rounds)
+            _say("tools/list of 50, guarded", guarded, "piped", plain, 3)
+            _say("tools/list of 50, guarded", guarded, "nginx", proxied, 5)
             rss = [await _pinned_rss(stage, core, sessions) for core in (OPEN, GUARDED)]
             each = (rss[1] - rss[0]) / sessions
             print(
