@@ -47,8 +47,6 @@ def main(mode: str, limits: str, path: str, function: str = "") -> None:
 
 
 def _call(path: str, function: str) -> None:
-    import asyncio
-    import traceback
     from pathlib import Path
 
     sys.path.append(str(Path(__file__).parents[2]))
@@ -64,11 +62,17 @@ def _call(path: str, function: str) -> None:
         try:
             called = getattr(_imported(path), function)
             arguments = (given["payload"], Context(given["context"]))[: _accepted(called)]
-            say(**_plain(asyncio.run(_driven(called, arguments, say))))
+            say(**_plain(_driven(called, arguments, say)))
         except Exception as error:
-            traceback.print_exc()
+            _print(error)
             user = any(each.__name__ == "ToolUserError" for each in type(error).__mro__)
             say(error=str(error) or type(error).__name__, user=user)
+
+
+def _print(error: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(error)
 
 
 def _imported(path: str) -> Any:
@@ -92,16 +96,14 @@ def _accepted(function: Callable[..., Any]) -> int:
     return sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters)
 
 
-async def _driven(function: Callable[..., Any], arguments: tuple[Any, ...], say: Say) -> Any:
+def _driven(function: Callable[..., Any], arguments: tuple[Any, ...], say: Say) -> Any:
     import inspect
 
     value, last = function(*arguments), None
-    if inspect.isawaitable(value):
-        value = await value
-    if inspect.isasyncgen(value):
-        async for step in value:
-            last = _noted(step, last, say)
-        return last
+    if inspect.isawaitable(value) or inspect.isasyncgen(value):
+        import asyncio
+
+        return asyncio.run(_awaited(value, say))
     if not inspect.isgenerator(value):
         return value
     while True:
@@ -109,6 +111,19 @@ async def _driven(function: Callable[..., Any], arguments: tuple[Any, ...], say:
             last = _noted(next(value), last, say)
         except StopIteration as end:
             return last if end.value is None else end.value
+
+
+async def _awaited(value: Any, say: Say) -> Any:
+    import inspect
+
+    if inspect.isawaitable(value):
+        value = await value
+    if not inspect.isasyncgen(value):
+        return value
+    last = None
+    async for step in value:
+        last = _noted(step, last, say)
+    return last
 
 
 def _noted(step: Any, last: Any, say: Say) -> Any:

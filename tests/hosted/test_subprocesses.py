@@ -17,8 +17,9 @@ from structlog.testing import capture_logs
 from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts import Scripts
 from adapter.hosted.subprocesses import Confinement
+from adapter.hosted.tools import ToolAnswer, ToolCall
 from adapter.rules.outcomes import Result, ToolUserError
-from tests.hosted.serving import LOG
+from tests.hosted.serving import ERAS, LOG, front, hosted, text, tool
 
 Load = Callable[..., Script]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
@@ -238,6 +239,24 @@ async def test_a_script_that_is_given_up_is_killed_with_all_it_started(
     assert all([await gone(pid) for pid in pids])
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_gives_up_ends_the_process(load: Load, tmp_path: Path, era: str) -> None:
+    """From the SDK's client through the adapter to the script and all that it started."""
+    script = load(_FAMILY, "script.sh")
+
+    async def run(call: ToolCall) -> ToolAnswer:
+        return text(str(await script.call(call.arguments, None, None)))
+
+    async with (
+        front(hosted([tool("slow", run)]), tmp_path / "state") as adapter,
+        adapter.client(era) as client,
+    ):
+        call = asyncio.ensure_future(client.call_tool("slow", {}))
+        pids = [await written(tmp_path / name) for name in ("self", "child")]
+        call.cancel()
+        assert all([await gone(pid) for pid in pids])
+
+
 async def test_what_a_script_leaves_behind_is_killed_when_it_ends(load: Load, tmp_path: Path) -> None:
     """A child that still holds the pipe does not keep the answer waiting, and ends too."""
     source = "#!/bin/sh\nsleep 600 &\necho $! > child\necho '\"done\"'"
@@ -288,4 +307,4 @@ def exercise(script: Script, rounds: int) -> None:
 def test_many_calls_leave_no_process_and_no_descriptor(load: Load) -> None:
     """Whichever way they end, each one's process is reaped and its pipes are closed."""
     source = "#!/bin/sh\nread n\ncase $n in *bad*) exit 1;; esac\nsleep $n\necho 0"
-    exercise(load(source, "script.sh"), rounds=25)
+    exercise(load(source, "script.sh"), rounds=10)

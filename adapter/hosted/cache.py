@@ -1,0 +1,182 @@
+"""Results of hosted tools, kept for a while: nobody's but their own caller's copy, and worked out once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pickle
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from adapter.rules.canonical import canonical
+
+ENTRY_COST = 512
+"""Bytes that an entry costs beside its value."""
+
+
+def key_of(*parts: Any) -> str:
+    """Hex SHA-256 over the parts as canonical JSON, so that no two lists of them ever meet in one text.
+
+    What has to be in it: a digest of the configuration, the tool, its template, the bound values, and whatever else
+    the result may differ by, such as the caller's identity.
+    """
+    return hashlib.sha256(canonical(list(parts))).hexdigest()
+
+
+class Found(NamedTuple):
+    """A result, and whether it was there already; ``hit`` is False for those who waited for it to be worked out."""
+
+    value: Any
+    hit: bool
+
+
+@dataclass(slots=True)
+class _Entry:
+    tool: str
+    packed: bytes
+    expires: float
+
+    @property
+    def cost(self) -> int:
+        return len(self.packed) + ENTRY_COST
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """A result that is being worked out. ``outdated`` says that its tool was purged meanwhile."""
+
+    tool: str
+    task: asyncio.Task[tuple[Any, bytes | None]] = field(init=False)
+    waiting: int = 0
+    outdated: bool = False
+
+
+class ResultCache:
+    """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
+
+    Whoever asks gets a copy of its own. Values that cannot be copied are passed on and not kept.
+    """
+
+    def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._flights: dict[str, _Flight] = {}
+        self.bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<ResultCache: {len(self._entries)} results, {self.bytes} of {self._max_bytes} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def find(
+        self,
+        key: str,
+        tool: str,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool] = lambda _: True,
+    ) -> Found:
+        """The result under ``key``, which ``work`` gives where there is none; it is kept for ``ttl`` seconds.
+
+        All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
+        is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
+        """
+        entry = self._entries.get(key)
+        if entry is not None:
+            if entry.expires > self._clock():
+                self._entries.move_to_end(key)
+                return Found(_unpacked(entry.packed), hit=True)
+            self._drop(key)
+        flight = self._flights.get(key)
+        first = flight is None
+        if flight is None:
+            flight = self._begin(key, tool, ttl, work, keep)
+        value, packed = await self._wait(key, flight)
+        return Found(value if first or packed is None else _unpacked(packed), hit=False)
+
+    def purge(self, concerned: Callable[[str], bool]) -> int:
+        """Forget the results of every tool that is ``concerned``; returns how many there were.
+
+        What is being worked out for one is given to those who wait for it already, and not kept.
+        """
+        keys = [key for key, entry in self._entries.items() if concerned(entry.tool)]
+        for key in keys:
+            self._drop(key)
+        for key, flight in list(self._flights.items()):
+            if concerned(flight.tool):
+                flight.outdated = True
+                del self._flights[key]
+        return len(keys)
+
+    # --- work under way ---------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        key: str,
+        tool: str,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool],
+    ) -> _Flight:
+        flight = _Flight(tool)
+
+        async def fly() -> tuple[Any, bytes | None]:
+            try:
+                value = await work()
+                packed = _packed(value)
+                if packed is not None and not flight.outdated and keep(value):
+                    self._put(key, _Entry(tool, packed, self._clock() + ttl))
+                return value, packed
+            finally:
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
+
+        flight.task = asyncio.get_running_loop().create_task(fly())
+        # The last to wait may leave before it fails, and then nobody asks for its exception.
+        flight.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._flights[key] = flight
+        return flight
+
+    async def _wait(self, key: str, flight: _Flight) -> tuple[Any, bytes | None]:
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if flight.waiting == 0 and not flight.task.done():
+                # Nobody may join what is being given up, or it would be cancelled with it.
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
+                flight.task.cancel()
+
+    # --- what is kept -----------------------------------------------------------------------------------------
+
+    def _put(self, key: str, entry: _Entry) -> None:
+        if entry.cost > self._max_bytes:
+            return
+        if key in self._entries:
+            self._drop(key)
+        self._entries[key] = entry
+        self.bytes += entry.cost
+        while self.bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: str) -> None:
+        self.bytes -= self._entries.pop(key).cost
+
+
+def _packed(value: Any) -> bytes | None:
+    """A value as bytes of which any number of copies can be made; None where that cannot be."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        # Whatever an object's own hooks raise: it is the script's object, and it is not kept.
+        return None
+
+
+def _unpacked(packed: bytes) -> Any:
+    return pickle.loads(packed)  # noqa: S301  (these bytes never leave this process)
