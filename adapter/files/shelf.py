@@ -92,12 +92,7 @@ class Shelf:
             await self._disk.do(self._unstage, name)
             raise
         return FileStaging(
-            name,
-            descriptor,
-            disk=self._disk,
-            buffers=self._buffers,
-            sync=self._sync,
-            remove=self._unstage,
+            name, descriptor, disk=self._disk, buffers=self._buffers, sync=self._sync, remove=self._unstage
         )
 
     async def place(self, staging: Staging, place: Place) -> None:
