@@ -27,6 +27,7 @@ class RunningCall:
     _stream: EventStream | None = None
     _began: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _withdrawn: bool = False
+    _told: float = -1.0
 
     def begin(self, work: Callable[[], Awaitable[Said]]) -> None:
         """Start ``work``, which answers every failure of the tool itself."""
@@ -62,8 +63,10 @@ class RunningCall:
 
     async def progress(self, percent: float, message: str | None = None) -> None:
         """See tools.Progress."""
-        if self.token is None:
+        if self.token is None or percent <= self._told or self._task is None or self._task.done():
             return
+        # "The progress value MUST increase with each notification" (both eras, "Progress").
+        self._told = percent
         if self._stream is None:
             self._stream = EventStream(self.cancel)
             self._began.set_result(None)

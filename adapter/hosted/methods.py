@@ -93,9 +93,16 @@ class Methods:
         self._definitions: list[Mapping[str, Any]] = []
 
     def offer(self, tools: Iterable[HostedTool]) -> bool:
-        """Serve these tools. Returns whether their definitions differ from what was served before."""
-        self._tools = {tool.name: tool for tool in tools}
-        definitions = [tool.definition for tool in self._tools.values()]
+        """Serve these tools. Returns whether their definitions differ from what was served before.
+
+        Raises ValueError for two of one name.
+        """
+        offered = list(tools)
+        named = {tool.name: tool for tool in offered}
+        if len(named) < len(offered):
+            raise ValueError("two tools of a hosted server have one name")
+        self._tools = named
+        definitions = [tool.definition for tool in offered]
         before, self._definitions = self._definitions, definitions
         return dump(before) != dump(definitions)
 

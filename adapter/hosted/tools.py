@@ -13,7 +13,8 @@ from adapter.wire.eras import Era
 class Progress(Protocol):
     """Tells the client how far a call is.
 
-    It waits while the client has not read what was told before, and tells nothing to a client that did not ask.
+    It tells nothing to a client that did not ask, nor what is no further than before. It waits while the client has
+    not read what was told until now.
     """
 
     async def __call__(self, percent: float, message: str | None = None) -> None:

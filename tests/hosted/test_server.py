@@ -444,6 +444,29 @@ async def test_a_subscription_hears_what_it_asked_for() -> None:
     assert await wants.read(1) == b""
 
 
+async def test_progress_only_goes_on() -> None:
+    """The specification wants it to increase: what is no further than before is not told."""
+
+    async def waver(call: ToolCall) -> ToolAnswer:
+        for percent in (0, 10, 5, 10, 20):
+            await call.progress(percent)
+        return text("there")
+
+    call = message("tools/call", {"name": "waver", "_meta": {"progressToken": 1}})
+    upstream = hosted([tool("waver", waver)])
+    reply = await post(upstream, call, await opened(upstream))
+    heard = b""
+    while piece := await reply.read(1):
+        heard += piece
+    assert [each.split(b",")[0] for each in heard.split(b'"progress":')[1:]] == [b"0", b"10", b"20"]
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    """Which of them a call would reach is nobody's guess."""
+    with pytest.raises(ValueError, match="one name"):
+        hosted([tool("same", echo), tool("same", echo)])
+
+
 # --- the port -------------------------------------------------------------------------------------------------
 
 
