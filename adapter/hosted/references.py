@@ -100,7 +100,8 @@ def conventions(folder: Path) -> Conventions:
     """What the Python files of ``folder`` are by their names: the first of each kind, in the order of names.
 
     A handler is called so, or has ``handler`` in its name; an input mapper is ``input.py`` or has ``input`` and
-    ``validator``; an output mapper is ``output.py`` or has ``data`` and ``mapper``.
+    ``validator``; an output mapper is ``output.py`` or has ``data`` and ``mapper``. The handler does not count where
+    the tool has a statement.
     """
     files = sorted(path for path in folder.glob("*.py") if path.is_file())
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
+from adapter.hosted.references import ScriptFailed
+
 IDLE_AT_MOST = 8
 """Threads that are kept for the next call; a thread costs a tenth of a millisecond to start."""
 
@@ -24,10 +26,12 @@ class _Job:
 class Workers:
     """Not a ThreadPoolExecutor: that one's threads are waited for when the process ends, also those that loop.
 
-    Everything but the jobs themselves happens in the event loop's thread.
+    Everything but the jobs themselves happens in the event loop's thread. With ``most_left_over`` jobs that never
+    ended no new one is begun, or a script that hangs would take thread after thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_left_over: int = 100) -> None:
+        self._most_left_over = most_left_over
         self._idle: list[_Worker] = []
         self._closed = False
         self.leftover = 0
@@ -38,8 +42,10 @@ class Workers:
     async def run(self, job: Callable[[], Any]) -> Any:
         """What ``job`` returns, in a thread, under the caller's context variables.
 
-        If the caller is cancelled, the thread goes on by itself and is counted in ``leftover`` until it ends.
+        Raises ScriptFailed where too many are left over. If the caller is cancelled, the thread goes on by itself and is counted in ``leftover`` until it ends.
         """
+        if self.leftover >= self._most_left_over:
+            raise ScriptFailed("too many calls of scripts were given up and have not ended")
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         given = _Job(lambda: context.run(job), loop.create_future())

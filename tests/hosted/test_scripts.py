@@ -15,6 +15,7 @@ import pytest
 
 from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut, conventions
 from adapter.hosted.scripts import Scripts
+from adapter.hosted.workers import Workers
 from adapter.rules.outcomes import ToolUserError
 from tests.hosted.serving import LOG
 
@@ -216,6 +217,23 @@ async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: Scripts, 
     async with asyncio.timeout(5):
         while scripts.leftover:
             await asyncio.sleep(0)
+
+
+async def test_threads_that_never_end_have_a_limit() -> None:
+    """Above it new calls are refused at once, until one of the old has ended."""
+    workers, stuck = Workers(most_left_over=1), threading.Event()
+    call = asyncio.ensure_future(workers.run(lambda: stuck.wait(60)))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    with pytest.raises(ScriptFailed, match="have not ended"):
+        await workers.run(lambda: 1)
+    stuck.set()
+    async with asyncio.timeout(5):
+        while workers.leftover:
+            await asyncio.sleep(0)
+    assert await workers.run(lambda: 1) == 1
+    workers.close()
 
 
 async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scripts, load: Load) -> None:
