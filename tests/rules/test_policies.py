@@ -261,3 +261,25 @@ def test_a_description_of_a_megabyte_costs_little(unit: str) -> None:
     shaped = apply(policies, "x", huge)
     assert time.process_time() - began < 5
     assert shaped is not None and len(shaped.raw) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("description", "key"),
+    [
+        ("é" * 6, "description"),
+        ('"' * 6, "description"),
+        ("\\" * 6, "description"),
+        ("long" * 2, "descr\\u0069ption"),
+    ],
+)
+@pytest.mark.parametrize("limit", [5, 6, 8])
+def test_looking_for_long_descriptions_at_once_misses_none(description: str, key: str, limit: int) -> None:
+    """Whatever its bytes or its key's spelling, a description is cut exactly when it has more characters."""
+    quoted = json.dumps(description, ensure_ascii=False)
+    definition = f'{{"name":"a","{key}":{quoted},"inputSchema":{{"{key}":{quoted}}}}}'.encode()
+    policies = Policies(Sanitization(mode="off"), Descriptions("truncate", limit, None))
+    shaped = apply(policies, "a", definition)
+    assert shaped is not None
+    said = json.loads(shaped.raw)
+    assert (said["description"] == description) is (len(description) <= limit)
+    assert said["inputSchema"] == {"description": description}
