@@ -42,7 +42,8 @@ class Workers:
     async def run(self, job: Callable[[], Any]) -> Any:
         """What ``job`` returns, in a thread, under the caller's context variables.
 
-        Raises ScriptFailed where too many are left over. If the caller is cancelled, the thread goes on by itself and is counted in ``leftover`` until it ends.
+        Raises ScriptFailed where too many are left over. If the caller is cancelled, the thread goes on by itself and
+        is counted in ``leftover`` until it ends.
         """
         if self.leftover >= self._most_left_over:
             raise ScriptFailed("too many calls of scripts were given up and have not ended")
