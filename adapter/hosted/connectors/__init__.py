@@ -1,0 +1,57 @@
+"""What hosted tools ask data of: one connector for each kind of database, behind the port of ``port.py``.
+
+SQLite is built in. The drivers of the others are extras of the package and are imported when a configuration
+names their kind.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adapter.hosted.connectors.port import Connector, ConnectorFailed
+from adapter.hosted.connectors.sqlite import SqliteConnector
+
+_DRIVEN = {
+    "postgres": ("PostgresConnector", ("asyncpg",)),
+    "mysql": ("MysqlConnector", ("aiomysql", "pymysql")),
+    "redis": ("RedisConnector", ("redis",)),
+    "mongodb": ("MongodbConnector", ("pymongo", "bson")),
+}
+"""The connector's class and its driver's packages; the connector's module and the extra bear the kind's name."""
+
+_ALIASES = {"mariadb": "mysql", "postgresql": "postgres"}
+
+KINDS = ("sqlite", *_DRIVEN, *_ALIASES)
+
+
+def connector_for(
+    kind: str,
+    name: str,
+    connection_string: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    base: Path | None = None,
+) -> Connector:
+    """A connector that is not open yet. ``base`` is the folder that relative paths are under.
+
+    Raises ConnectorFailed for an unknown kind, a missing driver, a connection string or an option that cannot be.
+    """
+    chosen = _ALIASES.get(kind, kind)
+    if chosen == "sqlite":
+        return SqliteConnector(name, connection_string, options or {}, base=base)
+    if chosen not in _DRIVEN:
+        raise ConnectorFailed(f"connector '{name}': its kind is one of {', '.join(KINDS)}")
+    connector, packages = _DRIVEN[chosen]
+    try:
+        module = importlib.import_module(f"{__name__}.{chosen}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in packages:
+            raise ConnectorFailed(
+                f"connector '{name}' ({chosen}): install mcp-file-adapter[{chosen}] for its driver"
+            ) from error
+        raise
+    made: Connector = getattr(module, connector)(name, connection_string, options or {})
+    return made

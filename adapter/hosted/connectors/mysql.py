@@ -1,0 +1,169 @@
+"""MySQL and MariaDB, by aiomysql: rows are read as they come, and a statement left behind is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiomysql
+from pymysql.constants import CLIENT, FIELD_TYPE
+
+from adapter.hosted.connectors.deadline import within
+from adapter.hosted.connectors.mysql_address import address_of
+from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.plain import plain
+from adapter.hosted.connectors.pool import Pool
+from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, Rows
+from adapter.hosted.connectors.reasons import reason
+
+OPEN_TIMEOUT = 10
+"""Seconds to wait for a connection."""
+
+KILL_TIMEOUT = 5.0
+"""Seconds that a cancelled statement's killing may take."""
+
+_CLIENT_ERRORS = range(2000, 3000)
+"""The client's own errors, whose sentences name the host; all others are the server's."""
+
+_REASONS = {
+    1045: "the server refused the credentials",
+    1044: "the server refused the credentials",
+    1698: "the server refused the credentials",
+    1049: "the configured database does not exist",
+    1040: "the server has no free connection",
+}
+
+
+class MysqlConnector:
+    """A MySQL or MariaDB database. The connection string is a ``mysql://`` URL or ``user:password@tcp(host)/db``.
+    Options, also in the query of either: ``tls`` (true, false, skip-verify) and ``pool_size``.
+    """
+
+    kind = "mysql"
+
+    def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
+        try:
+            address = address_of(connection_string)
+        except ValueError:
+            raise ConnectorFailed(f"connector '{name}' (mysql): the connection string is not valid") from None
+        chosen = Options(self.kind, name, {**address.options, **options})
+        self.name = name
+        self._arguments = {
+            **address.arguments,
+            "charset": "utf8mb4",  # the server converts, whatever its tables are in
+            "ssl": address.tls(chosen.one_of("tls", ("true", "false", "skip-verify"))),
+        }
+        size = chosen.pool_size(default=5)
+        chosen.done()
+        self._pool = Pool(size, connect=self._connect, usable=_usable, drop=_drop)
+
+    async def open(self) -> None:
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT), self._pool.lease():
+                pass
+        except (aiomysql.MySQLError, OSError, LookupError, RuntimeError) as error:
+            why = _REASONS.get(_code(error)) or reason(error) or "the server refused the connection"
+            raise ConnectorFailed(f"connector '{self.name}' (mysql): {why}") from error
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def run(self, bound: Bound, *, timeout: float, max_rows: int) -> Rows:
+        try:
+            async with within(timeout), self._pool.lease() as connection:
+                try:
+                    return await _execute(connection, bound, max_rows)
+                except asyncio.CancelledError:
+                    connection.close()
+                    await asyncio.shield(self._kill(connection.thread_id()))
+                    raise
+        except (aiomysql.MySQLError, OSError, EOFError, ValueError, TypeError) as error:
+            raise QueryFailed(_why_failed(error)) from error
+
+    async def _connect(self) -> aiomysql.Connection:
+        connection = aiomysql.Connection(**self._arguments, connect_timeout=OPEN_TIMEOUT, autocommit=True)
+        # The driver always asks for it; nothing here is more than one statement, nor shall it become so.
+        connection.client_flag &= ~CLIENT.MULTI_STATEMENTS
+        connection.show_warnings = _unasked
+        try:
+            await connection._connect()  # connect() itself loses its socket when it is cancelled
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _kill(self, thread: int) -> None:
+        """End what a connection of ours still runs; it may have ended by itself, and nobody is told of either."""
+        with contextlib.suppress(aiomysql.MySQLError, OSError, EOFError):
+            async with asyncio.timeout(KILL_TIMEOUT):
+                connection = await self._connect()
+                try:
+                    await connection.kill(thread)
+                finally:
+                    connection.close()
+
+
+async def _unasked() -> None:
+    """In the place of the driver's question for warnings, which it would raise as those of Python."""
+
+
+async def _execute(connection: aiomysql.Connection, bound: Bound, max_rows: int) -> Rows:
+    cursor = await connection.cursor(aiomysql.SSCursor)
+    await cursor.execute(bound.text, tuple(bound.values) or None)
+    if cursor.description is None:
+        affected = cursor.rowcount
+        await cursor.close()
+        return Rows.written(affected)
+    readers = [(column[0], _READERS.get(column[1], plain)) for column in cursor.description]
+    found = await cursor.fetchmany(max_rows + 1)
+    if truncated := len(found) > max_rows:
+        connection.close()  # what is left of the rows would have to be read first
+    else:
+        await cursor.close()
+    rows = [
+        {name: read(value) for (name, read), value in zip(readers, row, strict=True)}
+        for row in found[:max_rows]
+    ]
+    return Rows(rows, truncated=truncated)
+
+
+def _json(value: Any) -> Any:
+    return None if value is None else json.loads(value)
+
+
+def _bits(value: Any) -> Any:
+    return int.from_bytes(value) if isinstance(value, bytes) else value
+
+
+_READERS = {FIELD_TYPE.JSON: _json, FIELD_TYPE.BIT: _bits}
+
+
+def _usable(connection: aiomysql.Connection) -> bool:
+    if connection.closed or connection.get_transaction_status():
+        return False
+    # The driver's own pool asks its reader the same; there is no public way that does not ask the server.
+    return not connection._reader.at_eof() and connection._reader.exception() is None
+
+
+async def _drop(connection: aiomysql.Connection) -> None:
+    with contextlib.suppress(OSError, aiomysql.MySQLError):
+        await connection.ensure_closed()
+    connection.close()
+
+
+def _code(error: BaseException) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def _why_failed(error: Exception) -> str:
+    code = _code(error)
+    if code in _REASONS:
+        return _REASONS[code]
+    if isinstance(error, aiomysql.MySQLError) and len(error.args) > 1 and code not in _CLIENT_ERRORS:
+        return str(error.args[1])
+    if isinstance(error, aiomysql.MySQLError | OSError | EOFError):
+        return reason(error) or "the connection was lost"
+    return str(error)

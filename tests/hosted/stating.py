@@ -1,0 +1,66 @@
+"""Bound statements and open connectors for tests, in as few words as a test wants to read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.hosted.connectors import connector_for
+from adapter.hosted.connectors.port import Connector, Rows
+from tests.hosted.databases import Server
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the rules hand to a connector."""
+
+    kind: str
+    text: str = ""
+    values: Sequence[Any] = ()
+    argv: Sequence[str | bytes] = ()
+    document: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A connector, asked in one line."""
+
+    connector: Connector
+
+    async def sql(self, text: str, *values: Any, timeout: float = 10, max_rows: int = 1000) -> Rows:
+        statement = Statement(self.connector.kind, text=text, values=values)
+        return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
+
+    async def redis(self, *argv: str | bytes, timeout: float = 10, max_rows: int = 1000) -> Rows:
+        statement = Statement("redis", argv=argv)
+        return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
+
+    async def mongodb(
+        self,
+        command: Mapping[str, Any],
+        *,
+        database: str | None = "app",
+        timeout: float = 10,
+        max_rows: int = 1000,
+    ) -> Rows:
+        statement = Statement("mongodb", document={"database": database, "command": command})
+        return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
+
+
+@asynccontextmanager
+async def opened(server: Server, **options: Any) -> AsyncIterator[Asking]:
+    """A connector to ``server``, closed at the end."""
+    async with opened_at(server.kind, server.url, **options) as asking:
+        yield asking
+
+
+@asynccontextmanager
+async def opened_at(kind: str, connection_string: str, **options: Any) -> AsyncIterator[Asking]:
+    connector = connector_for(kind, "main", connection_string, options)
+    await connector.open()
+    try:
+        yield Asking(connector)
+    finally:
+        await connector.close()

@@ -1,0 +1,235 @@
+"""The MySQL connector, on a real MariaDB server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapter.hosted.connectors import connector_for
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually, free_port
+from tests.hosted.stating import Asking, opened, opened_at
+
+ENDLESS = "SELECT seq FROM seq_1_to_1000000000"
+
+
+@pytest.fixture
+async def database(mariadb: Server) -> AsyncIterator[Asking]:
+    """A connector to an empty table."""
+    async with opened(mariadb) as asking:
+        await asking.sql("DROP TABLE IF EXISTS people")
+        await asking.sql("CREATE TABLE people (id int AUTO_INCREMENT PRIMARY KEY, name text)")
+        yield asking
+
+
+async def test_every_type_comes_as_json_knows_it(database: Asking) -> None:
+    """Numbers stay, bytes become text, everything else is a text that loses nothing."""
+    await database.sql("DROP TABLE IF EXISTS kinds")
+    await database.sql(
+        "CREATE TABLE kinds (big bigint unsigned, price decimal(8,2), ratio double, day date, at datetime(1), "
+        "hour time, raw varbinary(8), bits bit(10), words text, choice enum('a', 'b'), yes boolean, uuid uuid, "
+        "nothing int)"
+    )
+    await database.sql(
+        "INSERT INTO kinds VALUES (18446744073709551615, 12.50, 1.5, '2024-02-29', '2024-02-29 10:11:12.5', "
+        "'-26:03:04', x'ff00', b'1000000001', 'é😀', 'b', true, '5f0c0a52-6a4b-4a38-9d3b-1b9f1a3e9c11', NULL)"
+    )
+    assert (await database.sql("SELECT *, CAST('text' AS BINARY) AS bytes FROM kinds")).rows == [
+        {
+            "big": 18446744073709551615,
+            "price": "12.50",
+            "ratio": 1.5,
+            "day": "2024-02-29",
+            "at": "2024-02-29T10:11:12.500000",
+            "hour": "-26:03:04",
+            "raw": "/wA=",
+            "bits": 513,
+            "words": "é😀",
+            "choice": "b",
+            "yes": 1,
+            "uuid": "5f0c0a52-6a4b-4a38-9d3b-1b9f1a3e9c11",
+            "nothing": None,
+            "bytes": "text",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["'; DROP TABLE people; --", "\\' OR 1=1 -- ", '"', "%s", "é😀\0\n\x1a", ""]
+)
+@pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES"])
+async def test_values_are_bound(mariadb: Server, value: str, mode: str) -> None:
+    """What a value holds is never read as SQL, in either of the server's ways to quote."""
+    async with opened(mariadb, pool_size=1) as database:
+        await database.sql(f"SET sql_mode = '{mode}'")
+        found = await database.sql("SELECT %s AS value, 1 AS `100%%`", value)
+        assert found.rows == [{"value": value, "100%": 1}]
+
+
+async def test_a_statement_without_values_is_sent_as_it_is(database: Asking) -> None:
+    """A percent sign is a percent sign where nothing is filled in."""
+    assert (await database.sql("SELECT 'a%s' LIKE 'a%' AS yes")).rows == [{"yes": 1}]
+
+
+async def test_a_second_statement_is_refused(database: Asking) -> None:
+    """A call is one statement, also for the server."""
+    with pytest.raises(QueryFailed, match="error in your SQL syntax"):
+        await database.sql("SELECT 1; DROP TABLE people")
+    assert (await database.sql("SELECT * FROM people")).rows == []
+
+
+async def test_a_write_counts_and_returning_gives_rows(database: Asking) -> None:
+    """What a write changed is a number, unless it asks for the rows."""
+    inserted = await database.sql(
+        "INSERT INTO people (name) VALUES (%s), (%s) RETURNING id, name", "Ada", "Alan"
+    )
+    assert inserted.rows == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}]
+    updated = await database.sql("UPDATE people SET name = %s", "x")
+    assert (updated.rows, updated.affected) == ([{"rows_affected": 2}], 2)
+    assert (await database.sql("SELECT id FROM people WHERE id = 9")).rows == []
+
+
+async def test_a_procedure_gives_its_first_rows(database: Asking) -> None:
+    """Further results are read away, so that the next statement gets its own."""
+    await database.sql("DROP PROCEDURE IF EXISTS two")
+    await database.sql("CREATE PROCEDURE two() BEGIN SELECT 1 AS first; SELECT 2 AS second; END")
+    assert (await database.sql("CALL two()")).rows == [{"first": 1}]
+    assert (await database.sql("SELECT 3 AS third")).rows == [{"third": 3}]
+
+
+async def test_rows_beyond_the_limit_are_cut(mariadb: Server) -> None:
+    """The rest of a table stays where it is, and the only connection answers the next statement."""
+    async with opened(mariadb, pool_size=1) as database:
+        cut = await database.sql(ENDLESS, max_rows=2)
+        assert (cut.rows, cut.truncated) == ([{"seq": 1}, {"seq": 2}], True)
+        whole = await database.sql("SELECT seq FROM seq_1_to_2", max_rows=2)
+        assert (len(whole.rows), whole.truncated) == (2, False)
+
+
+async def test_a_refused_statement_says_why(database: Asking) -> None:
+    """The server's sentence is the failure's, and the connection serves the next statement."""
+    with pytest.raises(QueryFailed, match=r"Table 'app\.nowhere' doesn't exist"):
+        await database.sql("SELECT * FROM nowhere")
+    assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+
+
+async def test_a_transaction_left_open_is_rolled_back(mariadb: Server, database: Asking) -> None:
+    """What a statement leaves behind is no other's."""
+    async with opened(mariadb, pool_size=1) as single:
+        await single.sql("BEGIN")
+        await single.sql("INSERT INTO people (name) VALUES ('Ada')")
+    assert (await database.sql("SELECT name FROM people")).rows == [{"name": "Ada"}]
+
+
+async def test_a_statement_that_takes_too_long_ends_on_the_server(mariadb: Server, database: Asking) -> None:
+    """A timeout is one failure here and no work there."""
+    async with opened(mariadb, pool_size=1) as single:
+        with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
+            await single.sql("SELECT SLEEP(60) /* timed out */", timeout=0.3)
+        await eventually(lambda: _runs(database, "timed out", 0))
+        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+
+
+async def test_a_cancelled_call_ends_its_statement_on_the_server(mariadb: Server, database: Asking) -> None:
+    """Whoever stops waiting stops the work as well."""
+    async with opened(mariadb, pool_size=1) as single:
+        call = asyncio.create_task(single.sql("SELECT SLEEP(60) /* left behind */"))
+        await eventually(lambda: _runs(database, "left behind", 1))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await eventually(lambda: _runs(database, "left behind", 0))
+        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+
+
+async def test_a_full_pool_makes_calls_wait(mariadb: Server) -> None:
+    """More calls than connections all get their answer, and one that waits too long says so."""
+    async with opened(mariadb, pool_size=2) as small:
+        answers = await asyncio.gather(*(small.sql("SELECT SLEEP(0.02), %s AS n", n) for n in range(10)))
+        assert [answer.rows[0]["n"] for answer in answers] == list(range(10))
+        busy = [asyncio.create_task(small.sql("SELECT SLEEP(60)")) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueryTimedOut):
+            await small.sql("SELECT 1", timeout=0.2)
+        for call in busy:
+            call.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+
+
+async def test_many_statements_leak_no_connection(mariadb: Server, database: Asking) -> None:
+    """A thousand statements, good and bad and cancelled, use no more connections than the pool has."""
+    async with opened(mariadb, pool_size=4) as leaky:
+        before = await _connections(database)
+        for _ in range(10):
+            calls = [asyncio.create_task(leaky.sql("SELECT 1" if n % 7 else "SELEC")) for n in range(100)]
+            await asyncio.sleep(0)
+            for call in calls[::10]:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        await eventually(lambda: _at_most(database, before + 3))
+        assert (await leaky.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+    await eventually(lambda: _at_most(database, before - 1))
+
+
+async def test_a_restarted_server_is_found_again(mariadb: Server, database: Asking) -> None:
+    """A server that went away fails the calls of that time, and none afterwards."""
+    call = asyncio.create_task(database.sql("SELECT SLEEP(60) /* cut off */"))
+    async with opened(mariadb) as watching:
+        await eventually(lambda: _runs(watching, "cut off", 1))
+    mariadb.stop()
+    with pytest.raises(QueryFailed):
+        await call
+    with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
+        await database.sql("SELECT 1")
+    mariadb.start()
+    await eventually(lambda: _answers(database))
+
+
+async def test_the_address_of_other_clients_is_understood(mariadb: Server) -> None:
+    """user:password@tcp(host:port)/database, with the settings that concern only those clients."""
+    address = f"app:{PASSWORD}@tcp(127.0.0.1:{mariadb.port})/app?parseTime=true&charset=utf8mb4"
+    async with opened_at("mysql", address) as database:
+        assert (await database.sql("SELECT DATABASE() AS name")).rows == [{"name": "app"}]
+    socket = f"app:{PASSWORD}@unix({mariadb.folder}/sock)/app"
+    async with opened_at("mariadb", socket) as database:
+        assert (await database.sql("SELECT DATABASE() AS name")).rows == [{"name": "app"}]
+
+
+async def test_a_connector_that_cannot_open_gives_a_safe_reason(mariadb: Server) -> None:
+    """The reason helps whoever configured it, and repeats nothing of the connection string."""
+    wrong = {
+        mariadb.url.replace(URL_PASSWORD, "hunter2"): "the server refused the credentials",
+        mariadb.url.replace("/app", "/hunter2"): "the server refused the credentials",
+        mariadb.url.replace(
+            f":{mariadb.port}", f":{free_port()}"
+        ): "nothing listens at the configured address",
+        mariadb.url + "?hunter=2": "option 'hunter' is not known",
+        "mysql://app:hunter2@127.0.0.1:hunter2/db": "the connection string is not valid",
+        "hunter2": "the connection string is not valid",
+    }
+    for url, why in wrong.items():
+        with pytest.raises(ConnectorFailed) as failure:
+            await connector_for("mysql", "main", url).open()
+        assert str(failure.value) == f"connector 'main' (mysql): {why}"
+
+
+async def _runs(database: Asking, mark: str, count: int) -> bool:
+    found = await database.sql("SHOW FULL PROCESSLIST")
+    return sum(mark in (row["Info"] or "") for row in found.rows) == count
+
+
+async def _connections(database: Asking) -> int:
+    return len((await database.sql("SHOW PROCESSLIST")).rows)
+
+
+async def _at_most(database: Asking, count: int) -> bool:
+    return await _connections(database) <= count
+
+
+async def _answers(database: Asking) -> bool:
+    try:
+        return (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+    except QueryFailed:
+        return False
