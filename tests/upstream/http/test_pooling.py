@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 
@@ -237,6 +238,7 @@ async def test_unknown_host_is_unreachable() -> None:
 async def test_many_streams_at_once_leave_no_descriptor(site: Site) -> None:
     """Five hundred open streams run side by side; closing gives every descriptor back."""
     count = 500
+    gc.collect()  # what earlier tests let go of is not to be missed at the end
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count, no paths
     upstream = HttpUpstream(site.url())
     sending = [asyncio.create_task(upstream.send(GET, PATIENCE)) for _ in range(count)]
@@ -256,4 +258,4 @@ async def test_many_streams_at_once_leave_no_descriptor(site: Site) -> None:
         await peer.left()
         peer.reset()
         await peer.gone()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - a count, no paths
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208 - a count, no paths
