@@ -13,7 +13,7 @@ from typing import cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent
-from adapter.upstream.port import Headers, Sink
+from adapter.upstream.port import Headers, Pouring, Sink
 from adapter.upstream.silence import Watch
 
 HEAD_LIMIT = 64 * 1024
@@ -30,7 +30,7 @@ class NoAnswerError(Exception):
     """The connection ended before a byte of answer. Whether to try again is for its owner to say."""
 
 
-class HttpReply:
+class HttpReply(Pouring):
     """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
 
     __slots__ = (

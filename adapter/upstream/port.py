@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from adapter.errors import UpstreamUnreachable
 
@@ -62,10 +63,12 @@ class Sink(Protocol):
         """Wait until it takes more. Raises where it never will."""
 
 
-@runtime_checkable
-class Pouring(Protocol):
+class Pouring(ABC):
     """An UpstreamReply that hands itself on."""
 
+    __slots__ = ()
+
+    @abstractmethod
     async def pour(self, sink: Sink, silence: float | None) -> None:
         """See the function ``pour``; the caller sleeps while the sink takes what comes."""
 
