@@ -141,5 +141,5 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         branches=filing.branches(sessions, guard),
     )
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy,))
+    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy, cataloguing.tidy))
     return App(settings, store, servers, watches, sessions, janitor, errands, front, filing, calls, logger)

@@ -65,6 +65,10 @@ class Cataloguing:
             gate.forget(scope.id)
         await self.pins.forget(servers, scope.id)
 
+    async def tidy(self) -> None:
+        """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
+        await self.pins.tidy(self.scopes.gone)
+
     def guarded(self, entry: Server, plan: Plan) -> Plan:
         """The plan with what the catalogue's policies ask for."""
         policies = policies_of(self.settings, entry)

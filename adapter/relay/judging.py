@@ -167,9 +167,7 @@ class Judging:
 
     async def _pinned(self, call: Call, now: Catalogue) -> Catalogue:
         """What the scope starts from; ``now``, if that is now."""
-        pin = await self._pins.of(self._server, call.scope.id)
-        if pin is None:
-            pin = await self._pins.pin(self._server, call.scope.id, now)
+        pin = await self._pins.pin(self._server, call.scope.id, now, call.scope.owner)
         if pin.digest != now.digest:
             # An operator may have had a word in this very moment.
             accepted = await self._pins.look_up(self._server)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import orjson
 
 from adapter.rules.catalogue import Catalogue, decode, encode
-from adapter.state.port import ABSENT, Conflict, Store
+from adapter.rules.scopes import Scope
+from adapter.state.port import ABSENT, Conflict, Row, Store
 
 PINS, CATALOGUES, BASELINES, SEEN = "pins", "catalogues", "baselines", "seen"
 """Tables: the pin of a scope; catalogues by their digest; what an operator accepted, and what was seen last, of a
@@ -19,6 +20,9 @@ server.
 
 LOADED = 32
 """Catalogues that are kept in memory. A server has one or a few at a time, and any number in the course of time."""
+
+KNOWN = 100_000
+"""Pins of scopes that are kept in memory; of one that was dropped the janitor takes away what is left in the end."""
 
 ENDED = 10_000
 """Scopes that ended last, for which a call under way may still ask."""
@@ -43,7 +47,9 @@ class Pins:
         self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
         self._baselines: dict[str, tuple[float, Pin | None]] = {}
         self._seen: dict[str, str] = {}
+        self._known: dict[str, Pin] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._tidied = ""
 
     def __repr__(self) -> str:
         return f"<Pins: {len(self._catalogues)} catalogues loaded>"
@@ -52,36 +58,74 @@ class Pins:
 
     async def of(self, server: str, scope_id: str) -> Pin | None:
         """What this scope is pinned to: its own pin, or what an operator accepted after it."""
-        row = await self._store.get(PINS, _key(server, scope_id))
-        own = _pin(row.value) if row is not None else None
+        own = await self._own(_key(server, scope_id))
         accepted = await self.baseline(server)
         if accepted is not None and (own is None or own.since <= accepted.since):
             return accepted
         return own
 
-    async def pin(self, server: str, scope_id: str, catalogue: Catalogue) -> Pin:
-        """Pin the scope unless it is pinned already; what it is pinned to."""
+    async def pin(self, server: str, scope_id: str, catalogue: Catalogue, owner: str = "") -> Pin:
+        """Pin the scope unless it is pinned already; what it is pinned to. ``owner`` is the scope's."""
         made = Pin(catalogue.digest, self._clock())
+        key = _key(server, scope_id)
+        accepted = await self.baseline(server)
         if scope_id in self._ended:
             # Nobody would take the pin away again.
-            return made
-        accepted = await self.look_up(server)
-        if accepted is not None:
-            return accepted
-        await self.keep(catalogue)
-        try:
-            await self._store.put(PINS, _key(server, scope_id), _written(made), expected=ABSENT)
-        except Conflict:
-            # Another replica was first, or another call of the same scope.
+            return accepted or made
+        if accepted is not None or key in self._known:
             return await self.of(server, scope_id) or made
-        return made
+        await self.keep(catalogue)
+        # Asked together they cost the store one turn, and an operator's word of this very moment is rare.
+        accepted, is_first = await asyncio.gather(self.look_up(server), self._write(key, made, owner))
+        if not is_first:
+            # Another replica was, or another call of the same scope.
+            return await self.of(server, scope_id) or made
+        if accepted is not None or scope_id in self._ended:
+            await self._take_away(key)
+        return accepted or made
 
     async def forget(self, servers: list[str], scope_id: str) -> None:
-        """The scope has ended."""
+        """The scope has ended. What this process has not pinned costs nothing; the janitor finds it."""
         self._ended[scope_id] = None
         if len(self._ended) > ENDED:
             self._ended.popitem(last=False)
-        await asyncio.gather(*(self._store.delete(PINS, _key(server, scope_id)) for server in servers))
+        keys = [key for server in servers if (key := _key(server, scope_id)) in self._known]
+        if keys:
+            await asyncio.gather(*map(self._take_away, keys))
+
+    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]]) -> None:
+        """Take away pins whose scope is ``gone``: one page of them each time, so that no round is a long one."""
+        rows = await self._store.scan(PINS, after=self._tidied)
+        self._tidied = rows[-1].key if rows else ""
+        scopes = [_scope(row) for row in rows]
+        found = await asyncio.gather(*(gone(scope) for scope in scopes))
+        keys = [row.key for row, is_gone in zip(rows, found, strict=True) if is_gone]
+        await asyncio.gather(*map(self._take_away, keys))
+
+    async def _own(self, key: str) -> Pin | None:
+        known = self._known.get(key)
+        if known is None and (row := await self._store.get(PINS, key)) is not None:
+            known = self._know(key, _pin(row.value))
+        return known
+
+    async def _write(self, key: str, made: Pin, owner: str) -> bool:
+        """Whether it was the first."""
+        try:
+            await self._store.put(PINS, key, orjson.dumps([*made, owner]), expected=ABSENT)
+        except Conflict:
+            return False
+        self._know(key, made)
+        return True
+
+    def _know(self, key: str, pin: Pin) -> Pin:
+        self._known[key] = pin
+        if len(self._known) > KNOWN:
+            del self._known[next(iter(self._known))]
+        return pin
+
+    async def _take_away(self, key: str) -> None:
+        self._known.pop(key, None)
+        await self._store.delete(PINS, key)
 
     # --- catalogues -------------------------------------------------------------------------------------------
 
@@ -171,5 +215,10 @@ def _written(pin: Pin) -> bytes:
 
 
 def _pin(value: bytes) -> Pin:
-    digest, since = orjson.loads(value)
+    digest, since, *_ = orjson.loads(value)
     return Pin(digest, since)
+
+
+def _scope(row: Row) -> Scope:
+    _, _, *owner = orjson.loads(row.value)
+    return Scope(row.key.rpartition("/")[2], owner[0] if owner else "")

@@ -73,9 +73,12 @@ class Scopes:
             return False  # another version wrote it, so another version may know it
 
     async def forget(self, scope: Scope) -> None:
-        """Its session has ended. Raises StoreUnavailable."""
-        self._remembered.pop(scope.id, None)
-        await self._store.delete(TABLE, scope.id)
+        """Its session has ended. One that was not remembered here costs nothing; ``tidy`` finds what others wrote.
+
+        Raises StoreUnavailable.
+        """
+        if self._remembered.pop(scope.id, None) is not None:
+            await self._store.delete(TABLE, scope.id)
 
     async def tidy(self) -> None:
         """Forget scopes whose session is gone: one page of them each time, so that no round is a long one.
@@ -87,8 +90,12 @@ class Scopes:
         scopes = [Scope(row.key, _owner(row.value)) for row in rows]
         gone = await asyncio.gather(*map(self.gone, scopes))
         await asyncio.gather(
-            *(self.forget(scope) for scope, is_gone in zip(scopes, gone, strict=True) if is_gone)
+            *(self._take_away(scope) for scope, is_gone in zip(scopes, gone, strict=True) if is_gone)
         )
+
+    async def _take_away(self, scope: Scope) -> None:
+        self._remembered.pop(scope.id, None)
+        await self._store.delete(TABLE, scope.id)
 
     async def _read(self, scope_id: str) -> Scope | None:
         try:

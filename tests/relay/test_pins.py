@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from adapter.relay.pins import CATALOGUES, LOOKED_UP, PINS, Pins
 from adapter.rules.catalogue import Catalogue, catalogue_of
+from adapter.rules.scopes import Scope
 from adapter.rules.tools import read_tool
 from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
 from tests.relay.relaying import Clock
 
 
@@ -74,3 +78,84 @@ async def test_catalogue_of_another_version_is_unknown() -> None:
     store = MemoryStore()
     await store.put(CATALOGUES, "digest", b"\x00")
     assert await Pins(store, Clock()).catalogue("digest") is None
+
+
+class CountingStore(MemoryStore):
+    """A store that counts what is asked of it."""
+
+    asked = 0
+
+    async def get(self, table: str, key: str) -> Row | None:
+        self.asked += 1
+        return await super().get(table, key)
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        self.asked += 1
+        return await super().delete(table, key, expected=expected)
+
+
+async def test_scope_that_was_never_pinned_here_ends_without_the_store() -> None:
+    """Sessions come and go by the thousand, and most that another process pinned are its to forget."""
+    store, clock = CountingStore(), Clock()
+    await Pins(store, clock).pin("one", "scope", catalogue("click"))
+    store.asked = 0
+    await Pins(store, clock).forget(["one", "two"], "scope")
+    assert store.asked == 0 and await store.count(PINS) == 1
+
+
+async def test_pins_of_scopes_that_are_gone_are_tidied_away() -> None:
+    """Whoever wrote them; those of scopes that live stay, and those that do not say whose they are."""
+    store, clock = MemoryStore(), Clock()
+    earlier, pins, seen = Pins(store, clock), Pins(store, clock), catalogue("click")
+    for number in range(600):
+        await earlier.pin("one", f"{number:032x}", seen, "session:gone")
+    for scope, owner in (("a", "session:lives"), ("b", "principal:alice"), ("c", "")):
+        await earlier.pin("two", scope, seen, owner)
+
+    async def gone(scope: Scope) -> bool:
+        return scope.session_key == "gone"
+
+    await pins.tidy(gone)
+    assert await store.count(PINS) == 103
+    await pins.tidy(gone)
+    await pins.tidy(gone)
+    assert [row.key for row in await store.scan(PINS)] == ["two/a", "two/b", "two/c"]
+
+
+async def test_word_of_an_operator_holds_in_the_moment_it_is_said() -> None:
+    """A scope that begins before this process has heard of it starts from it, and has no pin of its own."""
+    store, clock = MemoryStore(), Clock()
+    running, operator = Pins(store, clock), Pins(store, clock)
+    old, new = catalogue("click"), catalogue("click", "shoot")
+    assert await running.baseline("one") is None
+    await operator.accept("one", new)
+    assert (await running.pin("one", "scope", old)).digest == new.digest
+    assert await store.count(PINS) == 0
+
+
+class HoldingStore(MemoryStore):
+    """A store whose pins are written when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        if table == PINS:
+            self.writing.set()
+            await self.go_on.wait()
+        return await super().put(table, key, value, expected=expected, due=due)
+
+
+async def test_scope_that_ends_while_it_is_pinned_leaves_no_pin() -> None:
+    """The pin is taken away by who wrote it."""
+    store = HoldingStore()
+    pins = Pins(store, Clock())
+    pinning = asyncio.create_task(pins.pin("one", "scope", catalogue("click")))
+    await store.writing.wait()
+    await pins.forget(["one"], "scope")
+    store.go_on.set()
+    await pinning
+    assert await store.count(PINS) == 0

@@ -109,6 +109,15 @@ async def test_session_that_cannot_be_read_keeps_its_files() -> None:
     assert not await scopes.gone(scopes.of_session_key("1"))
 
 
+async def test_scope_that_was_not_remembered_here_ends_without_the_store() -> None:
+    """What another process wrote is left to the janitor."""
+    store = MemoryStore()
+    earlier, scopes = await opened(store), await opened(store)
+    await earlier.remember(earlier.of_session_key("1"))
+    await scopes.forget(scopes.of_session_key("1"))
+    assert await store.count(TABLE) == 1
+
+
 @pytest.mark.parametrize(
     "forget", [lambda scopes, scope: scopes.forget(scope), lambda scopes, _: scopes.tidy()]
 )
