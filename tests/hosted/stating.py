@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import Connector, Rows
+from adapter.rules.inputs import Scalar
+from adapter.rules.statements import Bound
 from tests.hosted.databases import Server
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What the rules hand to a connector."""
-
-    kind: str
-    text: str = ""
-    values: Sequence[Any] = ()
-    argv: Sequence[str | bytes] = ()
-    document: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -29,12 +20,12 @@ class Asking:
 
     connector: Connector
 
-    async def sql(self, text: str, *values: Any, timeout: float = 10, max_rows: int = 1000) -> Rows:
-        statement = Statement(self.connector.kind, text=text, values=values)
+    async def sql(self, text: str, *values: Scalar, timeout: float = 10, max_rows: int = 1000) -> Rows:
+        statement = Bound(self.connector.kind, text, values, reads=False)
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
-    async def redis(self, *argv: str | bytes, timeout: float = 10, max_rows: int = 1000) -> Rows:
-        statement = Statement("redis", argv=argv)
+    async def redis(self, *argv: str, timeout: float = 10, max_rows: int = 1000) -> Rows:
+        statement = Bound("redis", " ".join(argv), (), reads=False, argv=argv)
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
     async def mongodb(
@@ -45,7 +36,7 @@ class Asking:
         timeout: float = 10,
         max_rows: int = 1000,
     ) -> Rows:
-        statement = Statement("mongodb", document={"database": database, "command": command})
+        statement = Bound("mongodb", "", (), reads=False, document={"database": database, "command": command})
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
 

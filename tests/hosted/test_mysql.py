@@ -205,6 +205,7 @@ async def test_a_connector_that_cannot_open_gives_a_safe_reason(mariadb: Server)
         mariadb.url.replace(
             f":{mariadb.port}", f":{free_port()}"
         ): "nothing listens at the configured address",
+        mariadb.url + "?tls=skip-verify": "the TLS handshake failed",  # this server has no certificate
         mariadb.url + "?hunter=2": "option 'hunter' is not known",
         "mysql://app:hunter2@127.0.0.1:hunter2/db": "the connection string is not valid",
         "hunter2": "the connection string is not valid",

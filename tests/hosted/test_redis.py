@@ -27,11 +27,13 @@ async def test_answers_have_the_shapes_of_their_kind(database: Asking) -> None:
     assert (await database.redis("get", "name")).rows == [{"value": "Ada"}]
     assert (await database.redis("INCR", "n")).rows == [{"value": 1}]
     assert (await database.redis("EXPIRE", "n", "100")).rows == [{"value": 1}]
-    await database.redis("RPUSH", "list", "a", "b", b"\xff\x00")
-    assert (await database.redis("LRANGE", "list", "0", "-1")).rows == [{"values": ["a", "b", "/wA="]}]
+    await database.redis("RPUSH", "list", "a", "b")
+    assert (await database.redis("LRANGE", "list", "0", "-1")).rows == [{"values": ["a", "b"]}]
     assert (await database.redis("LRANGE", "nowhere", "0", "-1")).rows == [{"values": []}]
     await database.redis("HSET", "hash", "name", "Ada", "age", "36")
     assert (await database.redis("HGETALL", "hash")).rows == [{"value": {"name": "Ada", "age": "36"}}]
+    await database.redis("SETBIT", "bits", "0", "1")
+    assert (await database.redis("GET", "bits")).rows == [{"value": "gA=="}]
     await database.redis("SADD", "set", "a")
     assert (await database.redis("SMEMBERS", "set")).rows == [{"values": ["a"]}]
     await database.redis("ZADD", "scores", "1.5", "a")
@@ -57,8 +59,6 @@ async def test_a_refused_command_says_why(database: Asking) -> None:
     """The server's sentence is the failure's, and the connection serves the next command."""
     with pytest.raises(QueryFailed, match="unknown command"):
         await database.redis("NONSENSE")
-    with pytest.raises(QueryFailed, match="empty"):
-        await database.redis()
     assert (await database.redis("PING")).rows == [{"value": "PONG"}]
 
 

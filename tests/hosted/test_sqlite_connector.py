@@ -12,7 +12,8 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
-from tests.hosted.stating import Asking, Statement, opened_at
+from adapter.rules.inputs import Scalar
+from tests.hosted.stating import Asking, opened_at
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
@@ -94,7 +95,7 @@ async def test_rows_beyond_the_limit_are_cut(database: Asking) -> None:
     ],
 )
 async def test_a_refused_statement_says_why(
-    database: Asking, statement: str, values: tuple[object, ...], why: str
+    database: Asking, statement: str, values: tuple[Scalar, ...], why: str
 ) -> None:
     """The failure's sentence is SQLite's, and the connection serves the next statement."""
     with pytest.raises(QueryFailed, match=why):
@@ -199,13 +200,11 @@ async def test_a_relative_path_is_below_its_base(file: Path) -> None:
     """A configuration's paths are relative to its file, not to where the adapter was started."""
     connector = connector_for("sqlite", "main", file.name, base=file.parent)
     await connector.open()
-    found = await connector.run(
-        Statement("sqlite", "SELECT count(*) AS n FROM people"), timeout=2, max_rows=1
-    )
-    assert found.rows == [{"n": 0}]
+    database = Asking(connector)
+    assert (await database.sql("SELECT count(*) AS n FROM people")).rows == [{"n": 0}]
     await connector.close()
     with pytest.raises(QueryFailed, match="closed"):
-        await connector.run(Statement("sqlite", "SELECT 1"), timeout=2, max_rows=1)
+        await database.sql("SELECT 1")
 
 
 async def test_a_read_only_database_refuses_to_write(file: Path) -> None:

@@ -27,8 +27,9 @@ from pymongo.errors import (
 from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, QueryTimedOut, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.connectors.reasons import reason
+from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0
 """Seconds to wait for the first answer."""
@@ -61,7 +62,7 @@ class MongodbConnector:
     large; the rest is never fetched.
     """
 
-    kind = "mongodb"
+    kind: Kind = "mongodb"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
         chosen = Options(self.kind, name, options)
@@ -110,17 +111,16 @@ class MongodbConnector:
             raise QueryFailed(str((error.details or {}).get("errmsg") or "the command failed")) from error
         except PyMongoError as error:
             raise QueryFailed(_why_closed(error, client)) from error
-        except (BSONError, OverflowError, TypeError, ValueError) as error:
+        except (BSONError, LookupError, OverflowError, TypeError, ValueError) as error:
             raise QueryFailed(str(error)) from error
 
     def _command(
         self, client: AsyncMongoClient[Document], document: Mapping[str, Any] | None, max_rows: int
     ) -> tuple[str, Document]:
-        command = (document or {}).get("command")
-        if not isinstance(command, Mapping) or not command:
-            raise QueryFailed("the statement has no command")
-        database = (document or {}).get("database") or client.get_default_database(default="").name
-        return str(database), _sized(_typed(command), max_rows)
+        if document is None:
+            raise QueryFailed("the statement is not one for mongodb")
+        database = document.get("database") or client.get_default_database(default="").name
+        return str(database), _sized(_typed(document["command"]), max_rows)
 
     async def _reply(self, client: AsyncMongoClient[Document], database: str, command: Document) -> Document:
         if not self._has_sessions:

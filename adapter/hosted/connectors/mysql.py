@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,9 @@ from adapter.hosted.connectors.mysql_address import address_of
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import Pool
-from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.hosted.connectors.reasons import reason
+from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10
 """Seconds to wait for a connection."""
@@ -42,7 +44,7 @@ class MysqlConnector:
     Options, also in the query of either: ``tls`` (true, false, skip-verify) and ``pool_size``.
     """
 
-    kind = "mysql"
+    kind: Kind = "mysql"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
         try:
@@ -90,6 +92,9 @@ class MysqlConnector:
         connection.show_warnings = _unasked
         try:
             await connection._connect()  # connect() itself loses its socket when it is cancelled
+            # The driver goes on without TLS where the server offers none, be it for want of it or of a man between.
+            if self._arguments["ssl"] is not None and not connection._secure:
+                raise ssl.SSLError("the server offers no TLS")
         except BaseException:
             connection.close()
             raise

@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-
-class Bound(Protocol):
-    """A statement with its values, ready for one dialect. Only the part that its dialect needs is looked at.
-
-    SQL (sqlite, postgres, mysql) reads ``text``, which has the driver's placeholders (``?``, ``$1``, ``%s``),
-    and ``values`` in their order; in a mysql text that has placeholders a percent sign is doubled. redis reads
-    ``argv``, mongodb ``document``.
-    """
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def values(self) -> Sequence[Any]: ...
-
-    @property
-    def argv(self) -> Sequence[str | bytes]: ...
-
-    @property
-    def document(self) -> Mapping[str, Any] | None: ...
+from adapter.rules.statements import Bound, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +45,7 @@ class Connector(Protocol):
     """Connections to one database. All methods belong to the event loop that called ``open``."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> Kind: ...
 
     @property
     def name(self) -> str: ...

@@ -13,11 +13,15 @@ import asyncpg
 from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.hosted.connectors.reasons import reason
+from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0
 """Seconds to wait for the first connection."""
+
+CLOSE_TIMEOUT = 2.0
+"""Seconds that statements still running get to end when the connector is closed."""
 
 _TIMES = ("timestamp", "timestamptz")
 _TEXTS = (
@@ -49,7 +53,7 @@ class PostgresConnector:
     """A PostgreSQL database. The connection string is a ``postgres://`` URL; options are merged into its query,
     except ``pool_size``."""
 
-    kind = "postgres"
+    kind: Kind = "postgres"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
         chosen = Options(self.kind, name, options)
@@ -80,7 +84,12 @@ class PostgresConnector:
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
-        if pool is not None:
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await pool.close()
+        except TimeoutError:
             pool.terminate()
 
     async def run(self, bound: Bound, *, timeout: float, max_rows: int) -> Rows:

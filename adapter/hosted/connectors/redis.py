@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, QueryTimedOut, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.connectors.reasons import reason
+from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0
 """Seconds to wait for a connection."""
@@ -30,7 +32,7 @@ class RedisConnector:
     """A Redis server, 6 or later, by a ``redis://`` or ``rediss://`` URL, whose query has the driver's options.
     The only option of its own is ``pool_size``; others are passed over, as they always were."""
 
-    kind = "redis"
+    kind: Kind = "redis"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
         chosen = Options(self.kind, name, options)
@@ -73,14 +75,14 @@ class RedisConnector:
         except (RedisError, OSError) as error:
             raise QueryFailed(_why_closed(error)) from error
 
-    async def _answer(self, argv: Sequence[str | bytes]) -> Any:
+    async def _answer(self, argv: Sequence[str]) -> Any:
         """The server's answer. A caller that leaves before it came closes the connection, which ends a command
         that waits on the server."""
         pool: Any = self._pool  # the driver's types say nothing of its own get_connection
         connection: AbstractConnection = await pool.get_connection()
         kept = False
         try:
-            command = _first_word(argv)
+            command = argv[0].upper()
             await connection.send_command(command, *argv[1:])
             try:
                 answer = await connection.read_response(disable_decoding=True)
@@ -90,19 +92,16 @@ class RedisConnector:
             kept = command not in _OF_THE_CONNECTION
             return answer
         finally:
-            if not kept:
-                await connection.disconnect(nowait=True)
-            await self._pool.release(connection)
+            # A caller that is cancelled once more must not keep the connection's place in the pool.
+            await asyncio.shield(self._put_back(connection, kept=kept))
+
+    async def _put_back(self, connection: AbstractConnection, *, kept: bool) -> None:
+        if not kept:
+            await connection.disconnect(nowait=True)
+        await self._pool.release(connection)
 
     def _failed(self, why: str) -> ConnectorFailed:
         return ConnectorFailed(f"connector '{self.name}' (redis): {why}")
-
-
-def _first_word(argv: Sequence[str | bytes]) -> str:
-    if not argv:
-        raise QueryFailed("the statement is empty")
-    first = argv[0]
-    return (first.decode("utf-8", "replace") if isinstance(first, bytes) else first).upper()
 
 
 def _rows(answer: Any, max_rows: int) -> Rows:

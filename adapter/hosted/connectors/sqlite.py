@@ -21,7 +21,8 @@ from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import Pool
-from adapter.hosted.connectors.port import Bound, ConnectorFailed, QueryFailed, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
+from adapter.rules.statements import Bound, Kind
 
 MODES = ("ro", "rw", "rwc")
 JOURNALS = ("delete", "truncate", "persist", "memory", "wal", "off")
@@ -54,7 +55,7 @@ class SqliteConnector:
     ``journal_mode``, ``pool_size`` readers.
     """
 
-    kind = "sqlite"
+    kind: Kind = "sqlite"
 
     def __init__(
         self, name: str, connection_string: str, options: Mapping[str, Any], *, base: Path | None = None
@@ -200,7 +201,6 @@ def _connect(uri: str, query_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     # Whatever is in a text column is read: SQLite itself takes any bytes for a text.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    connection.execute("PRAGMA foreign_keys = ON")
     if query_only:
         connection.execute("PRAGMA query_only = ON")
     return connection
