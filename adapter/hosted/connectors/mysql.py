@@ -24,8 +24,8 @@ from adapter.rules.statements import Bound, Kind
 OPEN_TIMEOUT = 10
 """Seconds to wait for a connection."""
 
-KILL_TIMEOUT = 5.0
-"""Seconds that a cancelled statement's killing may take."""
+KILL_TIMEOUT = 2.0
+"""Seconds that a cancelled statement's killing may take; its caller waits for it, so a server that is gone costs this much."""
 
 _CLIENT_ERRORS = range(2000, 3000)
 """The client's own errors, whose sentences name the host; all others are the server's."""
