@@ -38,7 +38,7 @@ SELECTION_TIMEOUT_MS = 5_000
 """Milliseconds to wait for a server that can be asked, unless the configuration says how long."""
 
 KILL_TIMEOUT = 2.0
-"""Seconds that a cancelled command's killing may take; its caller waits for it, so a server that is gone costs this much."""
+"""Seconds that a cancelled command's killing may take. Its caller waits, so a server that is gone costs as much."""
 
 _AUTHENTICATION_FAILED = 18
 _UNAUTHORIZED = 13

@@ -25,7 +25,7 @@ OPEN_TIMEOUT = 10
 """Seconds to wait for a connection."""
 
 KILL_TIMEOUT = 2.0
-"""Seconds that a cancelled statement's killing may take; its caller waits for it, so a server that is gone costs this much."""
+"""Seconds that a cancelled statement's killing may take. Its caller waits, so a server that is gone costs as much."""
 
 _CLIENT_ERRORS = range(2000, 3000)
 """The client's own errors, whose sentences name the host; all others are the server's."""
