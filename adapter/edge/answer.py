@@ -16,6 +16,9 @@ SERVER = "mcp-file-adapter"
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = (204, 304)
 
+JOIN_BELOW = 64 * 1024
+"""Bytes that may wait for what follows at once; copying more costs more than a write."""
+
 
 class Clock:
     """The Date field, written once a second."""
@@ -62,7 +65,7 @@ class HttpAnswer:
     """
 
     __slots__ = (
-        "_bare", "_body", "_chunked", "_connection", "_head_due", "_left", "_modern", "complete", "keep", "status",
+        "_bare", "_body", "_chunked", "_connection", "_due", "_left", "_modern", "complete", "keep", "status",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +86,7 @@ class HttpAnswer:
         self._body = body
         self._chunked = False
         self._left: int | None = None
-        self._head_due = b""
+        self._due = b""
 
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """See Reply. Raises ValueError for a field that would be more than one line."""
@@ -109,19 +112,23 @@ class HttpAnswer:
             self._chunked = True
         else:
             self.keep = False
-        self._head_due = self._head(status, fields) + framing + b"\r\n"
-        self._connection.soon(self._send_head)
+        self._due = self._head(status, fields) + framing + b"\r\n"
+        self._connection.soon(self._send_due)
 
-    def put(self, chunk: bytes) -> bool:
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """See Reply."""
         # An empty chunk would be the last one.
         if chunk and not self._bare:
             if self._left is not None:
                 self._left -= len(chunk)
             data = b"%x\r\n%s\r\n" % (len(chunk), chunk) if self._chunked else chunk
-            if self._head_due:
-                data, self._head_due = self._head_due + data, b""
-            self._connection.write(data)
+            if self._due:
+                data, self._due = self._due + data, b""
+            if more and len(data) < JOIN_BELOW:
+                self._due = data
+                self._connection.soon(self._send_due)
+            else:
+                self._connection.write(data)
         return not self._connection.full
 
     async def drained(self) -> None:
@@ -136,32 +143,30 @@ class HttpAnswer:
     async def write_file(self, file: Sendable, offset: int, length: int) -> None:
         """See Reply."""
         assert self._left is not None, "a file is sent where its length was announced"
-        self._send_head()
+        self._send_due()
         if not self._bare:
             await self._connection.send_file(file, offset, length)
             self._left -= length
 
     def end(self) -> None:
         """See Reply. A body of another length than was announced breaks the connection off."""
-        self._send_head()
-        if self._bare:
-            self.complete = True
-        elif self._left:
+        if self._left and not self._bare:
             self.abort()
-        else:
-            if self._chunked:
-                self._connection.write(b"0\r\n\r\n")
-            self.complete = True
+            return
+        if self._chunked and not self._bare:
+            self._due += b"0\r\n\r\n"
+        self._send_due()
+        self.complete = True
 
     def abort(self) -> None:
         """See Reply."""
-        self._send_head()
+        self._send_due()
         self.keep = False
         self._connection.abort()
 
-    def _send_head(self) -> None:
-        if self._head_due:
-            due, self._head_due = self._head_due, b""
+    def _send_due(self) -> None:
+        if self._due:
+            due, self._due = self._due, b""
             self._connection.write(due)
 
     def _head(self, status: int, fields: list[tuple[str, str]]) -> bytes:

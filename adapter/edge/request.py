@@ -149,8 +149,11 @@ class Reply(Protocol):
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
         """The head of an answer whose body follows; without ``length`` (bytes) it is chunked."""
 
-    def put(self, chunk: bytes) -> bool:
-        """One piece, without waiting; False while the client is slow, until ``drained`` has returned."""
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """One piece, without waiting; False while the client is slow, until ``drained`` has returned.
+
+        ``more``: another follows at once, or the end, and they may leave together.
+        """
 
     async def drained(self) -> None:
         """Wait until the client takes more. Raises ClientGone."""

@@ -20,10 +20,10 @@ class Along:
         self._look = look
         self.drained = sink.drained
 
-    def put(self, chunk: bytes) -> bool:
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """See Sink."""
         self._look(chunk)
-        return self._sink.put(chunk)
+        return self._sink.put(chunk, more=more)
 
 
 def piped(reply: UpstreamReply, silence: float | None, first: bytes = b"") -> Flow:

@@ -95,7 +95,8 @@ class HttpReply(Pouring):
             return False
         if self._chunks:
             try:
-                self._full = not self._sink.put(self._take())
+                # The end is about to be said too, and one write less counts on a short stream.
+                self._full = not self._sink.put(self._take(), more=self._connection is None)
             except Exception as error:
                 # It is for who pours to know; a transport that saw it would only break its own connection.
                 self.failure = error

@@ -56,8 +56,11 @@ class UpstreamReply(Protocol):
 class Sink(Protocol):
     """Where an answer is poured: a client's end of it."""
 
-    def put(self, chunk: bytes) -> bool:
-        """Take a chunk. False: it was the last for now; the next may come when ``drained`` has returned."""
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """Take a chunk. False: it was the last for now; the next may come when ``drained`` has returned.
+
+        ``more``: something follows at once, and what was put may wait for it.
+        """
 
     async def drained(self) -> None:
         """Wait until it takes more. Raises where it never will."""

@@ -33,7 +33,7 @@ class Cup:
     taken: list[bytes] = field(default_factory=list)
     full: bool = False
 
-    def put(self, chunk: bytes) -> bool:
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
         assert not self.full, "nobody asked whether there was room"
         self.taken.append(chunk)
         self.full = True

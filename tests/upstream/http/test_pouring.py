@@ -27,7 +27,7 @@ class Glass:
         self._held = 0
         self._changed = asyncio.Event()
 
-    def put(self, chunk: bytes) -> bool:
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
         self.taken.append(chunk)
         self._held += len(chunk)
         self._changed.set()
@@ -62,7 +62,7 @@ class Glass:
 class Broken(Glass):
     """A sink whose owner made a mistake."""
 
-    def put(self, chunk: bytes) -> bool:
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
         raise ZeroDivisionError(f"{len(chunk)} bytes are too many")
 
 
