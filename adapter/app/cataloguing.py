@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.filing import Filing
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.answers import read_body
 from adapter.relay.code_mode import CodeMode
 from adapter.relay.errands import Errands
@@ -37,12 +38,15 @@ from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 
+FORGET_AFTER = 0.25
+"""Seconds after which the pins of sessions that ended are taken away, in one go."""
+
 
 @dataclass(slots=True)
 class Cataloguing:
     """Puts a gate before every server's tools. ``locks`` are the baselines that files set, by server.
 
-    ``servers`` are filled in when they are built.
+    ``servers`` are filled in when they are built. ``ended`` are scopes whose pins are still to be taken away.
     """
 
     settings: Settings
@@ -56,14 +60,25 @@ class Cataloguing:
     log: FilteringBoundLogger
     servers: dict[str, RelayServer] = field(default_factory=dict)
     gates: list[Vetting] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
 
     async def end_session(self, key: str) -> None:
-        """A session has ended for good: its pins go with it. Raises StoreUnavailable."""
-        servers = [entry.id for entry in self.settings.servers]
+        """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
         scope = self.scopes.of_session_key(key)
         for gate in self.gates:
             gate.forget(scope.id)
-        await self.pins.forget(servers, scope.id)
+        self.pins.end(scope.id)
+        if not self.ended:
+            self.errands.run(self._forget_ended())
+        self.ended.append(scope.id)
+
+    async def _forget_ended(self) -> None:
+        await asyncio.sleep(FORGET_AFTER)
+        ended, self.ended = self.ended, []
+        servers = [entry.id for entry in self.settings.servers]
+        # What fails here, or is cut off by the end of the process, the janitor finds.
+        with contextlib.suppress(StoreUnavailable):
+            await asyncio.gather(*(self.pins.forget(servers, scope_id) for scope_id in ended))
 
     async def tidy(self) -> None:
         """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""

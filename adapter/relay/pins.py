@@ -84,11 +84,15 @@ class Pins:
             await self._take_away(key)
         return accepted or made
 
-    async def forget(self, servers: list[str], scope_id: str) -> None:
-        """The scope has ended. What this process has not pinned costs nothing; the janitor finds it."""
+    def end(self, scope_id: str) -> None:
+        """The scope has ended: it is pinned no more, and soon forgotten."""
         self._ended[scope_id] = None
         if len(self._ended) > ENDED:
             self._ended.popitem(last=False)
+
+    async def forget(self, servers: list[str], scope_id: str) -> None:
+        """The scope has ended. What this process has not pinned costs nothing; the janitor finds it."""
+        self.end(scope_id)
         keys = [key for server in servers if (key := _key(server, scope_id)) in self._known]
         if keys:
             await asyncio.gather(*map(self._take_away, keys))
