@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from adapter.rules.canonical import canonical
-
 ENTRY_COST = 512
 """Bytes that an entry costs beside its value."""
 
 
 def key_of(*parts: Any) -> str:
-    """Hex SHA-256 over the parts as canonical JSON, so that no two lists of them ever meet in one text.
+    """Hex SHA-256 over the parts as JSON with sorted keys, so that no two lists of them ever meet in one text.
 
     What has to be in it: a digest of the configuration, the tool, its template, the bound values, and whatever else
     the result may differ by, such as the caller's identity.
     """
-    return hashlib.sha256(canonical(list(parts))).hexdigest()
+    # Not the canonical form of ``rules.canonical``, to which texts that only look alike are one.
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class Found(NamedTuple):

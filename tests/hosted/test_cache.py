@@ -195,6 +195,7 @@ def test_keys_of_different_parts_differ(one: tuple[Any, ...], other: tuple[Any, 
     """No joining of texts, no loss of types; the order of an object's members does not count."""
     assert key_of(*one) != key_of(*other)
     assert key_of("t", {"a": 1, "b": 2}) == key_of("t", {"b": 2, "a": 1})
+    assert key_of("t", "\ufb01") != key_of("t", "fi")
 
 
 async def test_ten_thousand_results_stay_within_their_bytes(clock: Clock) -> None:
