@@ -1,0 +1,84 @@
+"""The databases of a configuration, each with what its statements may take, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows
+from adapter.rules.statements import Bound
+
+
+class Database:
+    """A connector and its limits: ``timeout`` in seconds for a statement, and for the connection at start.
+
+    One that is not ``required`` may be away: then each statement tries to open it.
+    """
+
+    def __init__(self, connector: Connector, *, timeout: float, max_rows: int, required: bool) -> None:
+        self.connector = connector
+        self.timeout = timeout
+        self.max_rows = max_rows
+        self.required = required
+        self._opening = asyncio.Lock()
+        self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"<Database {self.connector.name!r} ({self.connector.kind})>"
+
+    async def open(self) -> None:
+        """Connect, if that has not happened. Raises ConnectorFailed."""
+        async with self._opening:
+            if self._is_open:
+                return
+            try:
+                async with asyncio.timeout(self.timeout):
+                    await self.connector.open()
+                self._is_open = True
+            except TimeoutError:
+                raise ConnectorFailed(
+                    f"connector '{self.connector.name}' ({self.connector.kind}): no answer within "
+                    f"{self.timeout:g} s"
+                ) from None
+            finally:
+                if not self._is_open:
+                    await self.connector.close()
+
+    async def run(self, bound: Bound, timeout: float) -> Rows:
+        """See Connector. Raises ConnectorFailed where it cannot be opened now, QueryFailed, QueryTimedOut."""
+        if not self._is_open:
+            await self.open()
+        return await self.connector.run(bound, timeout=timeout, max_rows=self.max_rows)
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        if self._is_open:
+            self._is_open = False
+            await self.connector.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(databases: Iterable[Database], log: FilteringBoundLogger) -> AsyncIterator[None]:
+    """All of them, opened at once, as long as the block lasts.
+
+    Raises ConnectorFailed, with every reason, when a required one cannot be opened; then none is open.
+    """
+    all_of_them = list(databases)
+    try:
+        tried = await asyncio.gather(*(one.open() for one in all_of_them), return_exceptions=True)
+        reasons = []
+        for database, failure in zip(all_of_them, tried, strict=True):
+            if isinstance(failure, ConnectorFailed) and not database.required:
+                log.warning("a database is away", connector=database.connector.name, why=str(failure))
+            elif isinstance(failure, ConnectorFailed):
+                reasons.append(str(failure))
+            elif failure is not None:
+                raise failure
+        if reasons:
+            raise ConnectorFailed("; ".join(reasons))
+        yield
+    finally:
+        await asyncio.gather(*(one.close() for one in all_of_them))
