@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors"},
     "log": {"settings", "errors"},
     "telemetry": {"settings", "errors"},
+    "api": {"rules"},
     "__init__": set(),
 }
 
