@@ -138,6 +138,12 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     settings = _loaded(arguments)
+    if any(server.upstream.transport == "hosted" for server in settings.servers):
+        # Statements and scripts are judged by those who run them; nothing is opened.
+        from adapter.app.hosting import Hosting
+        from adapter.log import get_logger
+
+        Hosting.of(settings, get_logger("check")).scripts.close()
     print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
     return OK
 

@@ -13,6 +13,7 @@ from adapter import log
 from adapter.app import parts
 from adapter.app.cataloguing import Cataloguing, locks
 from adapter.app.filing import Filing
+from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
 from adapter.edge.endpoint import Endpoint
 from adapter.edge.front import Front
@@ -55,6 +56,7 @@ class App:
     errands: Errands
     front: Front
     filing: Filing
+    hosting: Hosting
     calls: log.CallLog | None
     log: FilteringBoundLogger
 
@@ -62,7 +64,8 @@ class App:
 def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
     """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
 
-    ``store`` takes the place of the one that ``state_persistence`` describes.
+    ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
+    statement or a script that cannot be used.
     """
     logger = log.get_logger("adapter")
     clock = time.time
@@ -84,9 +87,10 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         settings, filing, Pins(store, clock), scopes, sessions, mapping, errands, locks(settings), logger
     )
     sessions.on_end.append(cataloguing.end_session)
+    hosting = Hosting.of(settings, logger)
     servers = {
         entry.id: parts.server(
-            settings, entry, plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry))
+            settings, entry, plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry)), hosting
         )
         for entry in settings.servers
     }
@@ -142,4 +146,6 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     )
     interval = settings.core.cleanup_interval_seconds or float("inf")
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy, cataloguing.tidy))
-    return App(settings, store, servers, watches, sessions, janitor, errands, front, filing, calls, logger)
+    return App(
+        settings, store, servers, watches, sessions, janitor, errands, front, filing, hosting, calls, logger
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 
+from adapter.app.hosting import Hosting
 from adapter.edge.guard import Cors, Guard
 from adapter.relay.probe import PingSettings
 from adapter.relay.server import Server, Silence
@@ -16,10 +17,12 @@ from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server as ServerSettings
+from adapter.settings.servers import Upstream as UpstreamSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.upstream.http import HttpUpstream
+from adapter.upstream.port import Upstream
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
@@ -31,9 +34,9 @@ def store(settings: Settings) -> Store:
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
 
 
-def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
+def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
+    """One entry of ``servers``: what is behind its transport is the upstream's affair alone."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
-    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
     breaker = Breaker(
         failure_threshold=ping.failure_threshold,
         open_cooldown=ping.open_cooldown_seconds,
@@ -43,17 +46,12 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
     return Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=HttpUpstream(
-            upstream.url,
-            insecure_tls=upstream.insecure_tls,
-            connect_timeout=settings.core.upstream.connect_timeout_seconds,
-            max_connections=settings.core.upstream.max_connections,
-        ),
+        upstream=hosting.upstreams.get(entry.id) or _over_http(settings, upstream),
         breaker=breaker if ping.enabled else None,
         silence=Silence(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=_tool_silences(entry),
+            tools=hosting.silences(entry) | _tool_silences(entry),
         ),
         passthrough=frozenset(
             name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)
@@ -64,6 +62,16 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan) -> Server:
         configured_tools=frozenset(
             tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
         ),
+    )
+
+
+def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
+    assert said.url is not None, "settings refuse a streamable_http upstream without a url"
+    return HttpUpstream(
+        said.url,
+        insecure_tls=said.insecure_tls,
+        connect_timeout=settings.core.upstream.connect_timeout_seconds,
+        max_connections=settings.core.upstream.max_connections,
     )
 
 

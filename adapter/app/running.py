@@ -15,6 +15,7 @@ from adapter.app.building import App, build
 from adapter.app.parts import is_loopback
 from adapter.edge.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
+from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.root import Settings
 
 
@@ -22,8 +23,14 @@ from adapter.settings.root import Settings
 async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
 
-    Raises StoreUnavailable, StorageFailed, StorageFull, and OSError when the address cannot be bound.
+    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
+    async with app.hosting.opened(), _listening(app) as address:
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def _listening(app: App) -> AsyncIterator[tuple[str, int]]:
     core = app.settings.core
     loop = asyncio.get_running_loop()
     await app.store.open()
@@ -89,6 +96,9 @@ async def _serve(settings: Settings) -> int:
         return 1
     except (StorageFailed, StorageFull) as error:
         app.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
+        return 1
+    except ConnectorFailed as error:
+        app.log.error("a database cannot be used", why=str(error), setting="connectors")
         return 1
     except OSError as error:
         why = "the port is taken" if error.errno == 98 else (error.strerror or str(error))

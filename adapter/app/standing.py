@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from adapter import log
 from adapter.app import parts
 from adapter.app.cataloguing import policies_of, shape_of
+from adapter.app.hosting import Hosting
 from adapter.errors import AdapterError
 from adapter.relay.listing import ToolLists
 from adapter.relay.mirrors import Mirrors
@@ -167,7 +168,9 @@ def counted(scopes: int) -> str:
 async def _offered(settings: Settings, entry: Server) -> Catalogue:
     """What the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
-    server = parts.server(settings, entry, Plan())
+    # Only what this entry names is made: the scripts of other servers are none of its affair.
+    hosting = Hosting.of(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
+    server = parts.server(settings, entry, Plan(), hosting)
     visit = Visit(server, patience)
     try:
         async with asyncio.timeout(patience):
@@ -181,6 +184,7 @@ async def _offered(settings: Settings, entry: Server) -> Catalogue:
     finally:
         await visit.close()
         await server.upstream.close()
+        hosting.scripts.close()
 
 
 async def _read(visit: Visit, lists: ToolLists) -> Catalogue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adapter.settings.adapters import UploadConsumer
+from adapter.settings.hosting import hosted_tools, repeated_connectors
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -21,10 +22,12 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _mount_clashes(settings)
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from hosted_tools(server, f"servers[{index}]", settings.connectors)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
+    yield from repeated_connectors(settings.connectors)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:

@@ -75,6 +75,11 @@ class Errors(Section):
         description="`ok` answers failed requests of legacy clients with status 200 and a JSON-RPC error, "
         "because a 429, 502 or 503 ends the connection of several clients; `http` gives them those statuses.",
     )
+    expose: Literal["message", "safe"] = Field(
+        default="message",
+        description="What clients read of the exceptions of hosted tools: the first line without credentials and "
+        "paths, or (`safe`) only that the call failed.",
+    )
 
 
 class UpstreamConnections(Section):

@@ -31,7 +31,6 @@ def _snapshots_memory(state: dict[str, Any]) -> bool:
 MISSING = (
     Missing("servers[].upstream.transport", _is("sse"), "upstreams over SSE"),
     Missing("servers[].upstream.transport", _is("stdio"), "upstreams over stdio"),
-    Missing("servers[].upstream.transport", _is("hosted"), "tools hosted by the adapter"),
     Missing("state_persistence.type", _is("redis"), "state in Redis"),
     Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "going on in memory"),
     Missing("state_persistence.refresh_on_startup", bool, "forgetting stored state at start"),

@@ -45,7 +45,7 @@ def load(
         raise SettingsError([_problem(error, origins) for error in refused.errors()]) from None
     if problems := [*inconsistencies(settings), *missing_features(settings)]:
         raise SettingsError(problems)
-    return settings
+    return settings if path is None else settings.found_in(path.parent)
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from adapter.settings.root import Settings
 
 MASK = "***"
-_SECRET_MAPPINGS = ("static_headers", "headers")
+_SECRET_MAPPINGS = ("static_headers", "headers", "options")
 _URLS = ("url", "endpoint", "logs_endpoint")
 
 
@@ -22,7 +22,7 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 def _mask(tree: Any) -> None:
     for key, value in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
-        if value and key in ("token", "sha256", "signing_secret", "password"):
+        if value and key in ("token", "sha256", "signing_secret", "password", "connection_string"):
             tree[key] = MASK
         elif key in _SECRET_MAPPINGS and isinstance(value, dict):
             tree[key] = dict.fromkeys(value, MASK)

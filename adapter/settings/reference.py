@@ -27,6 +27,9 @@ An unknown key is an error, and so is a value that asks for a feature which is n
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
 
 
+_ENTRIES: dict[Any, str] = {list: "[]", dict: ".NAME"}
+
+
 def reference() -> str:
     """The whole page as Markdown, ending in one newline."""
     parts = [_HEAD]
@@ -49,7 +52,7 @@ def _tables(path: str, section: type[BaseModel], variant: str = "") -> Iterator[
     inner: list[tuple[str, type[BaseModel], str]] = []
     for name, field in section.model_fields.items():
         nested = list(sections_in(field.annotation))
-        below = f"{path}.{name}[]" if get_origin(field.annotation) is list else f"{path}.{name}"
+        below = f"{path}.{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
         variants = len(nested) > 1
         inner.extend((below, model, _variant(model) if variants else "") for model in nested)
         kind = f"section `{below}`" if nested else _kind(field)
@@ -99,6 +102,8 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is None:
         return "null"
+    if value == "":
+        return '`""`'
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if _spelled_in(field.metadata) == "byte size" and value % 1024**2 == 0:

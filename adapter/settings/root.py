@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from adapter.settings.artifacts import Artifacts
+from adapter.settings.connectors import Connector
 from adapter.settings.core import Core
 from adapter.settings.ping import UpstreamPing
 from adapter.settings.policies import (
@@ -40,7 +41,12 @@ class Settings(BaseSettings):
     )
     uploads: Uploads = Field(default_factory=Uploads, description="Files that clients stage for tools.")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
+    connectors: list[Connector] = Field(
+        default_factory=list, description="The databases that hosted tools ask, opened at start."
+    )
     servers: list[Server] = Field(default_factory=list, description="The upstream MCP servers; at least one.")
+
+    _directory: Path = PrivateAttr(default=Path())
 
     @classmethod
     def settings_customise_sources(
@@ -53,6 +59,17 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what ``load`` gives: it has merged file, environment and flags, and knows which is which."""
         return (init_settings,)
+
+    @property
+    def directory(self) -> Path:
+        """Where the settings file lies: scripts and databases of hosted tools are found from there."""
+        return self._directory
+
+    def found_in(self, directory: Path) -> Settings:
+        """The same settings, as those of a file in ``directory``."""
+        found = self.model_copy()
+        found._directory = directory
+        return found
 
     @property
     def state_path(self) -> Path:

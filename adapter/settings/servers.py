@@ -18,6 +18,7 @@ from adapter.settings.policies import (
     ToolPatterns,
 )
 from adapter.settings.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
+from adapter.settings.tools import Tools
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {
@@ -51,7 +52,8 @@ class Upstream(Section):
 
     transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
         default="streamable_http",
-        description="How the upstream speaks MCP; `http` and `streamable-http` mean the default.",
+        description="How the upstream speaks MCP; `http` and `streamable-http` mean the default. `hosted`: it is "
+        "the adapter itself, with the tools of `servers[].tools`.",
     )
     url: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None, description="URL of the upstream's MCP endpoint; required for streamable_http and sse."
@@ -92,6 +94,9 @@ class Server(Section):
     )
     tool_defaults: ToolDefaultsOverride = Field(
         default_factory=ToolDefaultsOverride, description="How this server's tools are called."
+    )
+    tools: Tools = Field(
+        default_factory=Tools, description="The tools of a server that the adapter hosts itself."
     )
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     disabled_tools: ToolPatterns = Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -32,11 +32,17 @@ def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
 def keys_at(location: Sequence[str | int]) -> set[str]:
     """The keys that the section at a location knows, of all its variants when there are several."""
     sections: list[type[BaseModel]] = [Settings]
+    named = False
     for step in location:
         if isinstance(step, int):
             continue
+        if named:
+            # The entry of a mapping: its name is the user's own.
+            named = False
+            continue
         fields = [section.model_fields[step] for section in sections if step in section.model_fields]
         sections = [found for field in fields for found in sections_in(field.annotation)]
+        named = any(get_origin(field.annotation) is dict for field in fields)
     return {key for section in sections for key in section.model_fields}
 
 

@@ -16,7 +16,6 @@ SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp
 ASKING = [
     ("servers.0.upstream.transport", "sse"),
     ("servers.0.upstream.transport", "stdio"),
-    ("servers.0.upstream.transport", "hosted"),
     ("state_persistence.unavailable_policy", "fallback_memory"),
     ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),

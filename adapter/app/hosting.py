@@ -1,0 +1,200 @@
+"""The servers that the adapter hosts itself, made of what the settings declare."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.hosted.asking import Asking, Keeping
+from adapter.hosted.cache import ResultCache
+from adapter.hosted.connectors import connector_for
+from adapter.hosted.connectors.port import ConnectorFailed
+from adapter.hosted.databases import Database, opened
+from adapter.hosted.declared import Declaration, Work
+from adapter.hosted.handling import Handling
+from adapter.hosted.references import ScriptInvalid
+from adapter.hosted.scripts import Scripts
+from adapter.hosted.server import HostedUpstream
+from adapter.hosted.tools import HostedTool
+from adapter.rules.inputs import Input
+from adapter.rules.statements import StatementRefused, compile_statement
+from adapter.settings.connectors import Connector
+from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server
+from adapter.settings.tools import Tool
+
+SCRIPT_TIMEOUT = 30.0
+"""Seconds that a script may take whose tool does not say."""
+
+SILENCE_BEYOND = 5.0
+"""Seconds by which the relay waits longer than the tool may take: the tool's own sentence says more."""
+
+_VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+
+
+@dataclass(slots=True)
+class Hosting:
+    """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name."""
+
+    settings: Settings
+    log: FilteringBoundLogger
+    scripts: Scripts
+    environ: Mapping[str, str]
+    databases: dict[str, Database] = field(default_factory=dict)
+    upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
+    timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, log: FilteringBoundLogger, environ: Mapping[str, str] = os.environ
+    ) -> Hosting:
+        """Compiles every statement and loads every script; opens nothing. Raises SettingsError, with all problems."""
+        hosting = cls(settings, log, Scripts(log, project=settings.directory), environ)
+        for index, connector in enumerate(settings.connectors):
+            hosting._declare(connector, f"connectors[{index}]")
+        for index, entry in enumerate(settings.servers):
+            if entry.upstream.transport == "hosted":
+                hosting._host(entry, f"servers[{index}].tools.define")
+        if hosting.problems:
+            hosting.scripts.close()
+            raise SettingsError(hosting.problems)
+        return hosting
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """With its databases open and its scripts at hand. Raises ConnectorFailed."""
+        try:
+            async with opened(self.databases.values(), self.log):
+                yield
+        finally:
+            self.scripts.close()
+
+    def silences(self, entry: Server) -> dict[str, float | None]:
+        """The tools of a server that may take longer than the relay would wait for them."""
+        patience = self.settings.tool_defaults_for(entry).tool_call_timeout_seconds
+        return {
+            tool: timeout + SILENCE_BEYOND
+            for tool, timeout in self.timeouts.get(entry.id, {}).items()
+            if patience is not None and timeout + SILENCE_BEYOND > patience
+        }
+
+    # --- connectors -------------------------------------------------------------------------------------------
+
+    def _declare(self, said: Connector, place: str) -> None:
+        with self._judging(place, ConnectorFailed):
+            made = connector_for(
+                said.connector,
+                said.name,
+                self._filled(said.connection_string.get_secret_value()),
+                {
+                    name: self._filled(value) if isinstance(value, str) else value
+                    for name, value in said.options.items()
+                },
+                base=self.settings.directory,
+            )
+            self.databases[said.name] = Database(
+                made, timeout=said.timeout_seconds, max_rows=said.max_rows, required=said.required
+            )
+
+    def _filled(self, text: str) -> str:
+        """The text with its variables. Raises ConnectorFailed for one that is not set, and what is no placeholder."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] not in self.environ:
+                raise ConnectorFailed(f"the environment variable {found[1]} is not set")
+            return self.environ[found[1]]
+
+        if "{{" in _VARIABLE.sub("", text):
+            raise ConnectorFailed("of placeholders a connector knows {{ env.NAME }} only")
+        return _VARIABLE.sub(value, text)
+
+    # --- tools ------------------------------------------------------------------------------------------------
+
+    def _host(self, entry: Server, place: str) -> None:
+        self.timeouts[entry.id] = {}
+        cache = ResultCache(entry.tools.cache.max_bytes, time.monotonic)
+        tools = [
+            tool
+            for index, said in enumerate(entry.tools.define)
+            if (tool := self._tool(entry, said, cache, f"{place}[{index}]")) is not None
+        ]
+        self.upstreams[entry.id] = HostedUpstream(tools, name=entry.id, version=_version(), log=self.log)
+
+    def _tool(self, entry: Server, said: Tool, cache: ResultCache, place: str) -> HostedTool | None:
+        before = len(self.problems)
+        inputs = self._inputs(said, f"{place}.inputs")
+        if len(self.problems) > before:
+            return None
+        declared = Declaration(
+            said.name, inputs, said.title, said.description, said.annotations, serial=said.destructive
+        )
+        work: Work | None = None
+        if said.handler is not None:
+            with self._judging(f"{place}.handler", ScriptInvalid):
+                work = self._handling(entry, said, said.handler)
+        elif said.use in self.databases:
+            with self._judging(f"{place}.statement", StatementRefused):
+                work = self._asking(entry, said, inputs, cache, self.databases[said.use])
+        return None if work is None else declared.doing(work)
+
+    def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
+        inputs = {}
+        for name, one in said.inputs.items():
+            with self._judging(f"{place}.{name}", ValueError):
+                enum = None if one.enum is None else tuple(one.enum)
+                inputs[name] = Input(one.type, one.description, one.optional, one.default, enum)
+        return inputs
+
+    def _handling(self, entry: Server, said: Tool, reference: str) -> Handling:
+        script = self.scripts.load(reference, self.settings.directory, said.runtime)
+        timeout = self._timed(entry, said, SCRIPT_TIMEOUT)
+        return Handling(entry.id, said.name, script, timeout, self.settings.core.errors.expose, self.log)
+
+    def _asking(
+        self, entry: Server, said: Tool, inputs: Mapping[str, Input], cache: ResultCache, database: Database
+    ) -> Asking:
+        return Asking(
+            said.name,
+            compile_statement(said.statement or "", database.connector.kind, inputs, self.environ.get),
+            database,
+            self._timed(entry, said, database.timeout),
+            _keeping(entry, said, cache),
+            self.settings.core.errors.expose,
+            self.log,
+        )
+
+    def _timed(self, entry: Server, said: Tool, default: float) -> float:
+        timeout = said.limits.timeout or default
+        self.timeouts[entry.id][said.name] = timeout
+        return timeout
+
+    @contextlib.contextmanager
+    def _judging(self, place: str, refusal: type[Exception]) -> Iterator[None]:
+        """What refuses inside is a problem of the settings at ``place``."""
+        try:
+            yield
+        except refusal as error:
+            self.problems.append(Problem(place, str(error)))
+
+
+def _keeping(entry: Server, said: Tool, cache: ResultCache) -> Keeping | None:
+    """The tool's own word comes before the server's; what destroys is never kept."""
+    server, own = entry.tools.cache, said.cache
+    enabled = server.enabled if own.enabled is None else own.enabled
+    return Keeping(cache, own.ttl or server.ttl) if enabled and not said.destructive else None
+
+
+def _version() -> str:
+    try:
+        return version("mcp-file-adapter")
+    except PackageNotFoundError:
+        return "0"

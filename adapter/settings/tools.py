@@ -1,0 +1,131 @@
+"""``servers[].tools``: the tools of a server that the adapter hosts itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from adapter.settings.section import ByteSize, OptionalText, Section, Spelled
+
+InputKind = Literal["string", "int", "float", "boolean", "datetime"]
+ScriptRuntime = Literal["inprocess", "subprocess"]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _duration(value: object) -> object:
+    """``250ms``, ``10s``, ``2m`` or ``1h`` in seconds; a number is seconds already."""
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?", value.strip())
+    if found is None:
+        raise ValueError("must be seconds, or text such as 250ms, 10s or 2m")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    Field(gt=0, allow_inf_nan=False),
+    Spelled("seconds, or text such as `10s`"),
+]
+
+
+class ToolInput(Section):
+    """One argument of a tool."""
+
+    type: InputKind = Field(description="What a value has to be, or can be read as.")
+    description: str = Field(default="", description="What models read about it.")
+    optional: bool = Field(default=False, description="Whether calls may leave it out.")
+    default: Annotated[Any, Spelled("value of the type, or null")] = Field(
+        default=None, description="Stands for an argument that is left out; null is none."
+    )
+    enum: Annotated[list[Any] | None, Spelled("list of values of the type, or null")] = Field(
+        default=None, description="The values it may have; null allows all."
+    )
+
+
+class ToolCache(Section):
+    """Whether this tool's results are kept; a section that is left out follows `servers[].tools.cache`."""
+
+    enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
+    ttl: Duration | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
+
+
+class ToolLimits(Section):
+    """What a call may take."""
+
+    timeout: Duration | None = Field(
+        default=None,
+        description="How long a call may take; null: a statement as long as its connector says, a script 30 s.",
+    )
+
+
+class Tool(Section):
+    """One tool: a statement for a connector (`use`), or a script (`handler`)."""
+
+    name: str = Field(description="What clients call it, unique: letters, digits, `_`, `-` and `.`.")
+    title: OptionalText = Field(default=None, description="Its name for people.")
+    description: str = Field(default="", description="What models read about it.")
+    annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(
+        default_factory=dict,
+        description="Hints such as `readOnlyHint`; with `destructiveHint: true` calls run one after the other "
+        "and are never cached.",
+    )
+    use: OptionalText = Field(default=None, description="Name of the connector that runs the statement.")
+    statement: OptionalText = Field(
+        default=None,
+        description="What is asked of the connector; `{{ inputs.x }}` is bound, `{{ env.X }}` read at each call.",
+    )
+    handler: OptionalText = Field(
+        default=None,
+        description="Script to call, as `file.py#function` or another program; relative to the settings file.",
+    )
+    runtime: ScriptRuntime = Field(
+        default="inprocess",
+        description="`inprocess` is for trusted Python; `subprocess` runs any program, confined, ended with its call.",
+    )
+    inputs: dict[str, ToolInput] = Field(
+        default_factory=dict, description="The arguments by name; any others are refused."
+    )
+    cache: ToolCache = Field(default_factory=ToolCache, description="Keeping this tool's results.")
+    limits: ToolLimits = Field(default_factory=ToolLimits, description="What a call may take.")
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", value.strip()) is None:
+            raise ValueError("must be 1 to 128 letters, digits, _, - and .")
+        return value.strip()
+
+    @field_validator("annotations")
+    @classmethod
+    def _are_annotations(cls, annotations: dict[str, Any]) -> dict[str, Any]:
+        for name, value in annotations.items():
+            if name.endswith("Hint") and not isinstance(value, bool):
+                raise ValueError(f"{name} must be true or false")
+            if not isinstance(value, str | bool):
+                raise ValueError(f"{name} must be text, true or false")
+        return annotations
+
+    @property
+    def destructive(self) -> bool:
+        """Whether the tool says of itself that it destroys something."""
+        return bool(self.annotations.get("destructiveHint"))
+
+
+class ToolsCache(Section):
+    """Results that are kept, of statements that only read."""
+
+    enabled: bool = Field(default=False, description="Whether results are kept.")
+    ttl: Duration = Field(default=120, description="How long a result is kept.")
+    max_bytes: ByteSize = Field(default=128 << 20, description="Size of all results of this server together.")
+
+
+class Tools(Section):
+    """The tools of a server with `upstream.transport: hosted`."""
+
+    cache: ToolsCache = Field(default_factory=ToolsCache, description="Keeping results.")
+    define: list[Tool] = Field(default_factory=list, description="The tools, in the order clients see them.")
