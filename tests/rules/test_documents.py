@@ -52,7 +52,9 @@ def test_h30_a_statement_is_a_database_and_a_command_in_its_order() -> None:
 
 def test_w1_a_leaf_takes_the_typed_value() -> None:
     """With quotes or without: the input's type decides. Inside a longer text it is spelled."""
-    command = '{"find":"u","filter":{"a":"{{inputs.n}}","b":{{inputs.on}},"c":"x{{inputs.n}}"},"skip":{{inputs.n}}}'
+    command = (
+        '{"find":"u","filter":{"a":"{{inputs.n}}","b":{{inputs.on}},"c":"x{{inputs.n}}"},"skip":{{inputs.n}}}'
+    )
     assert document(command, n=3, on=True) == {
         "find": "u",
         "filter": {"a": 3, "b": True, "c": "x3"},
