@@ -70,7 +70,8 @@ class Asking:
         except QueryTimedOut as late:
             raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
         except (QueryFailed, ConnectorFailed) as failed:
-            self.log.debug("a statement failed", tool=self.tool, exc_info=True)
+            self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
+            self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
             raise StageFailed("connector", self._told(failed)) from None
 
     def _told(self, failed: QueryFailed | ConnectorFailed) -> str:

@@ -23,29 +23,43 @@ class Database:
         self.timeout = timeout
         self.max_rows = max_rows
         self.required = required
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
         self._is_open = False
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Database {self.connector.name!r} ({self.connector.kind})>"
 
     async def open(self) -> None:
-        """Connect, if that has not happened. Raises ConnectorFailed."""
-        async with self._opening:
-            if self._is_open:
-                return
-            try:
-                async with asyncio.timeout(self.timeout):
-                    await self.connector.open()
-                self._is_open = True
-            except TimeoutError:
-                raise ConnectorFailed(
-                    f"connector '{self.connector.name}' ({self.connector.kind}): no answer within "
-                    f"{self.timeout:g} s"
-                ) from None
-            finally:
-                if not self._is_open:
-                    await self.connector.close()
+        """Connect, if that has not happened; all who ask meanwhile wait for one attempt. Raises ConnectorFailed."""
+        if self._is_open:
+            return
+        if self._closed:
+            raise ConnectorFailed(f"connector '{self.connector.name}' is closed")
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add_done_callback(self._tried)
+        # Whoever is cancelled leaves the attempt to the others; it is limited in time.
+        await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(self.timeout):
+                await self.connector.open()
+            self._is_open = True
+        except TimeoutError:
+            raise ConnectorFailed(
+                f"connector '{self.connector.name}' ({self.connector.kind}): no answer within {self.timeout:g} s"
+            ) from None
+        finally:
+            if not self._is_open:
+                await self.connector.close()
+
+    def _tried(self, attempt: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not attempt.cancelled():
+            # Of those who waited all may have left, and then nobody asks for it.
+            attempt.exception()
 
     async def run(self, bound: Bound, timeout: float) -> Rows:
         """See Connector. Raises ConnectorFailed where it cannot be opened now, QueryFailed, QueryTimedOut."""
@@ -54,7 +68,11 @@ class Database:
         return await self.connector.run(bound, timeout=timeout, max_rows=self.max_rows)
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Let go of its connections, and of an attempt to get one; it is not opened again."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait((self._opening,))
         if self._is_open:
             self._is_open = False
             await self.connector.close()

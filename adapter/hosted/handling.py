@@ -50,7 +50,9 @@ class Handling:
             raise StageFailed("handler", self._failed(str(late)), "timeout") from None
         except Exception as error:
             # Whatever somebody's code raises; what of it is nobody's business stays in this log.
-            self.log.debug("a script failed", server=self.server, tool=self.tool, exc_info=True)
+            log = self.log.bind(server=self.server, tool=self.tool)
+            log.warning("a script failed", why=exposed(error))
+            log.debug("where the script failed", exc_info=True)
             told = exposed(error, expose=self.expose)
             raise StageFailed("handler", told if self.expose == "safe" else self._failed(told)) from None
         return ToolAnswer(result.content, is_error=result.is_error, structured=result.structured)
