@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -25,6 +26,15 @@ def _duration(value: object) -> object:
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
+def _spelled_out(value: object) -> object:
+    """YAML makes a date of ``2026-01-02``; to a tool it is the text that was written."""
+    if isinstance(value, list):
+        return [_spelled_out(member) for member in value]
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.isoformat(sep=" ")
+    return value.isoformat() if isinstance(value, date) else value
+
+
 Duration = Annotated[
     float,
     BeforeValidator(_duration),
@@ -39,12 +49,12 @@ class ToolInput(Section):
     type: InputKind = Field(description="What a value has to be, or can be read as.")
     description: str = Field(default="", description="What models read about it.")
     optional: bool = Field(default=False, description="Whether calls may leave it out.")
-    default: Annotated[Any, Spelled("value of the type, or null")] = Field(
+    default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = Field(
         default=None, description="Stands for an argument that is left out; null is none."
     )
-    enum: Annotated[list[Any] | None, Spelled("list of values of the type, or null")] = Field(
-        default=None, description="The values it may have; null allows all."
-    )
+    enum: Annotated[
+        list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
+    ] = Field(default=None, description="The values it may have; null allows all.")
 
 
 class ToolCache(Section):

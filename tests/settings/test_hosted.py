@@ -117,6 +117,15 @@ def test_what_does_not_fit_together_is_named(file: Path, text: str, problem: str
     assert problem in str(refused.value)
 
 
+def test_a_date_is_the_text_that_was_written(file: Path) -> None:
+    """YAML reads it as a date of its own, which no input would take."""
+    text = "{define: [{name: q, handler: x, inputs: {at: {type: datetime, default: DATE, enum: [DATE]}}}]}"
+    for date in ("2026-01-02", "2026-01-02 03:04:05", "2026-01-02T03:04:05+02:00"):
+        (server,) = loaded(file, hosting(text.replace("DATE", date))).servers
+        declared = server.tools.define[0].inputs["at"]
+        assert (declared.default, declared.enum) == (date, [date])
+
+
 def test_check_judges_statements_and_hides_connections(file: Path) -> None:
     """What would not start does not pass; what is shown holds no connection string and no option."""
     text = hosting(f"{{define: [{STATEMENT}]}}").replace("'a.db'", "'s3cret.db', options: {mode: ro}")
