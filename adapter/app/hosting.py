@@ -127,7 +127,13 @@ class Hosting:
             for index, said in enumerate(entry.tools.define)
             if (tool := self._tool(entry, said, cache, f"{place}[{index}]")) is not None
         ]
-        self.upstreams[entry.id] = HostedUpstream(tools, name=entry.id, version=_version(), log=self.log)
+        self.upstreams[entry.id] = HostedUpstream(
+            tools,
+            name=entry.id,
+            version=_version(),
+            log=self.log,
+            unknown_tool_code=self.settings.core.errors.unknown_tool_code,
+        )
 
     def _tool(self, entry: Server, said: Tool, cache: ResultCache, place: str) -> HostedTool | None:
         before = len(self.problems)

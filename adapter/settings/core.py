@@ -67,6 +67,11 @@ class Cors(Section):
         return self
 
 
+def _code(value: object) -> object:
+    """Variables and flags hold text."""
+    return int(value) if isinstance(value, str) and value.strip() in ("-32601", "-32602") else value
+
+
 class Errors(Section):
     """How failures look to clients."""
 
@@ -74,6 +79,9 @@ class Errors(Section):
         default="ok",
         description="`ok` answers failed requests of legacy clients with status 200 and a JSON-RPC error, "
         "because a 429, 502 or 503 ends the connection of several clients; `http` gives them those statuses.",
+    )
+    unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = Field(
+        default=-32601, description="JSON-RPC code for a tool that a hosted server does not have."
     )
     expose: Literal["message", "safe"] = Field(
         default="message",

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp import MCPError
 
 from adapter.app import build
 from adapter.hosted.connectors.port import ConnectorFailed
@@ -43,12 +44,16 @@ async def test_the_relay_waits_for_a_tool_that_may_take_long(place: Path) -> Non
         assert server.silence_for("tools/call", "wait") == 60
 
 
-async def test_a_tool_that_is_not_there_is_refused(place: Path, era: str) -> None:
-    """With the code of a method that does not exist, also where it is only disabled."""
-    async with serving(place) as front, front.client(era) as client:
-        for name in ("nothing", "hidden"):
-            with pytest.raises(Exception, match=name):
-                await client.call_tool(name, {})
+@pytest.mark.parametrize("code", [-32601, -32602])
+async def test_a_tool_that_is_not_there_is_refused(place: Path, era: str, code: int) -> None:
+    """With the code that the settings say; a disabled one is refused too."""
+    said = {"core__errors__unknown_tool_code": str(code)}
+    async with serving(place, **said) as front, front.client(era) as client:
+        with pytest.raises(MCPError, match="Unknown tool: nothing") as refused:
+            await client.call_tool("nothing", {})
+        assert refused.value.code == code
+        with pytest.raises(MCPError, match="hidden"):
+            await client.call_tool("hidden", {})
 
 
 async def test_the_adapter_treats_a_hosted_server_as_any_other(place: Path) -> None:
