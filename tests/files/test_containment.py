@@ -267,7 +267,7 @@ async def test_the_rest_of_the_store_is_never_reached(wide: Shelf, root: Path) -
     litter[-1].parent.mkdir()
     for file in litter:
         file.write_bytes(SECRET)
-    for path in (
+    named: tuple[str | Path, ...] = (
         *litter,
         root / "state" / "adapter.db",
         root / "lock",
@@ -278,7 +278,8 @@ async def test_the_rest_of_the_store_is_never_reached(wide: Shelf, root: Path) -
         f"{area}//../../state/adapter.db",
         root,
         area,
-    ):
+    )
+    for path in named:
         assert await taken(wide, path) is None, path
 
 
