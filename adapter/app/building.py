@@ -16,7 +16,8 @@ from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
 from adapter.edge.endpoint import Endpoint
-from adapter.edge.front import Front
+from adapter.edge.front import Front, Route
+from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
 from adapter.relay.calling import Calling
@@ -114,31 +115,11 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         for entry in settings.servers
         if settings.ping_for(entry).enabled
     }
-    health = Health(
-        servers=list(servers.values()),
-        watches=watches,
-        sessions=sessions,
-        guard=guard,
-        persistence=settings.state_persistence.type,
-        clock=clock,
-        begun=clock(),
-        max_start_wait=settings.core.max_start_wait_seconds,
-        store=store,
-        readiness=settings.core.readiness,
-    )
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
-    endpoint = Endpoint(
-        relay,
-        guard,
-        Ingress(settings.core.max_request_bytes),
-        logger,
-        Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies),
-        legacy_statuses=settings.core.errors.legacy_status == "http",
-    )
     front = Front(
-        endpoint,
+        _endpoint(settings, relay, guard, logger),
         mounts={server.mount: server for server in servers.values()},
-        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
+        routes=_routes(settings, servers, watches, sessions, guard, store),
         guard=guard,
         log=logger,
         calls=calls,
@@ -149,3 +130,39 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     return App(
         settings, store, servers, watches, sessions, janitor, errands, front, filing, hosting, calls, logger
     )
+
+
+def _endpoint(settings: Settings, relay: Relay, guard: Guard, logger: FilteringBoundLogger) -> Endpoint:
+    core = settings.core
+    return Endpoint(
+        relay,
+        guard,
+        Ingress(core.max_request_bytes),
+        logger,
+        Bases(core.public_base_url, guard, core.trusted_proxies),
+        legacy_statuses=core.errors.legacy_status == "http",
+    )
+
+
+def _routes(
+    settings: Settings,
+    servers: Mapping[str, Server],
+    watches: Mapping[str, Watch],
+    sessions: Sessions,
+    guard: Guard,
+    store: Store,
+) -> dict[str, Route]:
+    """The paths that tell operators how the adapter is."""
+    health = Health(
+        servers=list(servers.values()),
+        watches=watches,
+        sessions=sessions,
+        guard=guard,
+        persistence=settings.state_persistence.type,
+        clock=time.time,
+        begun=time.time(),
+        max_start_wait=settings.core.max_start_wait_seconds,
+        store=store,
+        readiness=settings.core.readiness,
+    )
+    return {"/healthz": health.show, "/livez": health.live, "/readyz": health.ready}

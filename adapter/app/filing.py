@@ -20,7 +20,6 @@ from adapter.files.shelf import Shelf
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
 from adapter.relay.credentials import Credentials
-from adapter.relay.helper import HelperTool, Offer, definition, workflow
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
@@ -30,6 +29,7 @@ from adapter.relay.resources import ResourceList, ResourceRead, ResourceTemplate
 from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.upload_url import HelperTool, Offer, definition, workflow
 from adapter.rules.capabilities import announced
 from adapter.rules.locators import Locator
 from adapter.rules.quota import Limits

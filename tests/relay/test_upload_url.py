@@ -13,9 +13,9 @@ import pytest
 
 from adapter.errors import CredentialRefused, StoreUnavailable
 from adapter.relay.credentials import Credentials
-from adapter.relay.helper import HelperTool, Offer, definition, workflow
 from adapter.relay.scopes import Scopes
 from adapter.relay.stages import Plan
+from adapter.relay.upload_url import HelperTool, Offer, definition, workflow
 from adapter.rules.scopes import Scope
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
