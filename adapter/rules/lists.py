@@ -6,34 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Drop, Edit, Insert, Replace, edit, find, items
+from adapter.wire.spans import Edit, Insert, edit, find, items
 
 METHOD_NOT_FOUND = -32601
-
-
-def begun_with(response: bytes, key: str, item: dict[str, Any], *, modern: bool) -> bytes:
-    """A list response whose ``result[key]`` begins with ``item``; another one of its name is taken out.
-
-    ``response`` itself where it is no such list.
-    """
-    entries = _entries(response, key)
-    if entries is None:
-        return response
-    spans, values = entries
-    own = dump(item)
-    edits: list[Edit] = [
-        Drop(("result", key, place))
-        for place, value in enumerate(values)
-        if place > 0 and _name(value) == item["name"]
-    ]
-    if not values:
-        edits.append(Insert(("result", key, 0), own))
-    elif _name(values[0]) == item["name"]:
-        edits.append(Replace(("result", key, 0), own))
-    else:
-        start, end = spans[0]
-        edits.append(Replace(("result", key, 0), own + b"," + response[start:end]))
-    return edit(response, [*edits, *_kept_private(modern=modern)])
 
 
 def ended_with(
@@ -84,10 +59,6 @@ def _result(response: bytes) -> dict[str, Any] | None:
     message = parse(response)
     result = message.get("result") if isinstance(message, dict) else None
     return result if isinstance(result, dict) else None
-
-
-def _name(value: Any) -> Any:
-    return value.get("name") if isinstance(value, dict) else None
 
 
 def _kept_private(*, modern: bool) -> list[Edit]:

@@ -127,6 +127,31 @@ def test_own_names_are_the_adapters_on_every_page() -> None:
         assert [tool.name for tool in page.listed.tools] == ["shoot"]
 
 
+def test_own_tools_in_every_place() -> None:
+    """In an empty list, and in one with a tool of that name behind others; no other bytes are touched."""
+    made, own = lists(own=[OWN]), orjson.dumps(OWN)
+    for came, left in (
+        (response(spaces=b" "), None),
+        (response(PLAIN, b'{"name":"one_get_upload_url"}'), [OWN["name"], "shoot"]),
+    ):
+        page = made.page(came, b"1", first=True, modern=False).response
+        assert own in page and names(page) == (left or [OWN["name"]])
+    modern = made.page(response(more=b',"ttlMs":5,"cacheScope":"public"'), b"1", first=True, modern=True)
+    result = orjson.loads(modern.response)["result"]
+    assert (result["ttlMs"], result["cacheScope"]) == (5, "private")
+
+
+def test_what_is_no_list_gets_no_tool_of_the_adapters() -> None:
+    """Errors, results of another shape and batches leave as they came."""
+    for odd in (
+        b'{"id":1,"error":{"code":-32000,"message":"no"}}',
+        b'{"id":1,"result":{"tools":{}}}',
+        b'{"id":1,"result":[]}',
+        b"[]",
+    ):
+        assert lists(own=[OWN]).page(odd, b"1", first=True, modern=True).response is odd
+
+
 def test_servers_without_tools_have_the_adapters() -> None:
     """Method not found becomes a list of its own tools; any other answer passes."""
     refused = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'

@@ -6,44 +6,16 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.lists import begun_with, ended_with, has_no_such_method, next_cursor
+from adapter.rules.lists import ended_with, has_no_such_method, next_cursor
 
 OWN = {"name": "one_get_upload_url"}
 UPSTREAM = b'{"jsonrpc":"2.0", "id":1,"result":{ "tools" : [ {"name":"shoot","n":1.0} , {"name":"click"} ],"x":1e400}}'
 
 
-def tools(response: bytes) -> list[str]:
-    return [tool["name"] for tool in orjson.loads(response.replace(b"1e400", b"0"))["result"]["tools"]]
-
-
-def test_own_entry_comes_first_and_the_others_keep_their_bytes() -> None:
-    """Only the place before the first entry is written."""
-    listed = begun_with(UPSTREAM, "tools", OWN, modern=False)
-    assert listed == UPSTREAM.replace(
-        b'[ {"name":"shoot"', b'[ {"name":"one_get_upload_url"},{"name":"shoot"'
-    )
-
-
-def test_own_entry_in_an_empty_list() -> None:
-    """A server without tools has one then."""
-    empty = b'{"id":1,"result":{"tools":[ ]}}'
-    assert begun_with(empty, "tools", OWN, modern=False) == (
-        b'{"id":1,"result":{"tools":[{"name":"one_get_upload_url"} ]}}'
-    )
-
-
-def test_upstream_tool_of_the_same_name_is_not_offered() -> None:
-    """What would be called is the adapter's, so the other is not shown, wherever it stood."""
-    first = UPSTREAM.replace(b"shoot", b"one_get_upload_url")
-    second = UPSTREAM.replace(b"click", b"one_get_upload_url")
-    assert tools(begun_with(first, "tools", OWN, modern=False)) == ["one_get_upload_url", "click"]
-    assert tools(begun_with(second, "tools", OWN, modern=False)) == ["one_get_upload_url", "shoot"]
-
-
 def test_modern_list_with_additions_is_private() -> None:
     """What one scope sees must not be served to another one from a cache."""
     public = b'{"id":1,"result":{"tools":[],"ttlMs":5,"cacheScope":"public"}}'
-    result = orjson.loads(begun_with(public, "tools", OWN, modern=True))["result"]
+    result = orjson.loads(ended_with(public, "tools", [OWN], None, modern=True))["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5, "private")
 
 
@@ -70,7 +42,6 @@ def test_what_is_no_list_stays_as_it_is() -> None:
         b'{"id":1,"result":[]}',
         b"[]",
     ):
-        assert begun_with(odd, "tools", OWN, modern=True) is odd
         assert ended_with(odd, "tools", [OWN], None, modern=True) is odd
 
 
@@ -83,9 +54,7 @@ def test_unknown_method_is_told_from_other_errors() -> None:
 
 @given(st.lists(st.dictionaries(st.text(), st.integers(-9, 9) | st.text(), max_size=3), max_size=4))
 def test_entries_of_the_upstream_survive(entries: list[dict[str, object]]) -> None:
-    """Whatever they hold, they are there, in their order, behind or before what is added."""
-    others = [entry for entry in entries if entry.get("name") != OWN["name"]]
-    response = orjson.dumps({"id": 1, "result": {"tools": others}})
-    first = orjson.loads(begun_with(response, "tools", OWN, modern=False))["result"]["tools"]
+    """Whatever they hold, they are there, in their order, before what is added."""
+    response = orjson.dumps({"id": 1, "result": {"tools": entries}})
     last = orjson.loads(ended_with(response, "tools", [OWN], None, modern=False))["result"]["tools"]
-    assert first == [OWN, *others] and last == [*others, OWN]
+    assert last == [*entries, OWN]
