@@ -381,6 +381,19 @@ async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
         assert desk.holdings.used(scope.id) <= MIB
 
 
+@pytest.mark.parametrize("kept", [64, 20], ids=["all-fit", "more-than-fit"])
+async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, kept: int) -> None:
+    """What fits is never refused, and on disk is just what fits: old ones made room for the others."""
+    size = 10_000
+    async with filing(tmp_path, quota=kept * size) as desk:
+        _, scope = await desk.session()
+        body = form(file_part(b"x" * size))
+        answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(64)))
+        assert {head.status for head, _ in answers} == {200}
+        assert desk.holdings.used(scope.id) == kept * size
+        assert sum(file.stat().st_size for file in desk.files()) == kept * size
+
+
 async def test_a_connection_goes_on_after_an_upload(tmp_path: Path) -> None:
     """Chunked bodies too, whose length nobody said."""
     async with filing(tmp_path) as desk, desk.client() as client:
