@@ -14,23 +14,26 @@ HOUSE = Path(__file__).parent.parent / "adapter"
 CORE = {"rules", "wire", "errors"}
 IO = {"upstream", "files", "state", "hosted"}
 ABOVE_SETTINGS = {"settings", "log", "telemetry"}
-BELOW_APP = {"edge", "relay"} | IO | CORE | ABOVE_SETTINGS
+SHARED = {"pipeline"} | CORE
+BELOW_APP = {"edge", "relay"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "demo", "app"} | BELOW_APP,
     "cli": {"demo", "app"} | BELOW_APP,
     "demo": {"app"} | BELOW_APP,
     "app": BELOW_APP,
-    "edge": {"relay"} | IO | CORE,
-    "relay": IO | CORE,
+    "edge": {"relay"} | IO | SHARED,
+    "relay": IO | SHARED,
     **dict.fromkeys(IO, CORE),
+    "hosted": SHARED,
+    "pipeline": CORE,
     "rules": {"wire", "errors"},
     "wire": {"errors"},
     "errors": set(),
     "settings": {"errors"},
     "log": {"settings", "errors"},
     "telemetry": {"settings", "errors"},
-    "api": {"rules"},
+    "api": {"pipeline", "rules"},
     "__init__": set(),
 }
 

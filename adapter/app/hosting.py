@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.asking import Asking, Keeping
-from adapter.hosted.cache import ResultCache
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.databases import Database, opened
@@ -23,6 +22,7 @@ from adapter.hosted.references import ScriptInvalid
 from adapter.hosted.scripts import Scripts
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.tools import HostedTool
+from adapter.pipeline.cache import ResultCache
 from adapter.rules.inputs import Input
 from adapter.rules.statements import StatementRefused, compile_statement
 from adapter.settings.connectors import Connector

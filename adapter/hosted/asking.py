@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.cache import ResultCache, key_of
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.databases import Database
 from adapter.hosted.failures import StageFailed
 from adapter.hosted.tools import ToolAnswer, ToolCall
+from adapter.pipeline.cache import ResultCache, key_of
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.inputs import Scalar
 from adapter.rules.json_values import compact

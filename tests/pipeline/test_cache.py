@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.hosted.cache import ENTRY_COST, ResultCache, key_of
+from adapter.pipeline.cache import ENTRY_COST, ResultCache, key_of
 
 Work = Callable[[], Awaitable[Any]]
 

@@ -1,0 +1,62 @@
+"""A tool call on its way through its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from adapter.rules.callers import NOBODY, Caller
+
+if TYPE_CHECKING:
+    from adapter.pipeline.context import Context
+    from adapter.pipeline.outcome import Outcome
+
+
+class Progress(Protocol):
+    """Tells the client how far a call is.
+
+    It tells nothing to a client that did not ask, nor what is no further than before. It waits while the client has
+    not read what was told until now.
+    """
+
+    async def __call__(self, percent: float, message: str | None = None) -> None:
+        """``percent`` of 100, and a sentence."""
+
+
+async def tell_nobody(percent: float, message: str | None = None) -> None:
+    """A Progress where nobody asked."""
+
+
+@dataclass(slots=True)
+class PlannedCall:
+    """One ``tools/call``. Stages change ``arguments`` by putting another mapping there, never in place.
+
+    ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan.
+    ``session`` tells callers of one principal apart, None where there are no sessions. ``deadline`` is Unix time in
+    seconds. ``identity`` is whom the tool's own check found, ``select`` what of the data the caller wants to see.
+    """
+
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    execute: Callable[[PlannedCall], Awaitable[Outcome]]
+    context: Context
+    caller: Caller = NOBODY
+    session: str | None = None
+    progress: Progress = tell_nobody
+    deadline: float | None = None
+    identity: Any = None
+    select: tuple[str, ...] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+Forward = Callable[[PlannedCall], Awaitable["Outcome"]]
+"""The rest of a plan, seen from one of its stages."""
+
+
+class PlanStage(Protocol):
+    """One step around all those behind it: whoever does not call ``forward`` ends the walk."""
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """Raises StageFailed when this stage refuses or fails."""
