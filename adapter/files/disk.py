@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull
@@ -40,15 +41,44 @@ def failure(error: OSError) -> AdapterError:
     return StorageFailed(_SENTENCES.get(error.errno or 0))
 
 
-def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None], _: Future[Any]) -> None:
-    """From the thread, say that its work has ended. A loop that has gone has nobody left to tell."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(_wake, ended)
+class _Work:
+    """Something that one thread does, and who waits for it. All but ``run`` belongs to the loop."""
+
+    __slots__ = ("_work", "ended", "error", "loop", "over", "result")
+
+    def __init__(self, work: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self.loop = loop
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.over = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """In the thread. A loop that has gone meanwhile has nobody left to tell."""
+        self.result, self.error = _outcome(self._work)
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self.over = True
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
-def _wake(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)
+def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    # In a frame of its own, which the error will hold: holding it in turn would make a circle.
+    try:
+        return work(), None
+    except BaseException as error:
+        return None, error
+
+
+def _labour(works: SimpleQueue[_Work | None]) -> None:
+    """What a thread does until there is None to do."""
+    while (work := works.get()) is not None:
+        work.run()
+        del work  # what it holds is not to live until the next one comes
 
 
 async def _end_of(running: asyncio.Future[Any]) -> None:
@@ -60,10 +90,17 @@ async def _end_of(running: asyncio.Future[Any]) -> None:
 
 
 class Disk:
-    """Runs what blocks in threads of its own: a slow disk must not hold up name look-ups, and they not it."""
+    """Runs what blocks in threads of its own: a slow disk must not hold up name look-ups, and they not it.
+
+    They are no ThreadPoolExecutor: its futures, with a lock and a condition each, cost more than most of what is done
+    here. Like the state store's they are daemons, since a process that is killed leaves nothing half done either.
+    """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+        self._works: SimpleQueue[_Work | None] = SimpleQueue()
+        self._under_way = 0
+        self._threads = 0
+        self._executor: ThreadPoolExecutor | None = None
         self._closed = False
 
     async def do(self, work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -74,26 +111,32 @@ class Disk:
         """
         if self._closed:
             raise StorageFailed("The store of files is closed.")
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        running = self._threads.submit(work, *arguments, **options)
-        # The one way back: a future that follows another, in a task, under a shield, has four turns of the loop.
-        running.add_done_callback(partial(_tell, loop, ended))
+        running = _Work(partial(work, *arguments, **options), asyncio.get_running_loop())
+        self._under_way += 1
+        if self._under_way > self._threads and self._threads < THREADS:
+            self._start_thread()
+        self._works.put(running)
         try:
-            await ended
-        except asyncio.CancelledError:
-            await _end_of(asyncio.wrap_future(running))
-            raise
+            await _over(running)
+        finally:
+            self._under_way -= 1
+        if running.error is None:
+            result: T = running.result
+            return result
         try:
-            return running.result()
+            raise running.error
         except OSError as error:
             raise failure(error) from error
+        finally:
+            del running  # its error holds this frame
 
     async def finish(self, work: Callable[[ThreadPoolExecutor], Coroutine[Any, Any, T]]) -> T:
-        """As ``do``, for work that goes to the threads by itself."""
+        """As ``do``, for work that goes to threads by itself."""
         if self._closed:
             raise StorageFailed("The store of files is closed.")
-        running = asyncio.ensure_future(work(self._threads))
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="files-whole")
+        running = asyncio.ensure_future(work(self._executor))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -104,8 +147,32 @@ class Disk:
 
     def close(self) -> None:
         """What runs still ends; nothing new begins."""
+        if self._closed:
+            return
         self._closed = True
-        self._threads.shutdown(wait=False)
+        for _ in range(self._threads):
+            self._works.put(None)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        Thread(target=_labour, args=(self._works,), name=f"files-{self._threads}", daemon=True).start()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+async def _over(work: _Work) -> None:
+    """Wait until it is; who is cancelled meanwhile is so afterwards."""
+    try:
+        await work.ended
+    except asyncio.CancelledError:
+        while not work.over:
+            work.ended = work.loop.create_future()
+            with contextlib.suppress(asyncio.CancelledError):  # the first one is raised afterwards
+                await work.ended
+        raise
 
 
 class Descriptor:
@@ -115,7 +182,7 @@ class Descriptor:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._users = 0
         self._closing = False
 
