@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.app import planning
 from adapter.hosted.asking import Asking, Keeping
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
@@ -140,9 +141,7 @@ class Hosting:
         inputs = self._inputs(said, f"{place}.inputs")
         if len(self.problems) > before:
             return None
-        declared = Declaration(
-            said.name, inputs, said.title, said.description, said.annotations, serial=said.destructive
-        )
+        declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
         work: Work | None = None
         if said.handler is not None:
             with self._judging(f"{place}.handler", ScriptInvalid):
@@ -150,7 +149,13 @@ class Hosting:
         elif said.use in self.databases:
             with self._judging(f"{place}.statement", StatementRefused):
                 work = self._asking(entry, said, inputs, cache, self.databases[said.use])
-        return None if work is None else declared.doing(work)
+        if work is None:
+            return None
+        kind = "script" if said.handler is not None else "statement"
+        plan = planning.hosted(
+            said.name, kind, inputs, self.settings.core.errors.expose, serial=said.destructive
+        )
+        return declared.doing(work, plan, self.timeouts[entry.id][said.name])
 
     def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
         inputs = {}
@@ -196,7 +201,7 @@ def _keeping(entry: Server, said: Tool, cache: ResultCache) -> Keeping | None:
     """The tool's own word comes before the server's; what destroys is never kept."""
     server, own = entry.tools.cache, said.cache
     enabled = server.enabled if own.enabled is None else own.enabled
-    return Keeping(cache, own.ttl or server.ttl) if enabled and not said.destructive else None
+    return Keeping(cache, own.ttl or server.ttl, lambda _: ()) if enabled and not said.destructive else None
 
 
 def _version() -> str:

@@ -9,6 +9,7 @@ from adapter.edge.request import Body, Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import Ask
 from adapter.relay.server import Server
+from adapter.rules.callers import Caller
 from adapter.rules.headers import missing, to_upstream
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
@@ -121,6 +122,7 @@ def ask_of(request: Request, server: Server, *, era: Era, principal: str, withho
         session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
         last_event_id=headers.get("Last-Event-ID"),
         version=headers.get("MCP-Protocol-Version"),
+        caller=Caller(principal, "mcp", headers),
     )
 
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.databases import Database
-from adapter.hosted.failures import StageFailed
-from adapter.hosted.tools import ToolAnswer, ToolCall
 from adapter.pipeline.cache import ResultCache, key_of
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose, exposed
-from adapter.rules.inputs import Scalar
-from adapter.rules.json_values import compact
-from adapter.rules.outcomes import text_block
+from adapter.rules.outcomes import as_result
 from adapter.rules.statements import Bound, EnvironmentFailed, Statement, SubstitutionFailed, bind, reads
 
 TRUNCATED_KEY = "adapter/truncated"
 """The member of a result's ``_meta`` that says that there were more rows than were read, and how many those are."""
 
 
+CACHE = "cache"
+"""The note of a call that says whether its result was kept already: ``hit`` or ``miss``."""
+
+
 class Keeping(NamedTuple):
-    """Where results are kept, and for how many seconds."""
+    """Where results are kept, for how many seconds, and what of a call they may differ by beside its arguments."""
 
     cache: ResultCache
     ttl: float
+    differs: Callable[[PlannedCall], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,13 @@ class Asking:
     expose: Expose
     log: FilteringBoundLogger
 
-    async def __call__(self, values: Mapping[str, Scalar], call: ToolCall) -> ToolAnswer:  # noqa: ARG002 (see Work)
+    async def __call__(self, call: PlannedCall) -> Outcome:
         """See Work: the rows as compact JSON in one text."""
-        rows = await self._rows(self._bound(values))
+        rows = await self._rows(self._bound(call.arguments), call)
         meta = {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if rows.truncated else None
-        return ToolAnswer([text_block(compact(rows.rows))], meta=meta)
+        return Outcome.of(as_result(rows.rows), meta)
 
-    def _bound(self, values: Mapping[str, Scalar]) -> Bound:
+    def _bound(self, values: Mapping[str, Any]) -> Bound:
         try:
             return bind(self.statement, values)
         except EnvironmentFailed as failed:
@@ -56,15 +60,16 @@ class Asking:
         except SubstitutionFailed as failed:
             raise StageFailed("substitution", str(failed)) from None
 
-    async def _rows(self, bound: Bound) -> Rows:
+    async def _rows(self, bound: Bound, call: PlannedCall) -> Rows:
         try:
             if self.keeping is None or not reads(self.statement):
                 return await self.database.run(bound, self.timeout)
             # Of one statement of one tool only the text and the values differ from call to call.
-            key = key_of(self.tool, bound.text, list(bound.values))
+            key = key_of(self.tool, bound.text, list(bound.values), list(self.keeping.differs(call)))
             found = await self.keeping.cache.find(
                 key, self.tool, self.keeping.ttl, lambda: self.database.run(bound, self.timeout)
             )
+            call.notes[CACHE] = "hit" if found.hit else "miss"
             rows: Rows = found.value
             return rows
         except QueryTimedOut as late:

@@ -1,35 +1,33 @@
-"""Tools that a configuration declares: what clients see of them, and the way of a call to the work behind it."""
+"""Tools that a configuration declares: what clients see of them, and the way of a call through their plan."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from adapter.hosted.failures import StageFailed, unfit
-from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
-from adapter.rules.inputs import Input, InputsRefused, Scalar, coerced, input_schema
+from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import ToolPlan
+from adapter.rules.inputs import Input, input_schema
 
-
-class Work(Protocol):
-    """What a tool does with inputs that fit."""
-
-    async def __call__(self, values: Mapping[str, Scalar], call: ToolCall) -> ToolAnswer:
-        """Raises StageFailed."""
+Work = Callable[[PlannedCall], Awaitable[Outcome]]
+"""What a tool does with arguments that fit. Raises StageFailed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A tool as it is declared. ``serial``: its calls run one after the other."""
+    """A tool as it is declared, on a server of this id."""
 
+    server: str
     name: str
     inputs: Mapping[str, Input]
     title: str | None = None
     description: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    serial: bool = False
 
     def definition(self) -> dict[str, Any]:
         """Its entry in ``tools/list``."""
@@ -43,18 +41,26 @@ class Declaration:
             shown["annotations"] = dict(self.annotations)
         return shown
 
-    def doing(self, work: Work) -> HostedTool:
-        """The tool, with what it does."""
-        turns = asyncio.Lock() if self.serial else contextlib.nullcontext()
+    def doing(
+        self, work: Work, plan: ToolPlan, timeout: float, definition: Mapping[str, Any] | None = None
+    ) -> HostedTool:
+        """The tool, with what it does within ``timeout`` seconds, behind the stages of its plan."""
 
-        async def run(call: ToolCall) -> ToolAnswer:
-            try:
-                values = coerced(self.inputs, call.arguments)
-                async with turns:
-                    return await work(values, call)
-            except InputsRefused as refused:
-                return unfit(self.name, self.inputs, refused).answer()
-            except StageFailed as failed:
-                return failed.answer()
+        async def run(call: ToolCall) -> Outcome:
+            deadline = time.time() + timeout
+            request = AuthRequest.of(self.server, self.name, call.caller)
+            return await plan.walk(
+                PlannedCall(
+                    server=self.server,
+                    tool=self.name,
+                    arguments=call.arguments,
+                    execute=work,
+                    context=Context.of(request, deadline),
+                    caller=call.caller,
+                    session=call.session,
+                    progress=call.progress,
+                    deadline=deadline,
+                )
+            )
 
-        return HostedTool(self.definition(), run)
+        return HostedTool(self.definition() if definition is None else definition, run)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.failures import StageFailed
 from adapter.hosted.references import Script, ScriptTimedOut
-from adapter.hosted.tools import ToolAnswer, ToolCall
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose, exposed
-from adapter.rules.inputs import Scalar
-from adapter.rules.outcomes import ToolUserError, as_result
-
-
-class Context(dict[str, Any]):
-    """What a script may know of a call beside its payload, as items and as attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+from adapter.rules.outcomes import ToolUserError, as_result, as_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Calls ``script`` for one call of ``tool`` on ``server``, within ``timeout`` seconds."""
+    """Calls ``script`` for one call of ``tool`` on ``server``, within ``timeout`` seconds.
+
+    ``rows``: whatever it returns becomes a list of objects.
+    """
 
     server: str
     tool: str
@@ -37,13 +27,14 @@ class Handling:
     timeout: float
     expose: Expose
     log: FilteringBoundLogger
+    rows: bool = False
 
-    async def __call__(self, values: Mapping[str, Scalar], call: ToolCall) -> ToolAnswer:
+    async def __call__(self, call: PlannedCall) -> Outcome:
         """See Work: what the script returns."""
-        payload = {"inputs": dict(values), "tool": self.tool}
+        payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
-            value = await self.script.call(payload, self._context(call), self.timeout, call.progress)
-            result = as_result(value)
+            value = await self.script.call(payload, call.context, self.timeout, call.progress)
+            return Outcome.of(as_result(as_rows(value) if self.rows else value))
         except ToolUserError as sentence:
             raise StageFailed("handler", str(sentence)) from None
         except ScriptTimedOut as late:
@@ -55,13 +46,6 @@ class Handling:
             log.debug("where the script failed", exc_info=True)
             told = exposed(error, expose=self.expose)
             raise StageFailed("handler", told if self.expose == "safe" else self._failed(told)) from None
-        return ToolAnswer(result.content, is_error=result.is_error, structured=result.structured)
-
-    def _context(self, call: ToolCall) -> Context:
-        request = Context(
-            tool=self.tool, server=self.server, entrance="mcp", headers=dict(call.headers.items())
-        )
-        return Context(request=request, deadline=time.time() + self.timeout)
 
     def _failed(self, why: str) -> str:
         return f"handler script failed for tool {self.tool}: {why}"

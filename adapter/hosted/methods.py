@@ -17,7 +17,9 @@ from adapter.hosted.port import Fields
 from adapter.hosted.sessions import HostedSession
 from adapter.hosted.streams import EventStream
 from adapter.hosted.subscriptions import Subscriptions
-from adapter.hosted.tools import CallRefused, HostedTool, ToolCall
+from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.pipeline.failures import CallRefused
+from adapter.rules.callers import NOBODY, Caller
 from adapter.wire.envelope import VERSION_KEY, Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
 
@@ -34,6 +36,7 @@ class Incoming:
     era: Era
     session: HostedSession | None
     streams: bool
+    caller: Caller = NOBODY
 
     @property
     def id_bytes(self) -> bytes:
@@ -187,6 +190,7 @@ class Methods:
             meta=incoming.meta,
             capabilities=_capabilities(incoming),
             session=incoming.session.id if incoming.session else None,
+            caller=incoming.caller,
         )
         running.begin(lambda: self._run(tool, call, incoming))
         return running

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from adapter.rules.callers import Caller
+
 Headers = Sequence[tuple[str, str]]
 """Header fields in their order, as ``adapter.upstream.port`` has them."""
 
@@ -23,6 +25,9 @@ class Request(Protocol):
 
     @property
     def body(self) -> bytes: ...
+
+    @property
+    def caller(self) -> Caller: ...
 
 
 class Reply(Protocol):

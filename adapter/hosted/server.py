@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -27,6 +28,7 @@ from adapter.hosted.methods import Incoming, Methods, Served
 from adapter.hosted.port import Fields, Reply, Request, fields_of
 from adapter.hosted.sessions import HostedSession, HostedSessions
 from adapter.hosted.tools import HostedTool
+from adapter.rules.callers import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, parse, read_envelope
 from adapter.wire.eras import Era, classify, is_modern
 
@@ -89,7 +91,7 @@ class HostedUpstream:
             raise UpstreamUnreachable()
         try:
             if request.method == "POST":
-                return await self._post(request.body, fields_of(request.headers), silence)
+                return await self._post(request, silence)
             return self._stand_by(request.method, fields_of(request.headers))
         except _REFUSED as error:
             return refused_whole(error)
@@ -110,35 +112,36 @@ class HostedUpstream:
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, body: bytes, headers: Fields, silence: float | None) -> Reply:
-        envelope = read_envelope(_plain(body, headers))
-        version = headers.get("mcp-protocol-version")
+    async def _post(self, request: Request, silence: float | None) -> Reply:
+        head = _Head(fields_of(request.headers), request.caller)
+        envelope = read_envelope(_plain(request.body, head.fields))
+        version = head.fields.get("mcp-protocol-version")
         if classify(version, envelope) is Era.LEGACY:
-            return await self._legacy(headers, envelope, version, silence)
+            return await self._legacy(head, envelope, version, silence)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
             raise BadRequest("A request body of this protocol version is one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
-        incoming = _incoming(envelope, headers, Era.MODERN, None)
+        incoming = _incoming(envelope, head, Era.MODERN, None)
         return await self._answer(incoming, silence)
 
     async def _legacy(
-        self, headers: Fields, envelope: Envelope | Batch, version: str | None, silence: float | None
+        self, head: _Head, envelope: Envelope | Batch, version: str | None, silence: float | None
     ) -> Reply:
         if isinstance(envelope, Envelope) and _opens(envelope):
-            return self._open(_incoming(envelope, headers, Era.LEGACY, None))
-        session = self._sessions.find(headers.get("mcp-session-id"))
+            return self._open(_incoming(envelope, head, Era.LEGACY, None))
+        session = self._sessions.find(head.fields.get("mcp-session-id"))
         if version is not None and version not in LEGACY_VERSIONS:
             raise BadRequest(f"MCP-Protocol-Version is none of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             if session.version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-            return await self._batch(headers, envelope, session, silence)
+            return await self._batch(head, envelope, session, silence)
         if envelope.kind is not Kind.REQUEST:
             _heed(envelope, session)
             return WholeReply(202)
-        return await self._answer(_incoming(envelope, headers, Era.LEGACY, session), silence)
+        return await self._answer(_incoming(envelope, head, Era.LEGACY, session), silence)
 
     def _open(self, incoming: Incoming) -> Reply:
         said, opened = self._methods.initialize(incoming)
@@ -147,14 +150,12 @@ class HostedUpstream:
         session = self._sessions.open(opened.version, opened.capabilities)
         return WholeReply(said.status, [*JSON, ("Mcp-Session-Id", session.id)], said.body)
 
-    async def _batch(
-        self, headers: Fields, batch: Batch, session: HostedSession, silence: float | None
-    ) -> Reply:
+    async def _batch(self, head: _Head, batch: Batch, session: HostedSession, silence: float | None) -> Reply:
         """All members at once; a batch is answered whole, so nobody hears of its calls' progress."""
         waited = []
         for member in batch.members:
             if member.kind is Kind.REQUEST:
-                incoming = _incoming(member, headers, Era.LEGACY, session)
+                incoming = _incoming(member, head, Era.LEGACY, session)
                 incoming.streams = False
                 waited.append(self._answer(incoming, silence))
             else:
@@ -190,16 +191,24 @@ class HostedUpstream:
         return WholeReply(200)
 
 
-def _incoming(envelope: Envelope, headers: Fields, era: Era, session: HostedSession | None) -> Incoming:
+class _Head(NamedTuple):
+    """What a request says beside its body, and who made it."""
+
+    fields: Fields
+    caller: Caller
+
+
+def _incoming(envelope: Envelope, head: _Head, era: Era, session: HostedSession | None) -> Incoming:
     message = parse(envelope.body)
-    accept = (headers.get("accept") or "").lower()
+    accept = (head.fields.get("accept") or "").lower()
     return Incoming(
         envelope,
         message.get("params"),
-        headers,
+        head.fields,
         era,
         session,
         streams="text/event-stream" in accept or "*/*" in accept,
+        caller=head.caller,
     )
 
 

@@ -7,27 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapter.hosted.port import Fields
+from adapter.pipeline.call import Progress
+from adapter.rules.callers import NOBODY, Caller
 from adapter.wire.eras import Era
-
-
-class Progress(Protocol):
-    """Tells the client how far a call is.
-
-    It tells nothing to a client that did not ask, nor what is no further than before. It waits while the client has
-    not read what was told until now.
-    """
-
-    async def __call__(self, percent: float, message: str | None = None) -> None:
-        """``percent`` of 100, and a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One ``tools/call`` as a tool gets it.
 
-    ``headers`` are by lower-case name. ``capabilities`` are the client's as it declared them, in its session or with
-    this request. ``session`` is the upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the
-    request.
+    ``headers`` are those that the relay let pass, by lower-case name; ``caller`` is who made the request of the relay.
+    ``capabilities`` are the client's as it declared them, in its session or with this request. ``session`` is the
+    upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the request.
     """
 
     tool: str
@@ -38,6 +29,7 @@ class ToolCall:
     meta: Mapping[str, Any] = field(default_factory=dict)
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     session: str | None = None
+    caller: Caller = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +51,11 @@ class ToolAnswer:
         return result
 
 
-class CallRefused(Exception):
-    """Raised by a tool that answers with a JSON-RPC error instead of a result."""
+class Answered(Protocol):
+    """What a tool answers."""
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.data = data
+    def as_result(self) -> dict[str, Any]:
+        """The members of the JSON-RPC result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,7 @@ class HostedTool:
     """
 
     definition: Mapping[str, Any]
-    run: Callable[[ToolCall], Awaitable[ToolAnswer]]
+    run: Callable[[ToolCall], Awaitable[Answered]]
 
     @property
     def name(self) -> str:

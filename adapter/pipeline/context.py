@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from adapter.rules.callers import Caller
@@ -40,24 +40,24 @@ class Signal:
         await self._waiting.wait()
 
 
-class Headers(Mapping[str, str]):
-    """Header fields by name in any spelling; ``dict`` of it has the names in lower case."""
+class Headers(dict[str, str]):
+    """Header fields by name in any spelling; its own keys are in lower case."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
-        self._fields = {name.lower(): value for name, value in fields.items()}
+        super().__init__((name.lower(), value) for name, value in fields.items())
 
     def __repr__(self) -> str:
         # Values are credentials more often than not.
-        return f"<Headers: {', '.join(self._fields)}>"
+        return f"<Headers: {', '.join(self)}>"
 
     def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
+        return super().__getitem__(name.lower())
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
 
-    def __len__(self) -> int:
-        return len(self._fields)
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
 
 
 class View(dict[str, Any]):

@@ -32,6 +32,10 @@ class Outcome:
             wire["_meta"] = dict(meta)
         return cls(wire, result.data, result.blocks)
 
+    def as_result(self) -> dict[str, Any]:
+        """The members of the JSON-RPC result."""
+        return dict(self.result)
+
     @property
     def is_error(self) -> bool:
         return self.result.get("isError") is True

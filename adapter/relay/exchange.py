@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.relay.server import Server
+from adapter.rules.callers import NOBODY, Caller
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
@@ -25,6 +26,7 @@ class Ask:
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
+    ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
     """
 
@@ -41,6 +43,7 @@ class Ask:
     encoded: bool = False
     base: str = ""
     renewed: Renewed | None = None
+    caller: Caller = NOBODY
 
 
 def _nothing() -> None:

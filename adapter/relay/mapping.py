@@ -83,7 +83,7 @@ class Mapping:
         headers = ask.headers
         if session is not None and session.upstream_session is not None:
             headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
-        return UpstreamRequest(ask.method, headers, body)
+        return UpstreamRequest(ask.method, headers, body, ask.caller)
 
     # --- renewal ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import UpstreamUnreachable
+from adapter.rules.callers import NOBODY, Caller
 
 Headers = Sequence[tuple[str, str]]
 """Header fields in the order they came, names as they were spelled."""
@@ -23,11 +24,15 @@ def header(headers: Headers, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field."""
+    """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
+
+    ``caller`` is for upstreams that live in this process; nothing of it travels.
+    """
 
     method: str
     headers: Headers
     body: bytes = b""
+    caller: Caller = NOBODY
 
 
 class UpstreamReply(Protocol):

@@ -6,7 +6,8 @@ import itertools
 from typing import Any
 
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import CallRefused, HostedTool, ToolAnswer, ToolCall
+from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.pipeline.failures import CallRefused
 from tests.e2e.conformance_catalogue import JSON_SCHEMA_2020_12, PNG, WAV
 from tests.hosted.serving import hosted, text, tool
 

@@ -16,7 +16,8 @@ from mcp.client.streamable_http import streamable_http_client
 from adapter import log
 from adapter.app import App, build, running
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import CallRefused, HostedTool, ToolAnswer, ToolCall
+from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.pipeline.failures import CallRefused
 from adapter.settings.root import Settings
 from adapter.upstream.port import Upstream
 
