@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ class Calling:
             session=session.key if session else None,
             headers=ask.headers,
             fetch=partial(fetch, self.mapping, ask, session),
+            caller=ask.caller,
+            began=time.time(),
         )
 
     async def unfolded(

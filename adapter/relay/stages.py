@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from adapter.rules.callers import NOBODY, Caller
 from adapter.rules.scopes import Scope
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
@@ -23,9 +24,10 @@ class Call:
     """A request on its way through the stages, and what they want changed of it.
 
     ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
-    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``notes`` is
-    where a stage keeps what it must remember from the request to the response; it must be JSON, since a parked
-    call outlives the process. ``fetch`` is None for such a one. ``withheld`` is what a text of the upstream's other
+    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``caller`` made
+    the request, which ``began`` in Unix seconds. ``notes`` is where a stage keeps what it must remember from the
+    request to the response; it must be JSON, since a parked call outlives the process. What is in ``live`` does not,
+    and ``fetch`` is None for a call of an earlier process. ``withheld`` is what a text of the upstream's other
     messages on the call's stream becomes, None where they pass as they come.
     """
 
@@ -41,6 +43,9 @@ class Call:
     fetch: Fetch | None = None
     withheld: Callable[[str], str] | None = None
     deferred: list[Callable[[], None]] = field(default_factory=list)
+    caller: Caller = NOBODY
+    began: float = 0.0
+    live: dict[str, object] = field(default_factory=dict)
 
     @property
     def modern(self) -> bool:
@@ -98,6 +103,7 @@ class Plan:
     ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
     which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
+    ``around`` gives the stages that stand around those of a tool, by its name.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -106,11 +112,12 @@ class Plan:
     announce: Callable[[bytes], bytes] | None = None
     gate: Gate | None = None
     unfold: Unfold | None = None
+    around: Callable[[str], Stages] | None = None
 
     @property
     def empty(self) -> bool:
         """Whether every request is piped."""
-        return not (self.named or self.methods or self.prefixed or self.gate)
+        return not (self.named or self.methods or self.prefixed or self.gate or self.around)
 
     def stages_for(self, envelope: Envelope) -> Stages:
         method, name = envelope.method, envelope.name
@@ -120,7 +127,10 @@ class Plan:
         if found is None and name is not None and method in self.prefixed:
             prefixes = self.prefixed[method]
             found = next((prefixes[prefix] for prefix in prefixes if name.startswith(prefix)), None)
-        return found or ()
+        found = found or ()
+        if self.around is not None and method == "tools/call" and name is not None:
+            return (*self.around(name), *found)
+        return found
 
 
 async def walk_request(stages: Stages, call: Call) -> bytes | None:

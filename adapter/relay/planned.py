@@ -1,0 +1,226 @@
+"""Planned calls of an upstream's tools: a plan is walked by a task that sleeps at its innermost point until the
+upstream has answered, so that its stages are the same ones that stand around a hosted tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import ToolPlan
+from adapter.relay.mirrors import Mirrors
+from adapter.relay.stages import Call, Stages
+from adapter.rules.results import rpc_result
+from adapter.wire.envelope import dump, parse
+from adapter.wire.failure import error_response
+from adapter.wire.spans import Drop, Insert, Replace, edit
+
+LIVE = "walk"
+"""The live member of a call that holds its walk."""
+
+RESTARTED = (
+    "The adapter was started anew while this call ran, so its result cannot be shown. Call the tool again."
+)
+NO_TASK = (
+    "This tool cannot run as a task here: its result is made ready for its caller. Call it without a task."
+)
+
+PLANS = 1024
+"""Tools of one server whose compiled plan is kept; names come from clients."""
+
+
+class Plans:
+    """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without."""
+
+    def __init__(
+        self, compiled: Callable[[str], ToolPlan | None], mirrors: Mirrors, timeout: float | None
+    ) -> None:
+        self._compiled = compiled
+        self._mirrors = mirrors
+        self._timeout = timeout
+        self._stages: OrderedDict[str, Stages] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Plans of {len(self._stages)} tools>"
+
+    def of(self, tool: str) -> Stages:
+        """What stands around a call of the tool, before its files are looked after; nothing for most."""
+        stages = self._stages.get(tool)
+        if stages is None:
+            plan = self._compiled(tool)
+            stages = () if plan is None else (Planned(plan, self._mirrors, self._timeout),)
+            self._stages[tool] = stages
+            if len(self._stages) > PLANS:
+                self._stages.popitem(last=False)
+        return stages
+
+
+class Planned:
+    """The stage that walks a tool's plan. ``timeout`` is how long the upstream may take, in seconds."""
+
+    def __init__(self, plan: ToolPlan, mirrors: Mirrors, timeout: float | None) -> None:
+        self._plan = plan
+        self._mirrors = mirrors
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Planned {self._plan!r}>"
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Walk up to the tool itself; its arguments are then as the stages want them."""
+        params = parse(call.request).get("params") or {}
+        said = params.get("arguments")
+        if said is not None and not isinstance(said, dict):
+            return None  # the upstream's to refuse: a stage has nothing to look at
+        walk = _Walk(self._plan, self._planned(call, said or {}, params))
+        call.live[LIVE] = walk
+        call.defer(walk.end)
+        try:
+            arrived = await walk.to_the_tool()
+        except CallRefused as refused:
+            return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
+        if isinstance(arrived, Outcome):
+            return rpc_result(call.envelope.id_bytes, _complete(arrived.result, call))
+        self._put(call, said, arrived)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """Walk on with the tool's answer; one that no stage touches leaves as it came."""
+        walk = call.live.get(LIVE)
+        message = parse(response)
+        result = message.get("result") if isinstance(message, dict) else None
+        if not isinstance(walk, _Walk):
+            if not self._plan.reshapes or not isinstance(result, dict):
+                return response
+            failed = self._plan.errors.outcome(StageFailed("context", RESTARTED))
+            return rpc_result(call.envelope.id_bytes, _complete(failed.result, call))
+        try:
+            if isinstance(result, dict):
+                outcome = await walk.on(Outcome(result))
+            else:
+                outcome = await walk.on(_Rejected(message.get("error"), response))
+        except _Rejected as rejected:
+            return rejected.response
+        except CallRefused as refused:
+            return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
+        if outcome.result is result:
+            return response
+        if result is None:
+            return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
+        return edit(response, [Replace(("result",), dump(_complete(outcome.result, call)))])
+
+    def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
+        deadline = None if self._timeout is None else call.began + self._timeout
+        request = AuthRequest.of(call.server, self._plan.tool, call.caller)
+        planned = PlannedCall(
+            server=call.server,
+            tool=self._plan.tool,
+            arguments=arguments,
+            execute=_unreached,
+            context=Context.of(request, deadline),
+            caller=call.caller,
+            session=call.scope.id,
+            deadline=deadline,
+        )
+        planned.notes[CALL] = call
+        planned.notes[TASK] = params.get("task") is not None
+        return planned
+
+    def _put(self, call: Call, said: dict[str, Any] | None, arguments: Mapping[str, Any]) -> None:
+        """Have the request say what the stages saw and made of it, and its mirrors too."""
+        changed = arguments is not said and arguments != (said or {})
+        if changed or _repeats(call.request):
+            text = dump(dict(arguments))
+            call.request = edit(
+                edit(call.request, [Drop(("params", "arguments"))]), [Insert(("params", "arguments"), text)]
+            )
+        if changed:
+            for name, value in arguments.items():
+                old = (said or {}).get(name)
+                if value != old and isinstance(value, str):
+                    self._mirrors.rewrite(call, (name,), old, value)
+
+
+CALL = "relay call"
+"""The note of a planned call that holds the relay's own call."""
+
+TASK = "task"
+"""The note of a planned call that says whether its client wants it to run as a task."""
+
+
+class _Rejected(Exception):
+    """The upstream answered with a JSON-RPC error, which leaves as it came unless a stage makes something of it."""
+
+    def __init__(self, error: object, response: bytes) -> None:
+        said = error.get("message") if isinstance(error, dict) else None
+        super().__init__(said if isinstance(said, str) else "The upstream server refused the call.")
+        self.response = response
+
+
+class _Walk:
+    """One plan being walked in a task of its own."""
+
+    def __init__(self, plan: ToolPlan, call: PlannedCall) -> None:
+        loop = asyncio.get_running_loop()
+        self._plan = plan
+        self._reached: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        self._answered: asyncio.Future[Outcome] = loop.create_future()
+        call.execute = self._execute
+        self._task = loop.create_task(plan.walk(call))
+
+    async def to_the_tool(self) -> Mapping[str, Any] | Outcome:
+        """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does."""
+        await asyncio.wait((self._task, self._reached), return_when=asyncio.FIRST_COMPLETED)
+        return self._task.result() if self._task.done() else self._reached.result()
+
+    async def on(self, answer: Outcome | _Rejected) -> Outcome:
+        """Go on with what the tool answered. Raises as the plan does, and the rejection where no stage caught it."""
+        if not self._answered.done():
+            if isinstance(answer, Outcome):
+                self._answered.set_result(answer)
+            else:
+                self._answered.set_exception(answer)
+        return await self._task
+
+    def end(self) -> None:
+        """The exchange is over. Harmless when the walk is."""
+        self._task.cancel()
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if not self._answered.done():
+            self._answered.cancel()
+
+    async def _execute(self, call: PlannedCall) -> Outcome:
+        if self._reached.done():
+            raise RuntimeError("a call goes to its tool once")
+        if call.notes.get(TASK) and self._plan.reshapes:
+            raise StageFailed("context", NO_TASK)
+        self._reached.set_result(call.arguments)
+        return await self._answered
+
+
+async def _unreached(_: PlannedCall) -> Outcome:
+    raise AssertionError("a walk puts its own execution there")
+
+
+def _complete(result: Mapping[str, Any], call: Call) -> Mapping[str, Any]:
+    """A result of the adapter's own, as the client's era has it."""
+    return {"resultType": "complete", **result} if call.modern and "resultType" not in result else result
+
+
+def _repeats(request: bytes) -> bool:
+    """Whether some object has a key twice: of two values a stage has seen one, and an upstream might take the other."""
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal repeated
+        repeated = repeated or len({key for key, _ in pairs}) < len(pairs)
+
+    json.loads(request, object_pairs_hook=look)
+    return repeated
