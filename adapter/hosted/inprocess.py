@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.hosted.references import (
     Reference,
@@ -39,7 +39,7 @@ class InProcessScript:
         self.reference = reference.text
         self._path = reference.path
         self._stamp = stamp_of(reference.path)
-        self._function = _function_of(_imported(reference), reference)
+        self._function = function_of(imported(reference), reference)
         self._arguments = _accepted(self._function, reference)
         self._workers = workers
 
@@ -130,8 +130,11 @@ def _exhausted(
     return None
 
 
-def _imported(reference: Reference) -> ModuleType:
-    """The file as a module of its own, anew each time; its name is the same, so that reloads do not pile up."""
+def imported(reference: Reference) -> ModuleType:
+    """The file as a module of its own, anew each time; its name is the same, so that reloads do not pile up.
+
+    Raises ScriptInvalid.
+    """
     name = "adapter_script_" + hashlib.sha256(str(reference.path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, reference.path)
     if spec is None or spec.loader is None:
@@ -155,7 +158,11 @@ def _imported(reference: Reference) -> ModuleType:
     return module
 
 
-def _function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
+def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
+    """What of the module is called: the function that is named, else ``default``, else its only public function.
+
+    Raises ScriptInvalid.
+    """
     if reference.function is not None:
         found = getattr(module, reference.function, None)
         if not callable(found):
@@ -175,16 +182,28 @@ def _function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]
     return own[0]
 
 
-def _accepted(function: Callable[..., Any], reference: Reference) -> int:
-    """How many of payload and context it takes."""
+class Arity(NamedTuple):
+    """How many arguments a function takes by position; ``most`` is None where it takes any number."""
+
+    least: int
+    most: int | None
+
+
+def arity_of(function: Callable[..., Any]) -> Arity:
+    """What the function's signature says; of one that has none nothing is known, so any number."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return 2
-    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
-        return 2
-    most = sum(each.kind in _POSITIONAL for each in parameters)
-    least = sum(each.kind in _POSITIONAL and each.default is each.empty for each in parameters)
+        return Arity(0, None)
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    least = sum(each.default is each.empty for each in positional)
+    endless = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
+    return Arity(least, None if endless else len(positional))
+
+
+def _accepted(function: Callable[..., Any], reference: Reference) -> int:
+    """How many of payload and context it takes."""
+    least, most = arity_of(function)
     if most == 0 or least > 2:
         raise ScriptInvalid(f"{reference.text!r}: the function takes (payload) or (payload, context).")
-    return min(most, 2)
+    return 2 if most is None else min(most, 2)
