@@ -1,4 +1,4 @@
-"""Where a script is and what of it is called: ``path#function`` as it is configured, and folders by convention."""
+"""Where a script is, and what of it is called: ``path#function`` as it is configured."""
 
 from __future__ import annotations
 
@@ -86,30 +86,3 @@ def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
         if (path := place / named).is_file():
             return Reference(text, path.resolve(), function or None)
     raise ScriptInvalid(f"The script {named} does not exist.")
-
-
-class Conventions(NamedTuple):
-    """The scripts of a folder that need no mention."""
-
-    handler: Path | None
-    input: Path | None
-    output: Path | None
-
-
-def conventions(folder: Path) -> Conventions:
-    """What the Python files of ``folder`` are by their names: the first of each kind, in the order of names.
-
-    A handler is called so, or has ``handler`` in its name; an input mapper is ``input.py`` or has ``input`` and
-    ``validator``; an output mapper is ``output.py`` or has ``data`` and ``mapper``. The handler does not count where
-    the tool has a statement.
-    """
-    files = sorted(path for path in folder.glob("*.py") if path.is_file())
-
-    def first(fits: Callable[[str], bool]) -> Path | None:
-        return next((path for path in files if fits(path.stem.lower())), None)
-
-    return Conventions(
-        handler=first(lambda name: "handler" in name),
-        input=first(lambda name: name == "input" or ("input" in name and "validator" in name)),
-        output=first(lambda name: name == "output" or ("data" in name and "mapper" in name)),
-    )

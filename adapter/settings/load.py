@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.features import missing_features
-from adapter.settings.problems import Problem, SettingsError, spelled
+from adapter.settings.folders import add_tools_of_folders
+from adapter.settings.problems import Problem, SettingsError, spelled, traced
 from adapter.settings.root import Settings
 from adapter.settings.shape import nearest_key, without_tags
 from adapter.settings.text import as_value, interpolated, read_yaml
@@ -39,13 +40,15 @@ def load(
         for name, location, value in layer:
             _put(tree, location, value)
             origins[location] = source.format(name)
+    base = Path() if path is None else path.parent
+    files = add_tools_of_folders(tree, base, environ)
     try:
         settings = Settings(**{str(key): value for key, value in tree.items() if value is not None})
     except ValidationError as refused:
-        raise SettingsError([_problem(error, origins) for error in refused.errors()]) from None
+        raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
     if problems := [*inconsistencies(settings), *missing_features(settings)]:
-        raise SettingsError(problems)
-    return settings if path is None else settings.found_in(path.parent)
+        raise SettingsError(traced(problem, files) for problem in problems)
+    return settings.found_in(base)
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:

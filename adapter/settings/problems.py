@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -33,3 +33,18 @@ def spelled(location: Iterable[str | int]) -> str:
         else:
             path += f".{step}" if path else step
     return path
+
+
+def traced(problem: Problem, files: Mapping[str, str]) -> Problem:
+    """The problem at the place where people wrote what is wrong.
+
+    ``files`` says which file stands behind a place in the tree: ``servers[0].tools.define[2].use`` may be the
+    ``use`` of ``tools/pay/config.yaml``.
+    """
+    for place, file in files.items():
+        rest = problem.path.removeprefix(place)
+        if rest == "":
+            return Problem(file, problem.sentence)
+        if rest != problem.path and rest[0] in ".[ ":
+            return Problem(f"{file}: {rest.lstrip('. ')}", problem.sentence)
+    return problem

@@ -29,8 +29,8 @@ class _OnceOnly(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping a file holds; an empty file is an empty mapping. Raises SettingsError."""
+def read_yaml(path: Path, keys: str = "sections such as core and servers") -> dict[str, Any]:
+    """The mapping a file holds, of ``keys``; an empty file is an empty mapping. Raises SettingsError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise SettingsError([Problem(str(path), "must hold a mapping of sections such as core and servers")])
+        raise SettingsError([Problem(str(path), f"must hold a mapping of {keys}")])
     return found
 
 

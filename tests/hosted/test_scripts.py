@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut, conventions
+from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts import Scripts
 from adapter.hosted.workers import Workers
 from adapter.rules.outcomes import ToolUserError
@@ -98,27 +98,6 @@ def test_what_cannot_be_used_is_refused_with_a_reason(
     (tmp_path / "script.py").write_text(source)
     with pytest.raises(ScriptInvalid, match=said):
         scripts.load(reference, tmp_path)
-
-
-def test_files_of_a_folder_are_what_their_names_say(tmp_path: Path) -> None:
-    """H16 with ``.py``: in the order of names, the first of each kind."""
-    for name in (
-        "a_handler.py",
-        "handler.py",
-        "inputvalidator.py",
-        "data-mapper.py",
-        "output.py",
-        "input.ts",
-    ):
-        (tmp_path / name).touch()
-    found = conventions(tmp_path)
-    assert [path.name for path in found if path is not None] == [
-        "a_handler.py",
-        "inputvalidator.py",
-        "data-mapper.py",
-    ]
-    (tmp_path / "none").mkdir()
-    assert conventions(tmp_path / "none") == (None, None, None)
 
 
 def test_a_changed_file_is_stale(scripts: Scripts, tmp_path: Path) -> None:
