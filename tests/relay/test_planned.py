@@ -1,0 +1,203 @@
+"""Plans around the tools of an upstream: what their stages see, what leaves as it came, and how a walk ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.failures import ErrorStyle, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import Step, ToolPlan
+from adapter.relay.mirrors import Mirrors
+from adapter.relay.planned import NO_TASK, RESTARTED, Plans
+from adapter.relay.stages import Plan
+from adapter.rules.outcomes import text_block
+from adapter.state.memory import MemoryStore
+from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from tests.relay.relaying import Relaying, pieces
+
+ASKED = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"arguments":{"x":1.0},"name":"save"}}'
+CAME = b'{"jsonrpc":"2.0", "result":{"content":[{"type":"text","text":"raw"}], "big":12345678901234567890},"id":1 }'
+SSE = (("Content-Type", "text/event-stream"),)
+POST = Expect("POST", ASKED)
+
+
+@dataclass
+class Watching:
+    """A stage that notes what it sees and passes it on, or does what it is told."""
+
+    before: Callable[[PlannedCall], None] = lambda _: None
+    after: Callable[[Outcome], Outcome] = lambda outcome: outcome
+    seen: list[object] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        self.seen.append(dict(call.arguments))
+        self.before(call)
+        try:
+            outcome = await forward(call)
+        finally:
+            self.ended.set()
+        self.seen.append(outcome.payload)
+        return self.after(outcome)
+
+
+def planned(
+    upstream: ScriptedUpstream, stage: Watching, *, reshapes: bool = False, errors: ErrorStyle | None = None
+) -> Relaying:
+    plan = ToolPlan("save", "proxied", [Step(8, "watch", "", stage, reshapes)], errors or ErrorStyle())
+    plans = Plans(lambda tool: plan if tool == "save" else None, Mirrors(), 60)
+    return Relaying(upstream, Plan(around=plans.of), MemoryStore())
+
+
+def answering(came: bytes = CAME, asked: bytes = ASKED) -> ScriptedUpstream:
+    return ScriptedUpstream([(Expect("POST", asked), Answer(chunks=[came]))])
+
+
+async def test_untouched_calls_keep_their_bytes() -> None:
+    """A stage that changes nothing sees arguments and data, and request and answer pass byte for byte."""
+    stage = Watching()
+    relaying = planned(answering(), stage)
+    assert await relaying.post(ASKED, await relaying.open()) == CAME
+    assert stage.seen == [{"x": 1.0}, [{"type": "text", "text": "raw"}]]
+
+
+async def test_a_tool_without_a_plan_is_piped() -> None:
+    """Whatever no plan is compiled for is not even read."""
+    other = ASKED.replace(b'"save"', b'"load"')
+    stage = Watching()
+    relaying = planned(answering(asked=other), stage)
+    assert await relaying.post(other, await relaying.open()) == CAME
+    assert stage.seen == []
+
+
+async def test_other_arguments_go_upstream() -> None:
+    """What a stage puts into the place of the arguments is what the tool gets; the rest keeps its bytes."""
+
+    def change(call: PlannedCall) -> None:
+        call.arguments = {"x": 2, "y": "é"}
+
+    params = '"params":{"name":"save","arguments":{"x":2,"y":"é"}}}'.encode()
+    sent = ASKED.partition(b'"params"')[0] + params
+    relaying = planned(answering(asked=sent), Watching(before=change))
+    assert await relaying.post(ASKED, await relaying.open()) == CAME
+
+
+async def test_a_repeated_key_goes_upstream_once() -> None:
+    """Of two values of one argument the upstream gets the one that the stages have seen."""
+    asked = ASKED.replace(b'{"x":1.0}', b'{"x":1.0,"x":3}')
+    sent = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"name":"save","arguments":{"x":3}}}'
+    stage = Watching()
+    relaying = planned(answering(asked=sent), stage)
+    assert await relaying.post(asked, await relaying.open()) == CAME
+    assert stage.seen[0] == {"x": 3}
+
+
+async def test_a_refusal_never_reaches_the_upstream() -> None:
+    """A stage that fails answers in the tool's stead, with its stage and code for programs."""
+
+    def refuse(_: PlannedCall) -> None:
+        raise StageFailed("auth", "unauthorized: invalid api key")
+
+    upstream = ScriptedUpstream([])
+    relaying = planned(upstream, Watching(before=refuse))
+    answer = orjson.loads(await relaying.post(ASKED, await relaying.open()))
+    assert answer["result"] == {
+        "content": [{"type": "text", "text": "unauthorized: invalid api key"}],
+        "isError": True,
+        "_meta": {"adapter/error": {"stage": "auth", "code": -32000}},
+    }
+    assert upstream.requests == []
+
+
+async def test_a_refusal_may_be_a_json_rpc_error() -> None:
+    """In the mode jsonrpc the sentence is the error's message and the code -32000."""
+
+    def refuse(_: PlannedCall) -> None:
+        raise StageFailed("auth", "unauthorized: invalid api key", text="<long form>")
+
+    relaying = planned(ScriptedUpstream([]), Watching(before=refuse), errors=ErrorStyle("jsonrpc"))
+    answer = orjson.loads(await relaying.post(ASKED, await relaying.open()))
+    assert (answer["error"]["code"], answer["error"]["message"]) == (-32000, "unauthorized: invalid api key")
+
+
+async def test_what_a_stage_makes_of_the_result_leaves() -> None:
+    """Content written anew leaves with the members of the result that the stage kept, big numbers too."""
+
+    def made(outcome: Outcome) -> Outcome:
+        return outcome.with_content([text_block("made")])
+
+    relaying = planned(answering(), Watching(after=made), reshapes=True)
+    answer = await relaying.post(ASKED, await relaying.open())
+    assert orjson.loads(answer.replace(b"12345678901234567890", b"1"))["result"] == {
+        "content": [{"type": "text", "text": "made"}],
+        "big": 1,
+    }
+    assert answer.startswith(b'{"jsonrpc":"2.0", "result":') and answer.endswith(b',"id":1 }')
+
+
+async def test_an_error_of_the_upstream_leaves_as_it_came() -> None:
+    """A JSON-RPC error passes the stages as an exception and leaves byte for byte."""
+    came = b'{"jsonrpc":"2.0","id":1, "error":{"code":-32602,"message":"no such tool","data":{"n":1.0}}}'
+    stage = Watching()
+    relaying = planned(answering(came), stage, reshapes=True)
+    assert await relaying.post(ASKED, await relaying.open()) == came
+    assert stage.ended.is_set()
+
+
+async def test_progress_passes_at_once() -> None:
+    """While the walk sleeps, what precedes the answer on its stream is passed on as received."""
+    progress = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n\n'
+    finish = asyncio.Event()
+    answer = Answer(headers=SSE, chunks=[progress, finish, b"data: " + CAME + b"\n\n"])
+    relaying = planned(ScriptedUpstream([(POST, answer)]), Watching())
+    reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
+    stream = pieces(reply)
+    assert await anext(stream) == progress
+    finish.set()
+    assert b"".join([piece async for piece in stream]) == b"data: " + CAME + b"\n\n"
+    await reply.close()
+
+
+async def test_a_walk_ends_with_its_exchange() -> None:
+    """When the client goes away while the upstream works, the stages are cancelled and clean up."""
+    stage = Watching()
+    never = asyncio.Event()
+    answer = Answer(headers=SSE, chunks=[b": working\n\n", never])
+    relaying = planned(ScriptedUpstream([(POST, answer)]), stage)
+    reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
+    stream = pieces(reply)
+    assert await anext(stream) == b": working\n\n"
+    await reply.close()
+    await asyncio.wait_for(stage.ended.wait(), 5)
+    assert stage.seen == [{"x": 1.0}]
+
+
+@pytest.mark.parametrize("reshapes", [False, True])
+async def test_an_answer_after_a_restart_is_shown_only_if_no_stage_is_missed(reshapes: bool) -> None:
+    """An answer that comes when its walk is gone passes, unless a stage was to make something of it."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    late = Answer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
+    upstream = ScriptedUpstream([(POST, poll), (Expect("GET", headers={"last-event-id": "7"}), late)])
+    first = planned(upstream, Watching(), reshapes=reshapes)
+    session = await first.open()
+    await first.post(ASKED, session)
+    second = Relaying(upstream, first.plan, first.store)
+    answer = orjson.loads((await second.get(session, "7")).partition(b"data: ")[2])
+    if reshapes:
+        assert answer["result"]["content"][0]["text"] == RESTARTED and answer["result"]["isError"]
+    else:
+        assert answer["result"]["content"][0]["text"] == "raw"
+
+
+async def test_a_task_is_refused_where_its_result_would_miss_a_stage() -> None:
+    """The result of a task is fetched by another request, which no stage of the tool sees."""
+    asked = ASKED.replace(b'"name":"save"', b'"name":"save","task":{"ttl":1}')
+    relaying = planned(ScriptedUpstream([]), Watching(), reshapes=True)
+    answer = orjson.loads(await relaying.post(asked, await relaying.open()))
+    assert answer["result"]["content"][0]["text"] == NO_TASK
