@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import BadJson
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import Stage, StageFailed
+from adapter.rules.exposure import Expose, exposed
+from adapter.rules.json_values import NotJson, compact
+from adapter.rules.outcomes import ToolUserError
+from adapter.wire.envelope import parse
 
 Tell = Callable[[float, str | None], Awaitable[None]]
 """Told of the code's progress: percent of 100, and a sentence or None."""
@@ -44,3 +55,48 @@ class Function(Protocol):
 
         Raises whatever the function raises.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFailures:
+    """What a caller reads when the user's code fails at ``stage`` of ``tool``; ``doing`` names what it was to do."""
+
+    stage: Stage
+    doing: str
+    tool: str
+    expose: Expose
+    log: FilteringBoundLogger
+
+    def of(self, call: PlannedCall, error: Exception) -> StageFailed:
+        """The failure that stands for an exception; what of that is nobody's business stays in the log.
+
+        A ToolUserError's sentence stands alone and verbatim.
+        """
+        if isinstance(error, ToolUserError):
+            return StageFailed(self.stage, str(error))
+        log = self.log.bind(server=call.server, tool=self.tool)
+        log.warning("a script failed", stage=self.stage, why=exposed(error))
+        log.debug("where the script failed", exc_info=error)
+        if isinstance(error, TimeoutError):
+            # How long something took is no secret; what the code itself says of it may be one.
+            why = exposed(error) if self.expose == "message" and str(error) else "timed out"
+            return StageFailed(self.stage, self.sentence(why), "timeout")
+        if self.expose == "safe":
+            trace_id = call.context.get("trace_id")
+            return StageFailed(self.stage, exposed(error, expose="safe", trace_id=trace_id))
+        return StageFailed(self.stage, self.sentence(exposed(error)))
+
+    def sentence(self, why: str) -> str:
+        """The whole sentence, with the reason at its end."""
+        return f"{self.doing} for tool {self.tool}: {why}"
+
+
+def shown(value: Any) -> Any:
+    """A value as the user's code gets it: as JSON, and a copy, so that what becomes of it there changes nothing here.
+
+    Raises NotJson.
+    """
+    try:
+        return parse(compact(value).encode())
+    except BadJson:
+        raise NotJson("The value is nested too deeply.") from None
