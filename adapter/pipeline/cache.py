@@ -1,4 +1,4 @@
-"""Results of hosted tools, kept for a while: nobody's but their own caller's copy, and worked out once at a time."""
+"""Results of tools, kept for a while: nobody's but their own caller's copy, and worked out once at a time."""
 
 from __future__ import annotations
 
@@ -53,6 +53,20 @@ class _Flight:
     outdated: bool = False
 
 
+@dataclass(eq=False, slots=True)
+class _Lead:
+    """Work that one caller does within its own call, and for which others wait until it is ``over``.
+
+    ``packed`` is what they may have of it; ``left`` says that its caller went away before there was anything.
+    """
+
+    tool: str
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    packed: bytes | None = None
+    left: bool = False
+    outdated: bool = False
+
+
 class ResultCache:
     """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
 
@@ -64,6 +78,7 @@ class ResultCache:
         self._clock = clock
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._flights: dict[str, _Flight] = {}
+        self._leads: dict[str, _Lead] = {}
         self.bytes = 0
 
     def __repr__(self) -> str:
@@ -85,18 +100,40 @@ class ResultCache:
         All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
         is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
         """
-        entry = self._entries.get(key)
-        if entry is not None:
-            if entry.expires > self._clock():
-                self._entries.move_to_end(key)
-                return Found(_unpacked(entry.packed), hit=True)
-            self._drop(key)
+        if (kept := self._kept(key)) is not None:
+            return Found(_unpacked(kept), hit=True)
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:
             flight = self._begin(key, tool, ttl, work, keep)
         value, packed = await self._wait(key, flight)
         return Found(value if first or packed is None else _unpacked(packed), hit=False)
+
+    async def find_or_lead(
+        self,
+        key: str,
+        tool: str,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool] = lambda _: True,
+    ) -> Found:
+        """Like ``find``, for work that cannot outlive its caller: it runs within the call of the first who asks.
+
+        Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or ``keep``
+        says no to its value, that is its own, and each of the others does its work by itself: taking turns, the
+        last of them would wait for the failures of all before it.
+        """
+        while True:
+            if (kept := self._kept(key)) is not None:
+                return Found(_unpacked(kept), hit=True)
+            lead = self._leads.get(key)
+            if lead is None:
+                return Found(await self._lead(key, _Lead(tool), ttl, work, keep), hit=False)
+            await lead.over.wait()
+            if lead.packed is not None:
+                return Found(_unpacked(lead.packed), hit=False)
+            if not lead.left:
+                return Found(await work(), hit=False)
 
     def purge(self, concerned: Callable[[str], bool]) -> int:
         """Forget the results of every tool that is ``concerned``; returns how many there were.
@@ -110,6 +147,10 @@ class ResultCache:
             if concerned(flight.tool):
                 flight.outdated = True
                 del self._flights[key]
+        for key, lead in list(self._leads.items()):
+            if concerned(lead.tool):
+                lead.outdated = True
+                del self._leads[key]
         return len(keys)
 
     # --- work under way ---------------------------------------------------------------------------------------
@@ -153,7 +194,41 @@ class ResultCache:
                     del self._flights[key]
                 flight.task.cancel()
 
+    async def _lead(
+        self,
+        key: str,
+        lead: _Lead,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool],
+    ) -> Any:
+        self._leads[key] = lead
+        try:
+            value = await work()
+            if keep(value):
+                lead.packed = _packed(value)
+            if lead.packed is not None and not lead.outdated:
+                self._put(key, _Entry(lead.tool, lead.packed, self._clock() + ttl))
+            return value
+        except asyncio.CancelledError:
+            lead.left = True
+            raise
+        finally:
+            if self._leads.get(key) is lead:
+                del self._leads[key]
+            lead.over.set()
+
     # --- what is kept -----------------------------------------------------------------------------------------
+
+    def _kept(self, key: str) -> bytes | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry.expires <= self._clock():
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry.packed
 
     def _put(self, key: str, entry: _Entry) -> None:
         if entry.cost > self._max_bytes:

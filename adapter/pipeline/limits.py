@@ -1,0 +1,170 @@
+"""How often, how many at once and for how long: what holds for all calls of one tool on one server.
+
+Every object here belongs to one tool and is shared by all its calls; all of it runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Literal
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.failures import Reason, Stage, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.rules import refusals
+from adapter.rules.outcomes import Result
+from adapter.rules.rates import SlidingWindow
+
+RateKey = Literal["identity", "principal", "session", "tool"]
+"""Whose calls are counted together; ``tool``: everybody's."""
+
+KeyOf = Callable[[PlannedCall], Hashable]
+
+
+def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
+    """Whose a call is. ``fingerprint`` makes a text of an identity; who has none is known by its session."""
+    if key == "tool":
+        return lambda _: None
+    if key == "principal":
+        return lambda call: call.caller.principal
+    if key == "session":
+        return _session
+    # Pairs of one kind and triples of the other never meet, whatever anybody is called.
+    return lambda call: _session(call) if call.identity is None else ("identity", fingerprint(call.identity))
+
+
+class Rate:
+    """At most ``most`` calls of each key in any ``window`` seconds of ``clock``. A refused call does not count."""
+
+    def __init__(
+        self, tool: str, most: int, window: float, key_of: KeyOf, clock: Callable[[], float]
+    ) -> None:
+        """Raises ValueError unless ``most`` and ``window`` are positive."""
+        self._tool = tool
+        self._calls = SlidingWindow(most, window)
+        self._key_of = key_of
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<Rate of {self._tool!r}: {self._calls!r}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Refuses with the whole seconds after which a call gets through."""
+        wait = self._calls.admit(self._key_of(call), self._clock())
+        if wait is None:
+            return await forward(call)
+        limit, window = self._calls.most, self._calls.window
+        refused = refusals.rate_limited(
+            self._tool, limit=limit, window=window, retry_after=float(math.ceil(wait))
+        )
+        raise _refused("limits", refused, "rate")
+
+
+class Concurrency:
+    """At most ``max_active`` calls at once; ``max_queue`` more wait in the order they came, None: any number.
+
+    A call that is cancelled while it waits leaves the queue, and one whose turn had just come hands it on.
+    """
+
+    def __init__(self, tool: str, max_active: int, max_queue: int | None = 0) -> None:
+        """Raises ValueError for no active call, or a queue shorter than none."""
+        if max_active < 1 or (max_queue is not None and max_queue < 0):
+            raise ValueError("There is at least one active call, and a queue of none or more.")
+        self._tool = tool
+        self._max_active = max_active
+        self._max_queue = max_queue
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self.active = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._tool!r}: {self.active} active, {self.queued} queued>"
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait. One that was cancelled does not, even before it is told."""
+        return sum(not turn.done() for turn in self._queue)
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Refuses a call for which there is no place in the queue."""
+        await self._enter()
+        try:
+            return await forward(call)
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self.active < self._max_active:
+            self.active += 1
+            return
+        queued = len(self._queue)
+        if self._max_queue is not None and queued >= self._max_queue:
+            # Only now is it worth counting those that were cancelled and are not told yet.
+            queued = self.queued
+            if queued >= self._max_queue:
+                refused = refusals.busy(self._tool, active=self.active, queued=queued)
+                raise _refused("limits", refused, "busy")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[turn] = None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._queue.pop(turn, None)
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Hand the place on to who waits longest; ``active`` counts it without a break, so nobody slips in."""
+        while self._queue:
+            turn, _ = self._queue.popitem(last=False)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.active -= 1
+
+
+class Serial(Concurrency):
+    """One call after the other in the order they came, as many as come: for tools that destroy."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(tool, max_active=1, max_queue=None)
+
+
+class Deadline:
+    """The rest of the plan within so many seconds; then it is cancelled, and the call's signal says so."""
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        """Raises ValueError unless ``seconds`` is positive."""
+        if seconds <= 0:
+            raise ValueError("A deadline is later than at once.")
+        self._tool = tool
+        self._seconds = seconds
+
+    def __repr__(self) -> str:
+        return f"<Deadline of {self._tool!r}: {self._seconds:g} s>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage."""
+        scope = asyncio.timeout(self._seconds)
+        try:
+            async with scope:
+                return await forward(call)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            call.context.given_up.abort()
+            late = refusals.timed_out(self._tool, seconds=self._seconds)
+            raise _refused("handler", late, "timeout") from None
+
+
+def _session(call: PlannedCall) -> Hashable:
+    return ("session", call.caller.principal, call.session)
+
+
+def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:
+    """The failure that ``result`` words; its plain sentence is the result's own."""
+    assert result.message is not None, "every refusal has a sentence"
+    return StageFailed.worded(stage, result.message, result, reason)

@@ -1,0 +1,364 @@
+"""How often a tool may be called, how many calls of it run at once, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.failures import ErrorStyle, StageFailed
+from adapter.pipeline.limits import Concurrency, Deadline, Rate, RateKey, Serial, rate_key
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import Step, ToolPlan
+from adapter.rules.callers import Caller
+from adapter.rules.outcomes import text_block
+
+DONE = Outcome({"content": [text_block("done")]})
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Work:
+    """What stands behind a limit: counts what runs, and lets each call go on when told."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, asyncio.Event] = {}
+        self.begun: list[str] = []
+        self.most = 0
+        self.changed = asyncio.Event()
+
+    async def __call__(self, call: PlannedCall) -> Outcome:
+        name = str(call.arguments["name"])
+        self.begun.append(name)
+        self.running[name] = go = asyncio.Event()
+        self.most = max(self.most, len(self.running))
+        self.changed.set()
+        try:
+            await go.wait()
+        finally:
+            del self.running[name]
+        if call.arguments.get("fails"):
+            raise StageFailed("handler", "no")
+        return DONE
+
+    async def has_begun(self, *names: str) -> None:
+        """Return when all of these calls have come so far."""
+        async with asyncio.timeout(5):
+            while not set(names) <= set(self.begun):
+                self.changed.clear()
+                await self.changed.wait()
+
+    def finish(self, name: str) -> None:
+        self.running[name].set()
+
+
+async def answer(_: PlannedCall) -> Outcome:
+    """Work that is done at once."""
+    return DONE
+
+
+def called(
+    name: str = "one",
+    *,
+    principal: str = "anonymous",
+    session: str | None = None,
+    identity: Any = None,
+    fails: bool = False,
+) -> PlannedCall:
+    caller = Caller(principal)
+    return PlannedCall(
+        server="users",
+        tool="bz",
+        arguments={"name": name, "fails": fails},
+        execute=answer,
+        context=Context.of(AuthRequest.of("users", "bz", caller)),
+        caller=caller,
+        session=session,
+        identity=identity,
+    )
+
+
+def started(limit: Concurrency, work: Work, *names: str) -> list[asyncio.Task[Outcome]]:
+    """Calls under way, in this order."""
+    return [asyncio.create_task(limit(called(name), work)) for name in names]
+
+
+async def settled(condition: Callable[[], bool]) -> None:
+    """Return when what other tasks have to do shows; they need a few turns of the loop, never time."""
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to this")
+
+
+# --- how often ------------------------------------------------------------------------------------------------
+
+
+async def test_v21_a_rate_refuses_and_says_when_to_come_again() -> None:
+    """The third call in a window of two is refused in its envelope, with whole seconds that suffice."""
+    clock = Clock()
+    rate = Rate("bz", 2, 60, rate_key("tool", str), clock)
+    await rate(called(), answer)
+    clock.now = 10.5
+    await rate(called(), answer)
+    with pytest.raises(StageFailed) as refused:
+        await rate(called(), answer)
+    assert (refused.value.stage, refused.value.reason, refused.value.retry_after) == ("limits", "rate", 50.0)
+    assert str(refused.value) == 'Tool "bz" allows 2 calls in 60 seconds.'
+    assert refused.value.text == (
+        '<tool_error code="RATE_LIMITED" severity="error">\n'
+        '<message>Tool "bz" allows 2 calls in 60 seconds.</message>\n'
+        "<retry_after>50 seconds</retry_after>\n"
+        "</tool_error>"
+    )
+    clock.now += 50
+    assert await rate(called(), answer) is DONE
+
+
+async def test_v21_refused_calls_do_not_count() -> None:
+    """However often a refused caller tries, its next call gets through when the first one has passed."""
+    clock = Clock()
+    rate = Rate("bz", 1, 60, rate_key("tool", str), clock)
+    await rate(called(), answer)
+    for clock.now in (1.0, 20.0, 40.0, 59.9):
+        with pytest.raises(StageFailed):
+            await rate(called(), answer)
+    clock.now = 60.0
+    assert await rate(called(), answer) is DONE
+
+
+ANN: dict[str, Any] = {"principal": "p", "session": "s", "identity": {"sub": "ann"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "together"),
+    [
+        ("tool", {"principal": "q", "session": "t", "identity": "bob"}, True),
+        ("principal", {"principal": "p", "session": "t", "identity": "bob"}, True),
+        ("principal", {"principal": "q", "session": "s", "identity": {"sub": "ann"}}, False),
+        ("session", {"principal": "p", "session": "s", "identity": "bob"}, True),
+        ("session", {"principal": "p", "session": "t", "identity": {"sub": "ann"}}, False),
+        ("session", {"principal": "q", "session": "s"}, False),
+        ("identity", {"principal": "q", "session": "t", "identity": {"sub": "ann"}}, True),
+        ("identity", {"principal": "p", "session": "s", "identity": {"sub": "bob"}}, False),
+        ("identity", {"principal": "p", "session": "s"}, False),
+    ],
+)
+async def test_v21_a_rate_counts_callers_apart(key: RateKey, other: dict[str, Any], together: bool) -> None:
+    """By what the settings say: only those who are the same in that share a window."""
+    rate = Rate("bz", 1, 60, rate_key(key, repr), Clock())
+    await rate(called(**ANN), answer)
+    if together:
+        with pytest.raises(StageFailed):
+            await rate(called(**other), answer)
+    else:
+        assert await rate(called(**other), answer) is DONE
+
+
+async def test_v21_who_has_no_identity_is_counted_by_its_session() -> None:
+    """A rate by identity holds for tools that know no identities too, each session for itself."""
+    rate = Rate("bz", 1, 60, rate_key("identity", repr), Clock())
+    await rate(called(principal="p", session="s"), answer)
+    assert await rate(called(principal="p", session="t"), answer) is DONE
+    with pytest.raises(StageFailed):
+        await rate(called(principal="p", session="s"), answer)
+
+
+# --- how many at once -----------------------------------------------------------------------------------------
+
+
+async def test_v21_a_call_too_many_is_refused() -> None:
+    """Without a queue the second call hears at once that the tool is busy, in the golden words."""
+    limit, work = Concurrency("bz", 1), Work()
+    (first,) = started(limit, work, "a")
+    await work.has_begun("a")
+    with pytest.raises(StageFailed) as refused:
+        await limit(called("b"), work)
+    assert (refused.value.stage, refused.value.reason) == ("limits", "busy")
+    assert str(refused.value) == ('Tool "bz" is at capacity (1 active, 0 queued). Retry after a short delay.')
+    assert refused.value.text.startswith('<tool_error code="SERVER_BUSY" severity="error">\n')
+    work.finish("a")
+    assert await first is DONE
+    assert repr(limit) == "<Concurrency of 'bz': 0 active, 0 queued>"
+
+
+async def test_v21_calls_that_wait_go_on_in_their_order() -> None:
+    """First come, first served, and never more at once than allowed; one beyond the queue is refused."""
+    limit, work = Concurrency("bz", 2, 3), Work()
+    calls = started(limit, work, *"abcde")
+    await work.has_begun("a", "b")
+    assert repr(limit) == "<Concurrency of 'bz': 2 active, 3 queued>"
+    with pytest.raises(StageFailed, match=r"2 active, 3 queued"):
+        await limit(called("f"), work)
+    for name, following in zip("abcde", ("c", "d", "e", "e", "e"), strict=True):
+        work.finish(name)
+        await work.has_begun(following)
+    assert await asyncio.gather(*calls) == [DONE] * 5
+    assert (work.begun, work.most) == (list("abcde"), 2)
+
+
+async def test_v21_a_place_is_given_back_however_a_call_ends() -> None:
+    """A call that fails, and one that is cancelled while it runs, leave their place to the next."""
+    limit, work = Concurrency("bz", 1, 2), Work()
+    failing = asyncio.create_task(limit(called("a", fails=True), work))
+    await work.has_begun("a")
+    cancelled, last = started(limit, work, "b", "c")
+    work.finish("a")
+    with pytest.raises(StageFailed, match="no"):
+        await failing
+    await work.has_begun("b")
+    cancelled.cancel()
+    await work.has_begun("c")
+    work.finish("c")
+    assert await last is DONE
+    assert (limit.active, limit.queued) == (0, 0)
+
+
+async def test_v4_a_call_that_is_cancelled_leaves_the_queue_at_once() -> None:
+    """Its place in the queue is free for a call of the very same moment, and it never runs."""
+    limit, work = Concurrency("bz", 1, 1), Work()
+    first, second = started(limit, work, "a", "b")
+    await work.has_begun("a")
+    second.cancel()
+    assert limit.queued == 0
+    asyncio.get_running_loop().call_soon(work.finish, "a")
+    assert await limit(called("c"), answer) is DONE
+    assert await first is DONE
+    assert (second.cancelled(), work.begun) == (True, ["a"])
+
+
+async def test_v4_a_turn_that_comes_too_late_is_handed_on() -> None:
+    """A call that is cancelled between getting its turn and taking it costs the next one nothing."""
+    limit, work = Concurrency("bz", 1, 2), Work()
+    first, second, third = started(limit, work, "a", "b", "c")
+    await work.has_begun("a")
+    work.finish("a")
+    # The turn is given within the first call's last step, and taken in a later one.
+    await settled(lambda: limit.queued == 1)
+    assert work.begun == ["a"]
+    second.cancel()
+    await work.has_begun("c")
+    work.finish("c")
+    assert [await first, await third] == [DONE, DONE]
+    assert second.cancelled()
+    assert (limit.active, work.most) == (0, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_v21_whatever_comes_and_goes_no_place_is_lost(seed: int) -> None:
+    """Calls that come, end, fail and are cancelled at any moment: never too many at once, and all come to an end."""
+    chance = random.Random(seed)
+    allowed = chance.randint(1, 4)
+    limit, work = Concurrency("bz", allowed, chance.randint(0, 5)), Work()
+    calls: list[asyncio.Task[Outcome]] = []
+    for number in range(300):
+        match chance.randrange(5):
+            case 0 | 1:
+                fails = chance.random() < 0.2
+                calls.append(asyncio.create_task(limit(called(str(number), fails=fails), work)))
+            case 2 if calls:
+                chance.choice(calls).cancel()
+            case 3 if work.running:
+                work.finish(chance.choice(list(work.running)))
+            case _:
+                await asyncio.sleep(0)
+        assert limit.active <= allowed
+    while not all(call.done() for call in calls):
+        for name in list(work.running):
+            work.finish(name)
+        await asyncio.wait([call for call in calls if not call.done()], timeout=0)
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert work.most <= allowed
+    assert (limit.active, limit.queued) == (0, 0)
+    assert all(isinstance(result, Outcome | StageFailed | asyncio.CancelledError) for result in results)
+
+
+async def test_v21_destructive_calls_run_one_after_the_other() -> None:
+    """However many wait, none is refused and none overtakes."""
+    limit, work = Serial("bz"), Work()
+    names = [str(number) for number in range(50)]
+    calls = started(limit, work, *names)
+    for name in names:
+        await work.has_begun(name)
+        work.finish(name)
+    assert await asyncio.gather(*calls) == [DONE] * 50
+    assert (work.begun, work.most) == (names, 1)
+
+
+# --- for how long ---------------------------------------------------------------------------------------------
+
+
+async def test_v4_what_takes_too_long_is_cancelled() -> None:
+    """The work behind is cancelled, the call's signal says so, and the caller hears of the deadline."""
+    call, cancelled = called(), asyncio.Event()
+
+    async def endless(_: PlannedCall) -> Outcome:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    plan = ToolPlan("bz", "proxied", [Step(5, "limits", "0.01 s", Deadline("bz", 0.01))], ErrorStyle())
+    call.execute = endless
+    outcome = await plan.walk(call)
+    assert cancelled.is_set()
+    assert call.context.given_up.aborted
+    assert outcome.result["_meta"] == {
+        "adapter/error": {"stage": "handler", "code": -32000, "reason": "timeout"}
+    }
+    assert outcome.result["content"][0]["text"] == (
+        '<tool_error code="TIMEOUT" severity="error">\n'
+        "<message>[bz] No answer within 0.01 seconds.</message>\n"
+        "</tool_error>"
+    )
+
+
+async def test_what_is_done_in_time_is_left_alone() -> None:
+    """Neither an answer nor a TimeoutError of the tool's own is the deadline's."""
+    deadline, call = Deadline("bz", 60), called()
+
+    async def late(_: PlannedCall) -> Outcome:
+        raise TimeoutError("of somebody else")
+
+    assert await deadline(call, answer) is DONE
+    with pytest.raises(TimeoutError, match="somebody else"):
+        await deadline(call, late)
+    assert not call.context.given_up.aborted
+
+
+async def test_v4_a_call_that_is_given_up_is_not_a_deadline() -> None:
+    """Who cancels a call under a deadline gets a cancellation, not a failure."""
+    work = Work()
+    task = asyncio.create_task(Deadline("bz", 60)(called("a"), work))
+    await work.has_begun("a")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.running == {}
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    """Nothing is limited to no call at all, nor to no time."""
+    for make in (
+        lambda: Rate("t", 0, 60, rate_key("tool", str), Clock()),
+        lambda: Rate("t", 1, 0, rate_key("tool", str), Clock()),
+        lambda: Concurrency("t", 0),
+        lambda: Concurrency("t", 1, -1),
+        lambda: Deadline("t", 0),
+    ):
+        with pytest.raises(ValueError, match=r"\.$"):
+            make()
