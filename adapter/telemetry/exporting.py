@@ -1,0 +1,183 @@
+"""Where telemetry goes: providers of spans, metrics and log lines, with the exporters behind them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+
+from adapter.settings.telemetry import Telemetry as Settings
+from adapter.telemetry.measures import VIEWS
+
+_PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
+
+# The SDK's own, which it applies without looking whether they go together with what is set.
+_LOG_QUEUE = 2048
+_LOG_BATCH = 512
+
+
+class Gate:
+    """Until when exports may begin. Open until it is shut."""
+
+    def __init__(self) -> None:
+        self._until = math.inf
+
+    def __repr__(self) -> str:
+        return f"<Gate: {'open' if self.open else 'shut'}>"
+
+    @property
+    def open(self) -> bool:
+        return time.monotonic() < self._until
+
+    def shut(self, seconds: float) -> None:
+        """No export begins any more after this many seconds."""
+        self._until = min(self._until, time.monotonic() + seconds)
+
+
+class Gated:
+    """An exporter of spans, metrics or log lines behind a gate: what comes too late is dropped."""
+
+    def __init__(self, exporter: SpanExporter | MetricExporter | LogRecordExporter, gate: Gate) -> None:
+        self._exporter: Any = exporter
+        self._gate = gate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+    def export(self, batch: Any, **options: Any) -> Any:
+        """What the exporter makes of it; None from behind the shut gate, which no processor looks at."""
+        return self._exporter.export(batch, **options) if self._gate.open else None
+
+
+@dataclass(slots=True)
+class Exports:
+    """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped."""
+
+    traces: TracerProvider
+    metrics: MeterProvider
+    logs: LoggerProvider | None
+    gate: Gate = field(default_factory=Gate)
+
+    def drain(self, seconds: float) -> bool:
+        """Export what waits, as far as that begins within ``seconds``, and end; whether all of it could begin.
+
+        Blocks up to the time of one export longer.
+        """
+        end = time.monotonic() + seconds
+        self.gate.shut(seconds)
+        for shutdown in self._shutdowns(end):
+            with contextlib.suppress(Exception):  # time is up, which the gate knows too
+                shutdown()
+        return self.gate.open
+
+    def _shutdowns(self, end: float) -> Iterator[Callable[[], None]]:
+        yield self.traces.shutdown
+        # A reader that gets no time at all would go on reading.
+        yield lambda: self.metrics.shutdown(timeout_millis=max(1.0, (end - time.monotonic()) * 1000))
+        if self.logs is not None:
+            yield self.logs.shutdown
+
+
+def exports(settings: Settings) -> Exports:
+    """The providers that the settings ask for; exporting starts with them. They are nobody's global ones."""
+    gate = Gate()
+    resource = _resource(settings)
+    spans, metrics = _exporters(settings)
+    traces = TracerProvider(resource=resource, shutdown_on_exit=False)
+    traces.add_span_processor(
+        BatchSpanProcessor(
+            cast(SpanExporter, Gated(spans, gate)),
+            max_queue_size=settings.max_queue_size,
+            max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
+            schedule_delay_millis=settings.periodic_flush_seconds * 1000,
+        )
+    )
+    reader = PeriodicExportingMetricReader(
+        cast(MetricExporter, Gated(metrics, gate)),
+        export_interval_millis=settings.export_interval_seconds * 1000,
+        export_timeout_millis=settings.export_timeout_seconds * 1000,
+    )
+    meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False, views=VIEWS)
+    logs = _log_provider(settings, resource, gate) if settings.emit_logs else None
+    return Exports(traces, meters, logs, gate)
+
+
+def _resource(settings: Settings) -> Resource:
+    named = {"service.name": settings.service_name}
+    if settings.service_namespace is not None:
+        named["service.namespace"] = settings.service_namespace
+    return Resource.create(named)
+
+
+def _exporters(settings: Settings) -> tuple[SpanExporter, MetricExporter]:
+    endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
+    timeout = settings.export_timeout_seconds
+    if settings.transport == "grpc":
+        # Either pair of exporters brings a network stack of its own, so only the one that is used is loaded.
+        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter
+
+        insecure = settings.insecure
+        return (
+            trace_exporter.OTLPSpanExporter(endpoint, insecure, headers=headers, timeout=timeout),
+            metric_exporter.OTLPMetricExporter(endpoint, insecure, headers=headers, timeout=timeout),
+        )
+    from opentelemetry.exporter.otlp.proto.http import metric_exporter as metrics
+    from opentelemetry.exporter.otlp.proto.http import trace_exporter as traces
+
+    return (
+        traces.OTLPSpanExporter(_signal(endpoint, "traces"), headers=headers, timeout=timeout),
+        metrics.OTLPMetricExporter(_signal(endpoint, "metrics"), headers=headers, timeout=timeout),
+    )
+
+
+def _log_provider(settings: Settings, resource: Resource, gate: Gate) -> LoggerProvider:
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+    endpoint, headers = _target(settings.logs_endpoint or _PORTS["http"], settings.headers)
+    millis = settings.log_batch_export_timeout_millis
+    timeout = settings.export_timeout_seconds if millis is None else millis / 1000
+    exporter = OTLPLogExporter(_signal(endpoint, "logs"), headers=headers, timeout=timeout)
+    queue = settings.log_batch_max_queue_size or _LOG_QUEUE
+    provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_log_record_processor(
+        BatchLogRecordProcessor(
+            cast(LogRecordExporter, Gated(exporter, gate)),
+            schedule_delay_millis=settings.log_batch_schedule_delay_millis,
+            max_export_batch_size=min(settings.log_batch_max_export_batch_size or _LOG_BATCH, queue),
+            max_queue_size=queue,
+        )
+    )
+    return provider
+
+
+def _target(url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """An endpoint without its user and password, which move into a header: exporters write endpoints into the log."""
+    parts = urlsplit(url)
+    # gRPC refuses names that are not in lower case.
+    sent = {name.lower(): value for name, value in headers.items()}
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, sent
+    credentials = base64.b64encode(unquote(user).encode()).decode()
+    return urlunsplit(parts._replace(netloc=host)), {"authorization": f"Basic {credentials}", **sent}
+
+
+def _signal(endpoint: str, signal: str) -> str:
+    """Where one signal goes over HTTP: below the endpoint, as OTLP has it, unless the endpoint names a signal."""
+    parts = urlsplit(endpoint)
+    base, slash, last = parts.path.rstrip("/").rpartition("/v1/")
+    path = base if slash and last in ("traces", "metrics", "logs") else parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=f"{path}/v1/{signal}"))

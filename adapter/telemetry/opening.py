@@ -1,0 +1,119 @@
+"""Turning telemetry on and off."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from adapter.settings.telemetry import Telemetry as Settings
+
+if TYPE_CHECKING:
+    from adapter.telemetry.exporting import Exports
+    from adapter.telemetry.lines import Lines
+    from adapter.telemetry.measures import Measures
+    from adapter.telemetry.spans import Fault, Spans
+
+SCOPE = "mcp-adapter"
+"""What the exported data calls its instrumentation."""
+
+
+class TelemetryMissing(Exception):
+    """Telemetry was asked for and something it needs is not there; ``str(error)`` is a sentence for the operator."""
+
+
+class Telemetry:
+    """What is recorded and where it goes, from the start to ``close``.
+
+    ``tracing`` records spans, ``measures`` counts; ``lines`` takes log lines, None where they are not shipped.
+    """
+
+    def __init__(
+        self, tracing: Spans, measures: Measures, lines: Lines | None, exports: Exports, settings: Settings
+    ) -> None:
+        self.tracing = tracing
+        self.measures = measures
+        self.lines = lines
+        self._exports = exports
+        self._patience = settings.shutdown_drain_timeout_seconds
+        self._flushes = settings.flush_on_shutdown
+        self._closed = False
+        if settings.flush_on_terminate:
+            atexit.register(self._terminate)
+
+    def __repr__(self) -> str:
+        return f"<Telemetry: {'closed' if self._closed else 'open'}>"
+
+    def trace_id(self) -> str | None:
+        """The current trace in 32 hexadecimal digits; None outside of any."""
+        return self.tracing.trace_id()
+
+    async def close(self) -> bool:
+        """Export what waits, within telemetry.shutdown_drain_timeout_seconds, and end; whether there was time for all.
+
+        Without telemetry.flush_on_shutdown what waits is dropped. Harmless when done twice.
+        """
+        if self._closed:
+            return True
+        self._closed = True
+        atexit.unregister(self._terminate)
+        loop = asyncio.get_running_loop()
+        drained: asyncio.Future[bool] = loop.create_future()
+
+        def drain() -> None:
+            in_time = self._exports.drain(self._patience if self._flushes else 0) or not self._flushes
+            try:
+                loop.call_soon_threadsafe(_settle, drained, in_time)
+            except RuntimeError:
+                # The loop did not wait for us and has ended.
+                return
+
+        # Not a thread of the loop's pool: the interpreter would wait for that one, however long a collector takes.
+        threading.Thread(target=drain, name="telemetry-drain", daemon=True).start()
+        try:
+            return await asyncio.wait_for(drained, self._patience)
+        except TimeoutError:
+            return False
+
+    def _terminate(self) -> None:
+        # Not in a thread: none can be started this late.
+        self._exports.drain(self._patience)
+
+
+def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
+    """Telemetry as the settings have it, exporting from now on; None where it is off.
+
+    ``redact`` takes what is nobody's business out of a text. ``fault`` tells what of an exception makes a span an
+    error: None for a refusal, else the exception to be recorded. Raises TelemetryMissing.
+    """
+    if not settings.enabled:
+        return None
+    if not settings.drop_on_queue_full:
+        raise TelemetryMissing(
+            "telemetry.drop_on_queue_full: false cannot be had, because calls would then wait for the collector; "
+            "leave the key out, and raise telemetry.max_queue_size if much is dropped."
+        )
+    try:
+        from adapter.telemetry import exporting, lines, measures, secrets, spans
+
+        exports = exporting.exports(settings)
+    except ModuleNotFoundError as missing:
+        raise TelemetryMissing(
+            f"telemetry.enabled needs the extra telemetry ({missing.name} is not installed): "
+            "pip install 'mcp-file-adapter[telemetry]'."
+        ) from None
+    redaction = secrets.Redaction(redact)
+    return Telemetry(
+        spans.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
+        measures.Measures(exports.metrics.get_meter(SCOPE)),
+        None if exports.logs is None else lines.Lines(exports.logs.get_logger(SCOPE), redaction),
+        exports,
+        settings,
+    )
+
+
+def _settle(drained: asyncio.Future[bool], in_time: bool) -> None:
+    if not drained.done():
+        drained.set_result(in_time)

@@ -1,0 +1,38 @@
+"""What of an attribute may leave the process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+Value = str | int | float | bool
+
+HIDDEN = "[REDACTED]"
+
+_TELLING = re.compile(
+    r"passw(?:or)?d|secret|token|api[-_ ]?key|authorization|connection[-_ ]?string|dsn", re.IGNORECASE
+)
+
+
+class Redaction:
+    """Hides the value of a telling key whatever it is, and passes all other text through ``redact``.
+
+    ``redact`` takes credentials and connection strings out of a text, and may shorten it.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+
+    def __call__(self, key: str, value: Value) -> Value:
+        """The value that is recorded under this key."""
+        if _TELLING.search(key):
+            return HIDDEN
+        return self._redact(value) if isinstance(value, str) else value
+
+    def message(self, error: BaseException) -> str:
+        """What an exception says, as far as it may be told."""
+        try:
+            return self._redact(str(error))
+        except Exception:
+            # An exception of somebody's code, whose __str__ is that code too.
+            return ""

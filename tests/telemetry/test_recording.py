@@ -1,0 +1,276 @@
+"""What is recorded of calls, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.failures import CallRefused, ErrorStyle, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import Step, ToolPlan
+from adapter.pipeline.tracing import Tracing
+from adapter.rules.callers import NOBODY
+from tests.telemetry.recording import Recording
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
+
+
+@pytest.fixture
+def recording() -> Iterator[Recording]:
+    recording = Recording()
+    yield recording
+    recording.close()
+
+
+async def greet(call: PlannedCall) -> Outcome:
+    return Outcome({"content": [{"type": "text", "text": f"hello {call.arguments['name']}"}]})
+
+
+def call_of(execute: Any = greet) -> PlannedCall:
+    context = Context.of(AuthRequest.of("users", "greet", NOBODY))
+    return PlannedCall("users", "greet", MappingProxyType({"name": "Ada Lovelace"}), execute, context)
+
+
+def plan_of(tracing: Tracing, stage: Any) -> ToolPlan:
+    step = Step(7, "validate", "schema", stage)
+    return ToolPlan("greet", "script", (step,), ErrorStyle(), tracing=tracing)
+
+
+async def through(call: PlannedCall, forward: Forward) -> Outcome:
+    return await forward(call)
+
+
+async def refuse(call: PlannedCall, forward: Forward) -> Outcome:
+    raise StageFailed("validation", "name is missing")
+
+
+async def break_down(call: PlannedCall) -> Outcome:
+    raise RuntimeError("cannot reach postgres://app:hunter2@db.internal/shop\nline two")
+
+
+# --- spans ----------------------------------------------------------------------------------------------------
+
+
+async def test_h34_stages_are_spans_within_the_call(recording: Recording) -> None:
+    """Each stage of a plan is a span, a child of what is around it, up to the call itself."""
+    with recording.tracing.span("mcp.tool.call", {"tool.name": "greet", "tool.kind": "script"}):
+        await plan_of(recording.tracing, through).walk(call_of())
+
+    spans = recording.spans
+    call, validate, execute = (spans[name] for name in ("mcp.tool.call", "stage.validate", "stage.execute"))
+    assert call.parent is None
+    assert validate.parent == call.context
+    assert execute.parent == validate.context
+    assert dict(call.attributes or {}) == {"tool.name": "greet", "tool.kind": "script"}
+    assert dict(validate.attributes or {}) == {"tool.name": "greet", "stage": "validate"}
+
+
+async def test_h34_arguments_are_never_recorded(recording: Recording) -> None:
+    """Nothing of what a call was given or answered is in its spans."""
+    await plan_of(recording.tracing, through).walk(call_of())
+    assert len(recording.spans) == 2
+    assert not any("Lovelace" in span.to_json() for span in recording.spans.values())
+
+
+async def test_v24_a_refusal_leaves_the_status_unset(recording: Recording) -> None:
+    """What the caller did wrong is no error of the adapter's."""
+    outcome = await plan_of(recording.tracing, refuse).walk(call_of())
+    assert outcome.result["isError"] is True
+    span = recording.spans["stage.validate"]
+    assert span.status.status_code is StatusCode.UNSET
+    assert span.events == ()
+
+
+async def test_v24_an_exception_is_an_error_and_is_recorded(recording: Recording) -> None:
+    """What was thrown is in the span by its class and first line, without secrets and without a traceback."""
+    with pytest.raises(RuntimeError):
+        await plan_of(recording.tracing, through).walk(call_of(break_down))
+    span = recording.spans["stage.execute"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "RuntimeError: cannot reach [redacted]"
+    assert [(event.name, dict(event.attributes or {})) for event in span.events] == [
+        (
+            "exception",
+            {"exception.type": "RuntimeError", "exception.message": "cannot reach [redacted]"},
+        )
+    ]
+    assert "hunter2" not in span.to_json()
+
+
+def test_v24_a_stage_that_fails_by_an_exception_records_that(recording: Recording) -> None:
+    """The fault behind a failure is what is recorded, where whoever makes the telemetry says so."""
+    with pytest.raises(StageFailed), recording.tracing.span("stage.execute", {}):
+        raise StageFailed("handler", "the handler failed") from KeyError("weather")
+    assert recording.spans["stage.execute"].status.description == "KeyError: 'weather'"
+
+
+@pytest.mark.parametrize("refusal", [CallRefused(-32602, "no such tool"), asyncio.CancelledError()])
+def test_v24_refused_and_cancelled_calls_are_no_errors(recording: Recording, refusal: BaseException) -> None:
+    """A call that is refused or given up leaves the status as it was."""
+    with pytest.raises(type(refusal)), recording.tracing.span("mcp.tool.call", {}):
+        raise refusal
+    assert recording.spans["mcp.tool.call"].status.status_code is StatusCode.UNSET
+
+
+def test_v24_a_failure_that_became_a_result_can_be_noted(recording: Recording) -> None:
+    """What no longer leaves the block makes the span an error when it is told of it."""
+    with recording.tracing.span("mcp.tool.call", {}) as span:
+        span.fail(TimeoutError("too late"))
+    assert recording.spans["mcp.tool.call"].status.description == "TimeoutError: too late"
+
+
+def test_an_exception_that_cannot_say_anything_is_recorded_by_its_class(recording: Recording) -> None:
+    """An exception of somebody's code may fail when it is asked for its text."""
+
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    with pytest.raises(MuteError), recording.tracing.span("stage.execute", {}):
+        raise MuteError
+    description = recording.spans["stage.execute"].status.description
+    assert description is not None
+    assert description.endswith("MuteError")
+
+
+# --- redaction ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password",
+        "db.passwd",
+        "client_secret",
+        "ACCESS_TOKEN",
+        "api_key",
+        "apikey",
+        "api-key",
+        "http.request.header.authorization",
+        "connection_string",
+        "sentry.dsn",
+    ],
+)
+def test_h37_values_of_telling_keys_are_hidden(recording: Recording, key: str) -> None:
+    """A key that sounds like a secret hides its value whatever that is."""
+    with recording.tracing.span("stage.auth", {key: "plain", f"{key}.length": 5}) as span:
+        span.set(f"other.{key}", "plain")
+    assert set((recording.spans["stage.auth"].attributes or {}).values()) == {"[REDACTED]"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("postgres://app:hunter2@db/shop", "[redacted]"),
+        ("sent Bearer abcdefgh12345678", "sent Bearer [redacted]"),
+        ("https://ada:hunter2@example.org/x", "https://[redacted]@example.org/x"),
+        ("Server=db; password=hunter2", "Server=db; password=[redacted]"),
+        ("get-user", "get-user"),
+    ],
+)
+def test_h37_secrets_in_values_are_hidden(recording: Recording, value: str, shown: str) -> None:
+    """A value that looks like a secret is not recorded under any key."""
+    with recording.tracing.span("stage.auth", {"first": value}) as span:
+        span.set("second", value)
+        span.set("cache.hit", True)
+    recorded = {"first": shown, "second": shown, "cache.hit": True}
+    assert dict(recording.spans["stage.auth"].attributes or {}) == recorded
+
+
+# --- traces across borders ------------------------------------------------------------------------------------
+
+
+def test_the_client_s_trace_goes_on(recording: Recording) -> None:
+    """A call whose client names its trace is a part of that trace, and so is what happens in it."""
+    tracing = recording.tracing
+    with tracing.call_span("mcp.tool.call", {}, {"traceparent": TRACEPARENT, "baggage": "user=ada"}):
+        assert tracing.trace_id() == TRACE
+        with tracing.span("stage.auth", {}):
+            pass
+    call, auth = recording.spans["mcp.tool.call"], recording.spans["stage.auth"]
+    assert call.kind is SpanKind.SERVER
+    assert call.parent is not None
+    assert f"{call.parent.span_id:016x}" == PARENT
+    assert auth.parent == call.context
+    assert tracing.trace_id() is None
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        None,
+        "",
+        "nonsense",
+        5,
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"ff-{TRACE}-{PARENT}-01",
+        TRACEPARENT + "-" + "x" * 600,
+    ],
+)
+def test_a_malformed_trace_counts_as_none(
+    recording: Recording, traceparent: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call with an unusable trace begins its own, and fills no log."""
+    with recording.tracing.call_span("mcp.tool.call", {}, {"traceparent": traceparent}):
+        assert recording.tracing.trace_id() not in (None, TRACE)
+    assert recording.spans["mcp.tool.call"].parent is None
+    assert caplog.records == []
+
+
+async def test_tasks_and_threads_are_in_the_span_they_began_in(recording: Recording) -> None:
+    """The current span is known in tasks and worker threads, and those beside it know nothing of it."""
+    tracing = recording.tracing
+    with tracing.span("mcp.tool.call", {}):
+        own = tracing.trace_id()
+        task = asyncio.create_task(asyncio.to_thread(tracing.trace_id))
+    assert tracing.trace_id() is None
+    assert await task == own
+
+
+def test_the_current_span_can_be_sent_on(recording: Recording) -> None:
+    """A request to another server carries the current span; outside of any it carries nothing."""
+    tracing, headers = recording.tracing, dict[str, str]()
+    tracing.inject(headers)
+    assert headers == {}
+    with tracing.call_span("mcp.tool.call", {}, {"traceparent": TRACEPARENT}):
+        tracing.inject(headers)
+    assert headers["traceparent"].startswith(f"00-{TRACE}-")
+    assert PARENT not in headers["traceparent"]
+
+
+# --- measures -------------------------------------------------------------------------------------------------
+
+
+def test_h35_calls_are_counted_and_timed(recording: Recording) -> None:
+    """Calls are told apart by tool, server and success; durations are in milliseconds."""
+    recording.measures.call("users", "greet", True, 0.020)
+    recording.measures.call("users", "greet", True, 0.030)
+    recording.measures.call("users", "greet", False, 61.0)
+
+    points = recording.points()
+    counted = {
+        bool((point.attributes or {})["success"]): point.value for point in points["adapter.tool.executions"]
+    }
+    assert counted == {True: 2, False: 1}
+    (quick,) = (point for point in points["adapter.tool.duration"] if point.attributes["success"])
+    assert dict(quick.attributes) == {"tool.name": "greet", "server.id": "users", "success": True}
+    assert (quick.count, quick.sum, quick.min, quick.max) == (2, 50.0, 20.0, 30.0)
+    assert max(quick.explicit_bounds) == 300_000
+
+
+def test_h35_the_cache_and_authentication_are_counted(recording: Recording) -> None:
+    """Hits, misses and refused credentials each have their counter."""
+    for hit in (True, True, False):
+        recording.measures.cache(hit)
+    recording.measures.auth_failed()
+    values = {name: points[0].value for name, points in recording.points().items()}
+    assert values == {"adapter.cache.hits": 2, "adapter.cache.misses": 1, "adapter.auth.failures": 1}
