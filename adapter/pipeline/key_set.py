@@ -1,0 +1,125 @@
+"""The keys of an issuer, fetched from where it publishes them and kept for a while (RFC 7517 §5)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.pipeline.auth import AuthRefused
+from adapter.pipeline.keys import Key, of_jwk
+from adapter.rules.exposure import exposed
+
+FRESH = 600.0
+"""Seconds for which fetched keys are used without asking again."""
+
+LASTING = 3600.0
+"""Seconds for which they are used at most while nothing newer can be had."""
+
+PAUSE = 30.0
+"""Seconds between two fetches, so that tokens with made-up key ids cannot make the adapter ask all day."""
+
+PAUSE_WITHOUT_KEYS = 5.0
+"""The same where nobody can be let in until there are keys."""
+
+LARGEST = 1 << 20
+"""Bytes of a document that are read."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""Gets the document at a URL, or raises whatever tells why it cannot."""
+
+
+class KeySet:
+    """Keys at ``url``. ``clock`` gives seconds that only ever grow.
+
+    A key that is not known may be a new one, so that another fetch is tried for it. Whoever needs what is being
+    fetched waits for that one fetch.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        fetch: Fetch,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._fetch = fetch
+        self._log = log
+        self._clock = clock
+        self._keys: dict[bytes, Key] = {}
+        """By how the document spells them."""
+        self._fetched = self._next = -math.inf
+        self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        # Not the URL, whose query may hold a key of another kind.
+        return f"<KeySet: {len(self._keys)} keys>"
+
+    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+        """See Keys. Raises AuthRefused where there are no keys to be had."""
+        # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
+        # holds one call up, not all.
+        if self._age() >= (LASTING if self._turn.locked() else FRESH):
+            await self._renew()
+        if self._age() >= LASTING:
+            raise AuthRefused(
+                "unauthorized: the keys that tokens are checked with cannot be fetched now",
+                retry_after=PAUSE_WITHOUT_KEYS,
+            )
+        key = self._known(kid, algorithm)
+        if key is None and (self._turn.locked() or self._clock() >= self._next):
+            await self._renew()
+            key = self._known(kid, algorithm)
+        return key
+
+    def _age(self) -> float:
+        return self._clock() - self._fetched
+
+    def _known(self, kid: str | None, algorithm: str) -> Key | None:
+        fitting = [
+            key
+            for key in self._keys.values()
+            if algorithm in key.algorithms and (kid is None or key.kid == kid)
+        ]
+        # Of several a token has to say which; two of one id are a mistake of the issuer's, and the first is it.
+        return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
+
+    async def _renew(self) -> None:
+        """Fetch the keys, unless that was tried a moment ago: by whoever had the turn before, for instance."""
+        async with self._turn:
+            if self._clock() < self._next:
+                return
+            try:
+                members = _members(await self._fetch(self._url))
+            except Exception as error:
+                # Whatever the network or the document are at fault for; the keys that are there have to do.
+                self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
+            else:
+                # A key that is still there stays the same object, and what was checked with it stays checked.
+                self._keys = {text: self._keys.get(text) or key for text, key in members.items()}
+                self._fetched = self._clock()
+            self._next = self._clock() + (PAUSE if self._age() < LASTING else PAUSE_WITHOUT_KEYS)
+
+
+def _members(document: bytes) -> dict[bytes, Key]:
+    """The usable keys of a JWK set. Raises ValueError where it is none."""
+    if len(document) > LARGEST:
+        raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
+    try:
+        read: Any = orjson.loads(document)
+    except orjson.JSONDecodeError:
+        raise ValueError("the document is not JSON") from None
+    listed = read.get("keys") if isinstance(read, Mapping) else None
+    if not isinstance(listed, list):
+        raise ValueError("the document is no JWK set")
+    keys: dict[bytes, Key] = {}
+    for member in listed:
+        if isinstance(member, Mapping) and (key := of_jwk(member)) is not None:
+            keys.setdefault(orjson.dumps(member, option=orjson.OPT_SORT_KEYS), key)
+    return keys

@@ -1,0 +1,81 @@
+"""Policies of auth plugins as they are configured, read once and strictly. Pure.
+
+What is wrong with one is a ValueError with a sentence for whoever configures it; it never quotes a value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+_PLACEHOLDERS = ("{{", "${")
+
+
+class AuthPolicy:
+    """The members of one plugin's policy, each of a name in ``known``. A member that is null is absent."""
+
+    def __init__(self, plugin: str, members: Mapping[str, Any], known: Collection[str]) -> None:
+        """Raises ValueError for an unknown member, and where a placeholder was left as it was."""
+        self._plugin = plugin
+        self._members = {name: value for name, value in members.items() if value is not None}
+        if unknown := sorted(set(self._members) - set(known)):
+            raise self.refused(f"policy has no {unknown[0]}; it knows {', '.join(sorted(known))}")
+        refuse_placeholders(plugin, self._members)
+
+    def __repr__(self) -> str:
+        return f"<AuthPolicy of {self._plugin!r}: {', '.join(self._members)}>"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def text(self, name: str) -> str | None:
+        """A member that is one text, without the white space around it; None where it is absent or blank."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.refused(f"policy.{name} is a text; write it in quotes")
+        return value.strip() or None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A member that is a text or a list of them; blank ones do not count."""
+        value = self._members.get(name, [])
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
+            raise self.refused(f"policy.{name} is a text or a list of texts; write each in quotes")
+        return tuple(each.strip() for each in listed if each.strip())
+
+    def seconds(self, name: str, default: float) -> float:
+        """A member that is a number of seconds, also when a variable gave it as text."""
+        value = self._members.get(name, default)
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not (math.isfinite(number) and number >= 0):
+            raise self.refused(f"policy.{name} is a number of seconds")
+        return number
+
+    def refused(self, why: str) -> ValueError:
+        """What to raise for a policy that cannot be used."""
+        return ValueError(f"auth plugin {self._plugin!r}: {why}")
+
+
+def refuse_placeholders(plugin: str, policy: Mapping[str, Any]) -> None:
+    """Raises ValueError where a text anywhere in a policy still holds a placeholder: taken literally, it would be
+    a secret that everybody can read in the configuration."""
+    for name in _unresolved(policy, "policy"):
+        raise ValueError(f"auth plugin {plugin!r}: {name} holds a placeholder that was not resolved")
+
+
+def _unresolved(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if any(mark in value for mark in _PLACEHOLDERS):
+            yield name
+    elif isinstance(value, Mapping):
+        for key, member in value.items():
+            yield from _unresolved(member, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _unresolved(member, name)
