@@ -59,6 +59,7 @@ class Declaration:
                     caller=call.caller,
                     session=call.session,
                     progress=call.progress,
+                    say=call.say,
                     deadline=deadline,
                 )
             )

@@ -18,6 +18,7 @@ from adapter.hosted.sessions import HostedSession
 from adapter.hosted.streams import EventStream
 from adapter.hosted.subscriptions import Subscriptions
 from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.callers import NOBODY, Caller
 from adapter.wire.envelope import VERSION_KEY, Envelope, dump
@@ -191,6 +192,7 @@ class Methods:
             capabilities=_capabilities(incoming),
             session=incoming.session.id if incoming.session else None,
             caller=incoming.caller,
+            say=_speaker(incoming.session),
         )
         running.begin(lambda: self._run(tool, call, incoming))
         return running
@@ -242,6 +244,13 @@ def _check_modern(incoming: Incoming) -> None:
     if version not in MODERN_VERSIONS:
         data = {"supported": list(MODERN_VERSIONS), "requested": version}
         raise Refused(answers.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def _speaker(session: HostedSession | None) -> Say:
+    """What tells a legacy client something outside of its calls; a modern one has asked for what it wants to hear."""
+    if session is None:
+        return say_nothing
+    return lambda method, params: session.say(answers.notification(method, params))
 
 
 def _capabilities(incoming: Incoming) -> Mapping[str, Any]:

@@ -38,6 +38,11 @@ class Scripts:
         """Calls of scripts in process that were given up and whose threads have not ended."""
         return self._workers.leftover
 
+    @property
+    def workers(self) -> Workers:
+        """The threads in which plain functions run."""
+        return self._workers
+
     def load(self, reference: str, base: Path, runtime: Runtime = "inprocess") -> Script:
         """The script that ``reference`` names, as ``references.resolve`` finds it. Raises ScriptInvalid.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapter.hosted.port import Fields
-from adapter.pipeline.call import Progress
+from adapter.pipeline.call import Progress, Say, say_nothing
 from adapter.rules.callers import NOBODY, Caller
 from adapter.wire.eras import Era
 
@@ -17,6 +17,7 @@ class ToolCall:
     """One ``tools/call`` as a tool gets it.
 
     ``headers`` are those that the relay let pass, by lower-case name; ``caller`` is who made the request of the relay.
+    ``say`` reaches the client where it listens in the same session.
     ``capabilities`` are the client's as it declared them, in its session or with this request. ``session`` is the
     upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the request.
     """
@@ -30,6 +31,7 @@ class ToolCall:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     session: str | None = None
     caller: Caller = NOBODY
+    say: Say = say_nothing
 
 
 @dataclass(frozen=True, slots=True)

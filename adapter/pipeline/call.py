@@ -28,6 +28,14 @@ async def tell_nobody(percent: float, message: str | None = None) -> None:
     """A Progress where nobody asked."""
 
 
+Say = Callable[[str, Mapping[str, Any]], None]
+"""A notification to the call's client outside of the call, where it listens: method and params."""
+
+
+def say_nothing(method: str, params: Mapping[str, Any]) -> None:
+    """A Say where nobody listens."""
+
+
 @dataclass(slots=True)
 class PlannedCall:
     """One ``tools/call``. Stages change ``arguments`` by putting another mapping there, never in place.
@@ -45,6 +53,7 @@ class PlannedCall:
     caller: Caller = NOBODY
     session: str | None = None
     progress: Progress = tell_nobody
+    say: Say = say_nothing
     deadline: float | None = None
     identity: Any = None
     select: tuple[str, ...] | None = None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from adapter.rules.scopes import Scope
+from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 
 RESOURCES_CHANGED = encode(b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}')
@@ -64,5 +67,12 @@ class Notices:
 
     def resources_changed(self, scope: Scope) -> None:
         """The scope's artifacts are others than before."""
+        self._put(scope, RESOURCES_CHANGED)
+
+    def say(self, scope: Scope, method: str, params: Mapping[str, Any]) -> None:
+        """A notification to every session of the scope that listens."""
+        self._put(scope, encode(dump({"jsonrpc": "2.0", "method": method, "params": params})))
+
+    def _put(self, scope: Scope, event: bytes) -> None:
         for inboxes in self._streams.get(scope.id, {}).values():
-            inboxes[-1].put(RESOURCES_CHANGED)
+            inboxes[-1].put(event)

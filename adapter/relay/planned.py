@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from adapter.pipeline.call import PlannedCall
@@ -16,6 +17,7 @@ from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
+from adapter.relay.notices import Notices
 from adapter.relay.stages import Call, Stages
 from adapter.rules.results import rpc_result
 from adapter.wire.envelope import dump, parse
@@ -40,10 +42,15 @@ class Plans:
     """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without."""
 
     def __init__(
-        self, compiled: Callable[[str], ToolPlan | None], mirrors: Mirrors, timeout: float | None
+        self,
+        compiled: Callable[[str], ToolPlan | None],
+        mirrors: Mirrors,
+        notices: Notices,
+        timeout: float | None,
     ) -> None:
         self._compiled = compiled
         self._mirrors = mirrors
+        self._notices = notices
         self._timeout = timeout
         self._stages: OrderedDict[str, Stages] = OrderedDict()
 
@@ -55,7 +62,7 @@ class Plans:
         stages = self._stages.get(tool)
         if stages is None:
             plan = self._compiled(tool)
-            stages = () if plan is None else (Planned(plan, self._mirrors, self._timeout),)
+            stages = () if plan is None else (Planned(plan, self._mirrors, self._notices, self._timeout),)
             self._stages[tool] = stages
             if len(self._stages) > PLANS:
                 self._stages.popitem(last=False)
@@ -65,9 +72,10 @@ class Plans:
 class Planned:
     """The stage that walks a tool's plan. ``timeout`` is how long the upstream may take, in seconds."""
 
-    def __init__(self, plan: ToolPlan, mirrors: Mirrors, timeout: float | None) -> None:
+    def __init__(self, plan: ToolPlan, mirrors: Mirrors, notices: Notices, timeout: float | None) -> None:
         self._plan = plan
         self._mirrors = mirrors
+        self._notices = notices
         self._timeout = timeout
 
     def __repr__(self) -> str:
@@ -127,6 +135,7 @@ class Planned:
             context=Context.of(request, deadline),
             caller=call.caller,
             session=call.scope.id,
+            say=partial(self._notices.say, call.scope),
             deadline=deadline,
         )
         planned.notes[CALL] = call

@@ -14,6 +14,7 @@ from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.mirrors import Mirrors
+from adapter.relay.notices import Notices
 from adapter.relay.planned import NO_TASK, RESTARTED, Plans
 from adapter.relay.stages import Plan
 from adapter.rules.outcomes import text_block
@@ -51,7 +52,7 @@ def planned(
     upstream: ScriptedUpstream, stage: Watching, *, reshapes: bool = False, errors: ErrorStyle | None = None
 ) -> Relaying:
     plan = ToolPlan("save", "proxied", [Step(8, "watch", "", stage, reshapes)], errors or ErrorStyle())
-    plans = Plans(lambda tool: plan if tool == "save" else None, Mirrors(), 60)
+    plans = Plans(lambda tool: plan if tool == "save" else None, Mirrors(), Notices(), 60)
     return Relaying(upstream, Plan(around=plans.of), MemoryStore())
 
 
