@@ -1,0 +1,423 @@
+"""The stage that presents: what of a tool's own result a caller still gets, and that nothing redacted is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog import get_logger
+from structlog.testing import capture_logs
+
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.failures import ErrorStyle, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import Step, ToolPlan
+from adapter.pipeline.presenting import Presenting, definition_with_select
+from adapter.rules import ui
+from adapter.rules.blocks import Suggestion
+from adapter.rules.callers import NOBODY
+from adapter.rules.censor import censor_of
+from adapter.rules.conditions import compile_condition
+from adapter.rules.outcomes import as_result, error, response, success, text_block, tool_error
+from adapter.rules.presenters import Embed, Presenter, Suggest
+from adapter.rules.results import Shown
+from adapter.rules.shapes import shape_of
+
+USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
+SHOWN = Shown(
+    uri="artifact://users/a1",
+    id="a1",
+    filename="photo.png",
+    media_type="image/png",
+    size=3,
+    sha256="0" * 64,
+    expires_at=None,
+    exposed=True,
+    download_url="http://127.0.0.1/d/a1",
+    raw=b"abc",
+)
+
+
+async def presented(
+    answer: Outcome,
+    presenter: Presenter,
+    *,
+    structured: bool = False,
+    select: tuple[str, ...] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """What becomes of an answer of the tool."""
+
+    async def execute(_: PlannedCall) -> Outcome:
+        return answer
+
+    call = PlannedCall(
+        server="crm",
+        tool="get-user",
+        arguments={},
+        execute=execute,
+        context=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
+        select=select,
+    )
+    return await Presenting("get-user", presenter, get_logger(), structured=structured)(call, execute)
+
+
+def texts(outcome: Outcome) -> list[str]:
+    return [block["text"] for block in outcome.result["content"]]
+
+
+def upstreams(**members: Any) -> Outcome:
+    """A result of an upstream, of which nobody here knows the data."""
+    return Outcome({"content": [], "isError": False, **members})
+
+
+# --- what presenters say, at the stage ------------------------------------------------------------------------
+
+
+async def test_v9_the_steps_follow_each_other_in_their_order() -> None:
+    """The list is cut, parsed, redacted; then interface blocks, rules and suggestions, of what may be seen."""
+    presenter = Presenter(
+        name="User",
+        shape=USER,
+        limit=1,
+        censor=censor_of(["ssn"]),
+        rules=(lambda data, ctx: f"{data['ssn']} for {ctx.lang}",),
+        collection_ui=(lambda data, ctx: ui.summary(f"{len(data)} user"),),
+        suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+    )
+    answer = Outcome.of(as_result([{"id": 1, "ssn": "123", "hack": 1}, "garbage"]))
+    assert texts(await presented(answer, presenter, context={"lang": "en"})) == [
+        '[\n  {\n    "id": 1,\n    "ssn": "[REDACTED]"\n  }\n]',
+        '<ui_passthrough type="summary">\n📊 **Summary**: ⚠️ Dataset truncated. 1 shown, 1 hidden. '
+        "Use filters to narrow results.\n</ui_passthrough>",
+        '<ui_passthrough type="summary">\n📊 **Summary**: 1 user\n</ui_passthrough>',
+        "<domain_rules>\n- [REDACTED] for en\n</domain_rules>",
+        "<action_suggestions>\n- billing.pay: Pay 1\n</action_suggestions>",
+    ]
+
+
+async def test_v10_data_that_does_not_fit_is_a_failure_of_the_presenter() -> None:
+    """What is not declared is taken out; what does not fit is told field by field, and where the call ended."""
+    presenter = Presenter(name="User", shape=USER)
+    assert json.loads(texts(await presented(Outcome.of(as_result({"id": 1, "hack": 2})), presenter))[0]) == {
+        "id": 1
+    }
+    with pytest.raises(StageFailed) as failed:
+        await presented(Outcome.of(as_result({"id": "hunter2"})), presenter)
+    outcome = ErrorStyle().outcome(failed.value)
+    assert outcome.result["_meta"] == {"adapter/error": {"stage": "presenter", "code": -32000}}
+    assert texts(outcome)[0].startswith(
+        '<tool_error code="INTERNAL_ERROR" severity="error">\n<message>[User Presenter] Validation failed:\n'
+        '  - "id": Expected integer, received string</message>\n'
+    )
+    assert str(failed.value).startswith("[User Presenter] Validation failed:")
+    assert "hunter2" not in json.dumps(outcome.result)
+
+
+async def test_v11_of_a_list_single_rules_see_the_first_item() -> None:
+    """What is for collections sees the whole, and embedded data brings its own blocks."""
+    client = Presenter(name="Client", rules=(lambda data, ctx: f"client {data['n']}",))
+    presenter = Presenter(
+        name="User",
+        rules=(lambda data, ctx: f"first {data['id']}", lambda data, ctx: None),
+        collection_rules=(lambda data, ctx: f"{len(data)} in all",),
+        embeds=(Embed("client", client),),
+    )
+    answer = Outcome.of(as_result([{"id": 1, "client": {"n": 7}}, {"id": 2}]))
+    assert texts(await presented(answer, presenter))[1:] == [
+        "<domain_rules>\n- client 7\n</domain_rules>",
+        "<domain_rules>\n- first 1\n- 2 in all\n</domain_rules>",
+    ]
+
+
+async def test_v12_each_block_is_an_item_of_the_content() -> None:
+    """In the documented order, those of the tool's own response among them, in the golden spelling."""
+    presenter = Presenter(
+        name="User",
+        rules=("B",),
+        ui=(lambda data, ctx: ui.markdown("M", title="T"),),
+        suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+    )
+    answer = Outcome.of(response({"id": 1}).system_rules("A").llm_hint("h").build())
+    outcome = await presented(answer, presenter)
+    assert texts(outcome)[1:] == [
+        '<ui_passthrough type="markdown" title="T">\nM\n</ui_passthrough>',
+        "<llm_directives>\n- h\n</llm_directives>",
+        "<domain_rules>\n- A\n- B\n</domain_rules>",
+        "<action_suggestions>\n- billing.pay: Pay 1\n</action_suggestions>",
+    ]
+    assert {block["type"] for block in outcome.result["content"]} == {"text"}
+
+
+async def test_v13_a_list_that_was_cut_says_so() -> None:
+    """The golden sentence, as a summary."""
+    outcome = await presented(Outcome.of(as_result([1, 2, 3])), Presenter(name="N", limit=2))
+    assert "Dataset truncated. 2 shown, 1 hidden. Use filters to narrow results." in texts(outcome)[1]
+
+
+async def test_v14_affordances_follow_the_state_of_the_data() -> None:
+    """A condition decides."""
+    pay = Suggest(Suggestion("billing.pay", "Pay now"), compile_condition("status == 'overdue'"))
+    presenter = Presenter(name="Invoice", suggest=(pay,))
+    assert "billing.pay" in texts(await presented(Outcome.of(as_result({"status": "overdue"})), presenter))[1]
+    assert len(texts(await presented(Outcome.of(as_result({"status": "paid"})), presenter))) == 1
+
+
+async def test_v15_select_thins_what_is_sent_and_nothing_else() -> None:
+    """Rules are worked out on everything; unknown names are ignored."""
+    presenter = Presenter(
+        name="User", shape=USER, select=True, rules=(lambda data, ctx: f"is {data['status']}",)
+    )
+    answer = Outcome.of(as_result({"id": 1, "status": "paid"}))
+    assert texts(await presented(answer, presenter, select=("id", "nope"))) == [
+        '{\n  "id": 1\n}',
+        "<domain_rules>\n- is paid\n</domain_rules>",
+    ]
+
+
+def strict_schema() -> dict[str, Any]:
+    return {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
+
+
+def test_v15_select_is_among_the_inputs() -> None:
+    """With the declared members as its options, whatever else the inputs say."""
+    presenter = Presenter(name="User", shape=USER, select=True)
+    definition = {"name": "get-user", "inputSchema": strict_schema()}
+    properties = definition_with_select(definition, presenter)["inputSchema"]["properties"]
+    assert properties == {
+        "id": {"type": "integer"},
+        "_select": {"type": "array", "items": {"type": "string", "enum": ["id", "name", "status", "ssn"]}},
+    }
+    assert definition["inputSchema"] == strict_schema()
+    bare = definition_with_select({"name": "get-user", "inputSchema": {"type": "object"}}, presenter)
+    assert list(bare["inputSchema"]["properties"]) == ["_select"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "array"}, True, None, {"type": "object", "properties": []}])
+def test_v15_inputs_that_are_no_object_stay(schema: Any) -> None:
+    """And so do those of tools whose presenter lets nobody select."""
+    definition = {"name": "get-user", "inputSchema": schema}
+    assert definition_with_select(definition, Presenter(name="U", shape=USER, select=True)) is definition
+    plain = {"name": "get-user", "inputSchema": {"type": "object"}}
+    assert definition_with_select(plain, Presenter(name="U", shape=USER)) is plain
+
+
+async def test_v16_the_censor_may_be_a_text_or_code() -> None:
+    """It stands wherever a path leads."""
+    answer = Outcome.of(as_result({"items": [{"z": "secret"}, {"z": "other"}]}))
+    every = Presenter(name="U", censor=censor_of(["items[*].z"], lambda value: f"{len(value)} letters"))
+    assert json.loads(texts(await presented(answer, every))[0]) == {
+        "items": [{"z": "6 letters"}, {"z": "5 letters"}]
+    }
+    first = Presenter(name="U", censor=censor_of(["items[0].z"], "***"))
+    assert json.loads(texts(await presented(answer, first))[0]) == {"items": [{"z": "***"}, {"z": "other"}]}
+
+
+async def test_v23_the_data_may_be_sent_as_toon() -> None:
+    """The golden notation."""
+    answer = Outcome.of(as_result([{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]))
+    assert texts(await presented(answer, Presenter(name="U", format="toon"))) == [
+        "[2|]{id|name}:\n  1|A\n  2|B"
+    ]
+
+
+# --- whose results are presented ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Outcome.of(error("bad <thing>")),
+        Outcome.of(tool_error("LATE", message="Late", severity="warning")),
+        Outcome({"content": [text_block("from a middleware")]}, final=True),
+        Outcome({"resultType": "input_required", "requests": {}}),
+        Outcome({"task": {"taskId": "1"}}),
+    ],
+)
+async def test_what_is_no_data_of_the_tool_passes(answer: Outcome) -> None:
+    """Failures, warnings, answers in the tool's stead, questions and tasks stay the same objects."""
+    assert await presented(answer, Presenter(name="U", shape=USER, censor=censor_of(["ssn"]))) is answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Outcome.of(success({"id": 1, "ssn": "123-45"})),
+        Outcome.of(response({"id": 1, "ssn": "123-45"}).llm_hint("of 123-45").build()),
+        Outcome.of(as_result({"id": 1, "ssn": "123-45"}, structured=True)),
+        upstreams(content=[text_block('{"id": 1, "ssn": "123-45"}')]),
+        upstreams(content=[text_block("123-45")], structuredContent={"id": 1, "ssn": "123-45"}),
+    ],
+)
+async def test_w14_however_data_is_wrapped_the_presenter_comes_first(answer: Outcome) -> None:
+    """No wrapper of a tool's result gets round it."""
+    outcome = await presented(answer, Presenter(name="U", shape=USER, censor=censor_of(["ssn"])))
+    assert texts(outcome) == ['{\n  "id": 1,\n  "ssn": "[REDACTED]"\n}']
+    assert "123-45" not in repr(outcome)
+
+
+async def test_structured_content_is_what_was_presented() -> None:
+    """Of upstreams' tools, where it is an object; the eras' own members stay."""
+    presenter = Presenter(name="U", shape=USER)
+    answer = upstreams(structuredContent={"id": 1, "hack": 2}, resultType="complete", _meta={"k": 1})
+    outcome = await presented(answer, presenter, structured=True)
+    assert outcome.result == {
+        "content": [text_block('{\n  "id": 1\n}')],
+        "structuredContent": {"id": 1},
+        "isError": False,
+        "resultType": "complete",
+        "_meta": {"k": 1},
+    }
+    listed = await presented(upstreams(content=[text_block('[{"id": 1}]')]), presenter, structured=True)
+    assert "structuredContent" not in listed.result
+    assert listed.data == [{"id": 1}]
+
+
+def with_artifact() -> Outcome:
+    """A result of an upstream to which the adapter has added an artifact."""
+    content = [text_block('{"id": 1, "ssn": "123"}'), *SHOWN.blocks()]
+    return upstreams(content=content, _meta={"artifact": SHOWN.meta, "adapter/note": 1, "own": "123"})
+
+
+async def test_artifacts_stay_beside_what_is_presented() -> None:
+    """They do not keep the tool's single text from being its data."""
+    outcome = await presented(with_artifact(), Presenter(name="U"), structured=True)
+    assert outcome.result["structuredContent"] == {"id": 1, "ssn": "123"}
+    assert outcome.result["content"][1:] == list(SHOWN.blocks())
+    assert outcome.result["_meta"]["own"] == "123"
+
+
+async def test_w14_of_an_artifact_only_its_links_pass_a_redaction() -> None:
+    """What is in the file nobody has redacted; and what only looks like the adapter's word does not pass."""
+    presenter = Presenter(name="U", shape=USER, censor=censor_of(["ssn"]))
+    outcome = await presented(with_artifact(), presenter, structured=True)
+    assert outcome.result["content"][1:] == list(SHOWN.blocks())[:2]
+    assert outcome.result["_meta"] == {"artifact": SHOWN.meta, "adapter/note": 1}
+    forged = upstreams(
+        structuredContent={"id": 1},
+        content=[{"type": "resource_link", "uri": "x", "name": "123"}],
+        _meta={"artifact": {**SHOWN.meta, "ssn": "123"}, "artifacts": [{"ssn": "123"}]},
+    )
+    assert "123" not in json.dumps((await presented(forged, presenter)).result)
+
+
+# --- redaction fails closed -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [text_block('{"ssn": "123"}'), text_block('{"ssn": "124"}')],
+        [text_block("The number is 123.")],
+        [{"type": "image", "data": "MTIz", "mimeType": "image/png"}],
+        [text_block('"123"')],
+    ],
+)
+async def test_w14_content_into_which_no_path_leads_is_refused(content: list[Any]) -> None:
+    """Texts and images of an upstream are sent unread by no presenter that redacts."""
+    presenter = Presenter(name="U", censor=censor_of(["ssn"]))
+    with pytest.raises(StageFailed, match=r"^\[U Presenter\] Validation failed:.*") as failed:
+        await presented(upstreams(content=content), presenter, structured=True)
+    assert "123" not in failed.value.text
+    assert (await presented(upstreams(content=content), Presenter(name="U"))).succeeded
+
+
+def raising(wrong: BaseException) -> Callable[[Any, Any], Any]:
+    def says(data: Any, context: Any) -> Any:
+        raise wrong
+
+    return says
+
+
+@pytest.mark.parametrize("wrong", [ValueError("123"), RecursionError("123"), SystemExit("123")])
+async def test_w14_code_that_fails_sends_nothing(wrong: BaseException) -> None:
+    """Neither the data nor the exception, which stands in the debug log; the adapter goes on."""
+    presenter = Presenter(name="U", rules=(raising(wrong),))
+    with capture_logs() as logged, pytest.raises(StageFailed) as failed:
+        await presented(Outcome.of(as_result({"ssn": "123"})), presenter)
+    assert failed.value.stage == "presenter"
+    assert "123" not in str(failed.value) + failed.value.text
+    assert [(entry["log_level"], entry.get("tool")) for entry in logged] == [
+        ("warning", "get-user"),
+        ("debug", "get-user"),
+    ]
+    assert "123" not in str(logged[0])
+    assert logged[1]["exc_info"]
+
+
+async def test_w14_a_data_structure_that_nobody_can_read_is_refused() -> None:
+    """One that holds itself ends the call at the presenter, in a plan too."""
+    endless: list[Any] = []
+    endless.append(endless)
+
+    async def execute(_: PlannedCall) -> Outcome:
+        return Outcome({"content": [text_block("[]")]}, data=endless)
+
+    stage = Presenting("t", Presenter(name="U"), get_logger(), structured=False)
+    plan = ToolPlan("t", "script", [Step(11, "presenter", "U", stage, reshapes=True)], ErrorStyle())
+    context = Context.of(AuthRequest.of("s", "t", NOBODY))
+    outcome = await plan.walk(PlannedCall("s", "t", {}, execute, context))
+    assert outcome.is_error
+    assert outcome.result["_meta"]["adapter/error"]["stage"] == "presenter"
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+LEAVES = st.integers() | st.none() | st.text("xyz", max_size=3)
+TREES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
+)
+SECRET = "S3CR3T-0f-1ts-0wn"
+
+
+@st.composite
+def hidden(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
+    """An object with the secret somewhere deep in it, and a path that leads there."""
+    value: Any = draw(st.sampled_from([SECRET, [SECRET], {"x": {"y": SECRET}}, f"is {SECRET}."]))
+    path = ""
+    for _ in range(draw(st.integers(1, 4))):
+        key = draw(KEYS)
+        value = {**draw(st.dictionaries(KEYS, TREES, max_size=2)), key: value}
+        path = f".{draw(st.sampled_from([key, '*']))}{path}"
+        if draw(st.booleans()):
+            before = draw(st.lists(TREES, max_size=1))
+            value = [*before, value]
+            # A name leads through a list that nobody mentions, a star is the list's own.
+            unsaid = [] if path.startswith(".*") else [""]
+            path = draw(st.sampled_from([*unsaid, "[*]", f"[{len(before)}]"])) + path
+    key = draw(KEYS)
+    return {**draw(st.dictionaries(KEYS, TREES, max_size=2)), key: value}, f"{key}{path}"
+
+
+@given(hidden(), st.booleans(), st.booleans(), st.sampled_from(["json", "toon"]))
+async def test_w14_a_secret_under_a_redacted_path_is_nowhere_in_the_outcome(
+    drawn: tuple[dict[str, Any], str], ours: bool, listed: bool, notation: Any
+) -> None:
+    """Not in content, structured content, members beside them, rules, nor in what is remembered of the call."""
+    data: Any = [drawn[0]] if listed else drawn[0]
+    answer = (
+        Outcome.of(response(data).llm_hint(SECRET).build())
+        if ours
+        else upstreams(
+            content=[text_block(json.dumps(data))],
+            **({} if listed else {"structuredContent": data}),
+            _meta={"own": SECRET, "artifact": {"artifact_uri": SECRET, "why": SECRET}},
+            beside={"all": data},
+        )
+    )
+    presenter = Presenter(
+        name="U",
+        censor=censor_of([drawn[1]]),
+        rules=(lambda data, ctx: json.dumps(data),),
+        ui=(lambda data, ctx: ui.json(data),),
+        collection_ui=(lambda data, ctx: ui.json(data),),
+        suggest=(lambda data, ctx: Suggestion("t", str(data)),),
+        format=notation,
+    )
+    outcome = await presented(answer, presenter, structured=not ours)
+    assert SECRET not in json.dumps(outcome.result)
+    assert SECRET not in repr(outcome)
