@@ -1,0 +1,251 @@
+"""Presenters as a configuration declares them, made into what presents data; all that is wrong is said at once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce, wraps
+from operator import getitem
+from typing import Any, Literal, TypeVar
+
+from adapter.rules.blocks import Suggestion
+from adapter.rules.censor import CENSORED, Censor, Censored, PathInvalid, censor_of
+from adapter.rules.conditions import Condition, ConditionInvalid, compile_condition
+from adapter.rules.presenters import Embed, Presenter, Says, Suggest
+from adapter.rules.shapes import Check, Shape, json_shape, shape_of
+
+Load = Callable[[str, str], Callable[..., Any]]
+"""The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
+Judge = Callable[[Mapping[str, Any]], Check]
+"""A JSON Schema, to what judges data by it. Raises ValueError for what is no JSON Schema."""
+Problem = tuple[str, str]
+"""A place in the configuration, and a sentence."""
+
+Entry = TypeVar("Entry")
+
+_SUGGESTION = ("when", "tool", "reason")
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class PresentersInvalid(ValueError):
+    """Declarations that cannot be used; ``problems`` are all that was found."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(f"{place}: {sentence}" for place, sentence in self.problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresenterDeclaration:
+    """One presenter as it is written. A text that is a reference to code stands for what that code says; any other is
+    said as it is, in rules and ``censor``, and refused elsewhere. ``embed`` names presenters by the member of the data.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    json_schema: Mapping[str, Any] | None = None
+    limit: int | None = None
+    redact_paths: tuple[str, ...] = ()
+    censor: str = CENSORED
+    rules: tuple[str, ...] = ()
+    ui: tuple[str, ...] = ()
+    suggest: tuple[Mapping[str, Any] | str, ...] = ()
+    collection_rules: tuple[str, ...] = ()
+    collection_ui: tuple[str, ...] = ()
+    collection_suggest: tuple[Mapping[str, Any] | str, ...] = ()
+    embed: Mapping[str, str] = field(default_factory=dict)
+    select: bool = False
+    format: Literal["json", "toon"] = "json"
+
+
+def build(declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> dict[str, Presenter]:
+    """The presenters by name. Raises PresentersInvalid, with places like ``presenters.user.suggest[0].when``."""
+    building = _Building(declarations, load, judge)
+    presenters = {name: building.presenter(name, ()) for name in declarations}
+    if building.problems:
+        raise PresentersInvalid(building.problems)
+    return presenters
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text names code, as ``path.py#function`` or ``path.py``, rather than being a sentence."""
+    return ".py#" in text or text.endswith(".py")
+
+
+class _Building:
+    """Makes presenters and gathers what is wrong; where something is, a part is left out and nothing may be used."""
+
+    def __init__(self, declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> None:
+        self.problems: list[Problem] = []
+        self._declarations = declarations
+        self._load = load
+        self._judge = judge
+        self._made: dict[str, Presenter] = {}
+
+    def presenter(self, name: str, within: tuple[str, ...]) -> Presenter:
+        """The presenter of that name, made once; ``within`` are those that embed it, the outermost first."""
+        if name not in self._made:
+            self._made[name] = self._make(name, (*within, name))
+        return self._made[name]
+
+    def _make(self, name: str, within: tuple[str, ...]) -> Presenter:
+        declared, place = self._declarations[name], f"presenters.{name}"
+        if declared.limit is not None and declared.limit < 1:
+            self._wrong(f"{place}.limit", "At least one item has to be shown.")
+        return Presenter(
+            name=name,
+            shape=self._shape(declared, place),
+            limit=declared.limit,
+            censor=self._censor(declared, f"{place}.redact"),
+            rules=self._each(f"{place}.rules", declared.rules, self._rule),
+            ui=self._each(f"{place}.ui", declared.ui, self._ui),
+            suggest=self._each(f"{place}.suggest", declared.suggest, self._suggest),
+            collection_rules=self._each(f"{place}.collection_rules", declared.collection_rules, self._rule),
+            collection_ui=self._each(f"{place}.collection_ui", declared.collection_ui, self._ui),
+            collection_suggest=self._each(
+                f"{place}.collection_suggest", declared.collection_suggest, self._suggest
+            ),
+            embeds=tuple(self._embeds(declared, f"{place}.embed", within)),
+            select=declared.select,
+            format=declared.format,
+        )
+
+    def _embeds(self, declared: PresenterDeclaration, place: str, within: tuple[str, ...]) -> Iterator[Embed]:
+        for key, name in declared.embed.items():
+            if name not in self._declarations:
+                self._wrong(f"{place}.{key}", f"There is no presenter {name!r}.")
+            elif name in within:
+                circle = " → ".join((*within[within.index(name) :], name))
+                self._wrong(f"{place}.{key}", f"Presenters cannot embed themselves: {circle}.")
+            else:
+                yield Embed(key, self.presenter(name, within))
+
+    # --- data -------------------------------------------------------------------------------------------------
+
+    def _shape(self, declared: PresenterDeclaration, place: str) -> Shape | None:
+        if declared.schema is not None and declared.json_schema is not None:
+            self._wrong(f"{place}.json_schema", "Give schema or json_schema, not both.")
+            return None
+        try:
+            if declared.json_schema is not None:
+                place = f"{place}.json_schema"
+                return json_shape(declared.json_schema, _past_censored(self._judge(declared.json_schema)))
+            place = f"{place}.schema"
+            return None if declared.schema is None else shape_of(declared.schema)
+        except ValueError as error:
+            self._wrong(place, str(error))
+        return None
+
+    def _censor(self, declared: PresenterDeclaration, place: str) -> Censor | None:
+        paths = self._each(f"{place}.paths", declared.redact_paths, self._path)
+        if not paths:
+            return None
+        stand_in: Any = declared.censor
+        if is_reference(declared.censor):
+            stand_in = self._loaded(declared.censor, f"{place}.censor", most=1)
+        return censor_of(paths, stand_in)
+
+    def _path(self, path: str, place: str) -> str | None:
+        try:
+            censor_of([path])
+        except PathInvalid as error:
+            self._wrong(place, str(error))
+            return None
+        return path
+
+    # --- what is said beside it -------------------------------------------------------------------------------
+
+    def _each(
+        self, place: str, entries: Iterable[Any], read: Callable[[Any, str], Entry | None]
+    ) -> tuple[Entry, ...]:
+        made = [read(entry, f"{place}[{at}]") for at, entry in enumerate(entries)]
+        return tuple(entry for entry in made if entry is not None)
+
+    def _rule(self, entry: str, place: str) -> str | Says | None:
+        return self._loaded(entry, place) if is_reference(entry) else entry
+
+    def _ui(self, entry: str, place: str) -> Says | None:
+        if is_reference(entry):
+            return self._loaded(entry, place)
+        self._wrong(place, f"Interface blocks come from code: write path.py#function, not {entry!r}.")
+        return None
+
+    def _suggest(self, entry: Mapping[str, Any] | str, place: str) -> Suggest | Says | None:
+        if isinstance(entry, str):
+            if is_reference(entry):
+                return self._loaded(entry, place)
+            self._wrong(place, f"Write tool and reason, or path.py#function; not {entry!r}.")
+            return None
+        for key in entry.keys() - set(_SUGGESTION):
+            self._wrong(f"{place}.{key}", f"A suggestion has {', '.join(_SUGGESTION)}.")
+        missing = [key for key in ("tool", "reason") if not isinstance(entry.get(key), str)]
+        for key in missing:
+            self._wrong(f"{place}.{key}", "A text is required.")
+        when = self._condition(entry.get("when"), f"{place}.when")
+        return None if missing else Suggest(Suggestion(entry["tool"], entry["reason"]), when)
+
+    def _condition(self, text: Any, place: str) -> Condition | None:
+        try:
+            return None if text is None else compile_condition(str(text))
+        except ConditionInvalid as error:
+            self._wrong(place, str(error))
+            return None
+
+    # --- code -------------------------------------------------------------------------------------------------
+
+    def _loaded(self, reference: str, place: str, most: int = 2) -> Says | None:
+        """The function, callable with ``most`` arguments, of which it gets as many as it takes."""
+        try:
+            function = self._load(reference, place)
+            taken = _taken(function, most)
+        except Exception as error:
+            # Somebody's code is imported here: what it raises says why it cannot be used.
+            self._wrong(place, str(error) or type(error).__name__)
+            return None
+
+        @wraps(function)
+        def says(*arguments: Any) -> Any:
+            return function(*arguments[:taken])
+
+        return says
+
+    def _wrong(self, place: str, sentence: str) -> None:
+        self.problems.append((place, sentence))
+
+
+def _past_censored(check: Check) -> Check:
+    """The check without what it has against values that are censored: data of embedded presenters is so already."""
+
+    def judged(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
+        for place, keyword in check(data):
+            if not isinstance(_at(data, place), Censored):
+                yield place, keyword
+
+    return judged
+
+
+def _at(data: Any, place: Sequence[str | int]) -> Any:
+    """What is at a place in data, None where nothing is."""
+    try:
+        return reduce(getitem, place, data)
+    except (LookupError, TypeError):
+        return None
+
+
+def _taken(function: Callable[..., Any], most: int) -> int:
+    """How many of ``most`` arguments a function takes. Raises ValueError for one that cannot be called so."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError("A presenter's function is a plain one, without async.")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        # Written in C, without a signature.
+        return most
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return most
+    parameters = [each for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    accepted = sum(each.kind in _POSITIONAL for each in parameters)
+    demanded = [each.kind in _POSITIONAL for each in parameters if each.default is each.empty]
+    if not accepted or not all(demanded) or len(demanded) > most:
+        raise ValueError(f"The function takes {'(data) or (data, ctx)' if most > 1 else '(value)'}.")
+    return min(accepted, most)

@@ -1,0 +1,255 @@
+"""Presenters from their declarations: what each line becomes, and that all that is wrong is said at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid, build
+from adapter.rules import ui
+from adapter.rules.presenters import Presenter
+from adapter.rules.shapes import Check
+
+Declared = PresenterDeclaration
+
+
+def of_data(data: Any) -> str:
+    return f"of {data['id']}"
+
+
+def of_both(data: Any, ctx: Any) -> Any:
+    return ui.summary(f"{data['id']} for {ctx['lang']}")
+
+
+def affordance(data: Any, ctx: Any) -> dict[str, str]:
+    return {"tool": "get", "reason": str(data["id"])}
+
+
+def stars(value: Any) -> str:
+    return "*" * len(value)
+
+
+async def late(data: Any) -> str:
+    return "late"
+
+
+def nothing() -> None:
+    """Takes no data."""
+
+
+def named(data: Any, *, loud: bool) -> str:
+    return "loud" if loud else "low"
+
+
+CODE: Mapping[str, Callable[..., Any]] = {
+    "app/views.py#of_data": of_data,
+    "app/views.py#of_both": of_both,
+    "app/views.py#affordance": affordance,
+    "./stars.py": stars,
+    "late.py": late,
+    "nothing.py": nothing,
+    "named.py": named,
+    "c.py": str,
+}
+
+
+def load(reference: str, place: str) -> Callable[..., Any]:
+    if reference not in CODE:
+        raise FileNotFoundError(f"The script {reference} does not exist.")
+    return CODE[reference]
+
+
+def judge(schema: Mapping[str, Any]) -> Check:
+    """As much of JSON Schema as these tests need: the integers among an object's properties."""
+    if schema.get("type") != "object":
+        raise ValueError("'type' is not 'object'.")
+
+    def check(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
+        for name, declared in schema["properties"].items():
+            if declared == {"type": "integer"} and not isinstance(data[name], int):
+                yield [name], "type"
+
+    return check
+
+
+def built(**declarations: PresenterDeclaration) -> dict[str, Presenter]:
+    return build(declarations, load, judge)
+
+
+def texts(presenter: Presenter, data: Any, **given: Any) -> list[str]:
+    return [
+        block["text"]
+        for block in presenter.present(data, {"lang": "en"}, **given).result(structured=True).content
+    ]
+
+
+# --- what becomes of a declaration ----------------------------------------------------------------------------
+
+
+def test_v9_a_whole_declaration_becomes_a_presenter() -> None:
+    """The one of the documentation, line by line."""
+    made = built(
+        user=Declared(
+            schema={"id": "int", "name": "string", "status": "string?", "ssn": "string?", "client": "any?"},
+            limit=50,
+            redact_paths=("ssn", "*.ssn"),
+            rules=("Do not reveal e-mail",),
+            ui=("app/views.py#of_both",),
+            suggest=({"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},),
+            embed={"client": "client"},
+        ),
+        client=Declared(rules=("Clients are people",)),
+    )
+    assert list(made) == ["user", "client"]
+    data = {"id": 1, "name": "A", "status": "overdue", "ssn": "123", "client": {"ssn": "124"}, "hack": 1}
+    said = texts(made["user"], data)
+    assert json.loads(said[0]) == {
+        "id": 1,
+        "name": "A",
+        "status": "overdue",
+        "ssn": "[REDACTED]",
+        "client": {"ssn": "[REDACTED]"},
+    }
+    assert said[1:] == [
+        '<ui_passthrough type="summary">\n📊 **Summary**: 1 for en\n</ui_passthrough>',
+        "<domain_rules>\n- Clients are people\n</domain_rules>",
+        "<domain_rules>\n- Do not reveal e-mail\n</domain_rules>",
+        "<action_suggestions>\n- billing.pay: Pay now\n</action_suggestions>",
+    ]
+
+
+def test_v11_code_takes_data_or_data_and_context() -> None:
+    """As many as it declares; what is for collections is code too."""
+    made = built(
+        user=Declared(
+            rules=("app/views.py#of_data", "fixed"),
+            suggest=("app/views.py#affordance",),
+            collection_rules=("c.py",),
+            collection_ui=("app/views.py#of_both",),
+            collection_suggest=({"tool": "export", "reason": "All"},),
+        )
+    )
+    user = made["user"]
+    assert texts(user, {"id": 1})[1:] == [
+        "<domain_rules>\n- of 1\n- fixed\n</domain_rules>",
+        "<action_suggestions>\n- get: 1\n</action_suggestions>",
+    ]
+    assert len(user.collection_rules) == len(user.collection_ui) == len(user.collection_suggest) == 1
+
+
+def test_v10_a_json_schema_declares_as_well() -> None:
+    """What it does not name is taken out, also of data that an embedding presenter has redacted before."""
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "ssn": {"type": "integer"}}}
+    made = built(
+        person=Declared(json_schema=schema, rules=("R",)),
+        file=Declared(embed={"person": "person"}, redact_paths=("person.ssn",)),
+    )
+    assert json.loads(texts(made["person"], {"id": 1, "ssn": 2, "hack": 3})[0]) == {"id": 1, "ssn": 2}
+    assert texts(made["file"], {"person": {"id": 1, "ssn": 2}})[1:] == [
+        "<domain_rules>\n- R\n</domain_rules>"
+    ]
+
+
+def test_v15_select_is_off_unless_it_is_turned_on() -> None:
+    """Its options are the declared members."""
+    made = built(
+        on=Declared(schema={"id": "int", "name?": "string"}, select=True), off=Declared(schema={"id": "int"})
+    )
+    assert made["off"].select_schema is None
+    assert made["on"].select_schema == {
+        "type": "array",
+        "items": {"type": "string", "enum": ["id", "name"]},
+    }
+    assert texts(made["on"], {"id": 1, "name": "A"}, select=["id"]) == ['{\n  "id": 1\n}']
+
+
+def test_v16_the_censor_is_a_text_or_code() -> None:
+    """Code is given the value."""
+    made = built(
+        text=Declared(redact_paths=("ssn",), censor="***"),
+        code=Declared(redact_paths=("ssn",), censor="./stars.py"),
+    )
+    assert json.loads(texts(made["text"], {"ssn": "12345"})[0]) == {"ssn": "***"}
+    assert json.loads(texts(made["code"], {"ssn": "12345"})[0]) == {"ssn": "*****"}
+
+
+def test_v23_the_format_may_be_toon() -> None:
+    """The golden notation."""
+    made = built(u=Declared(format="toon"))
+    assert texts(made["u"], [{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]) == [
+        "[2|]{id|name}:\n  1|A\n  2|B"
+    ]
+
+
+def test_a_presenter_may_be_embedded_by_several() -> None:
+    """It is the same one, in whatever order they are declared."""
+    made = built(a=Declared(embed={"x": "c"}), b=Declared(embed={"y": "c", "z": "a"}), c=Declared())
+    assert made["a"].embeds[0].presenter is made["b"].embeds[0].presenter is made["c"]
+    assert made["b"].embeds[1].presenter is made["a"]
+
+
+# --- what is wrong --------------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    """Each with its place."""
+    with pytest.raises(PresentersInvalid) as invalid:
+        built(
+            user=Declared(
+                schema={"id": "integer!"},
+                limit=0,
+                redact_paths=("ssn", ".ssn", "a..b"),
+                censor="nothing.py",
+                rules=("fine", "gone.py#fn"),
+                ui=("just a text",),
+                suggest=(
+                    {"when": "status = 1", "tool": "t", "reason": "r"},
+                    {"tool": "t"},
+                    {"tool": "t", "reason": "r", "if": "x"},
+                    "a text",
+                ),
+                embed={"client": "nobody"},
+                collection_ui=("late.py",),
+                collection_rules=("named.py",),
+            ),
+            both=Declared(schema={"id": "int"}, json_schema={"type": "object"}),
+            odd=Declared(json_schema={"type": "array"}),
+        )
+    assert dict(invalid.value.problems) == {
+        "presenters.user.limit": "At least one item has to be shown.",
+        "presenters.user.schema": "A type is a name, list[T], a mapping or a list of one; not 'integer!'.",
+        "presenters.user.redact.paths[1]": "A path is written a.b, *.b, a[*].b or a[0].b; not '.ssn'.",
+        "presenters.user.redact.paths[2]": "A path is written a.b, *.b, a[*].b or a[0].b; not 'a..b'.",
+        "presenters.user.redact.censor": "The function takes (value).",
+        "presenters.user.rules[1]": "The script gone.py#fn does not exist.",
+        "presenters.user.ui[0]": "Interface blocks come from code: write path.py#function, not 'just a text'.",
+        "presenters.user.suggest[0].when": "A condition cannot hold what begins at character 7.",
+        "presenters.user.suggest[1].reason": "A text is required.",
+        "presenters.user.suggest[2].if": "A suggestion has when, tool, reason.",
+        "presenters.user.suggest[3]": "Write tool and reason, or path.py#function; not 'a text'.",
+        "presenters.user.embed.client": "There is no presenter 'nobody'.",
+        "presenters.user.collection_ui[0]": "A presenter's function is a plain one, without async.",
+        "presenters.user.collection_rules[0]": "The function takes (data) or (data, ctx).",
+        "presenters.both.json_schema": "Give schema or json_schema, not both.",
+        "presenters.odd.json_schema": "'type' is not 'object'.",
+    }
+    assert len(invalid.value.problems) == 16
+    assert "presenters.odd.json_schema: 'type' is not 'object'." in str(invalid.value)
+
+
+def test_presenters_that_embed_each_other_are_refused() -> None:
+    """The circle is shown, once."""
+    with pytest.raises(PresentersInvalid) as invalid:
+        built(a=Declared(embed={"x": "b"}), b=Declared(embed={"y": "c"}), c=Declared(embed={"z": "b"}))
+    assert invalid.value.problems == [
+        ("presenters.c.embed.z", "Presenters cannot embed themselves: b → c → b.")
+    ]
+
+
+def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
+    """It is not left out."""
+    with pytest.raises(PresentersInvalid):
+        built(user=Declared(redact_paths=("a b",)))
