@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from adapter.settings.adapters import UploadConsumer
 from adapter.settings.hosting import hosted_tools, repeated_connectors
+from adapter.settings.pipeline import pipeline_problems
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -22,12 +23,14 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _mount_clashes(settings)
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")
-        yield from hosted_tools(server, f"servers[{index}]", settings.connectors)
+        yield from hosted_tools(server, f"servers[{index}]", settings)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
     yield from repeated_connectors(settings.connectors)
+    yield from _console_clashes(settings)
+    yield from pipeline_problems(settings)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:
@@ -52,6 +55,18 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
         first = seen.setdefault(mount, index)
         if first != index:
             yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
+
+
+def _console_clashes(settings: Settings) -> Iterator[Problem]:
+    """Everything below the console's path is the console's; it lies below no route that has such paths itself."""
+    console = settings.console
+    routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
+    routes[settings.core.upload_path] = "core.upload_path"
+    mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
+    for path, owner in (routes | mounts).items() if console.enabled else ():
+        inside = path in routes and _at_or_below(console.path, path)
+        if inside or _at_or_below(path, console.path):
+            yield Problem("console.path", f"{console.path} is not free: {path} is {owner}")
 
 
 def _at_or_below(path: str, route: str) -> bool:

@@ -83,6 +83,11 @@ class Errors(Section):
     unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = Field(
         default=-32601, description="JSON-RPC code for a tool that a hosted server does not have."
     )
+    mode: Literal["result", "jsonrpc"] = Field(
+        default="result",
+        description="How the failure of a stage is answered: with a `result` that is an error, or with a JSON-RPC "
+        "error.",
+    )
     expose: Literal["message", "safe"] = Field(
         default="message",
         description="What clients read of the exceptions of hosted tools: the first line without credentials and "

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from adapter.settings.connectors import Connector
 from adapter.settings.problems import Problem
+from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.tools import Tool
 
@@ -20,29 +21,42 @@ def repeated_connectors(connectors: Sequence[Connector]) -> Iterator[Problem]:
             yield Problem(f"connectors[{index}].name", sentence)
 
 
-def hosted_tools(server: Server, path: str, connectors: Sequence[Connector]) -> Iterator[Problem]:
+def hosted_tools(server: Server, path: str, settings: Settings) -> Iterator[Problem]:
     """What contradicts itself in the tools of one server, and tools where no server is hosted."""
     if server.upstream.transport != "hosted":
-        if server.tools.define:
-            sentence = "are for a server that the adapter hosts itself: set upstream.transport to hosted"
-            yield Problem(f"{path}.tools.define", sentence)
+        for key in ("define", "directory", "require_auth"):
+            if getattr(server.tools, key):
+                sentence = "is for a server that the adapter hosts itself: set upstream.transport to hosted"
+                yield Problem(f"{path}.tools.{key}", sentence)
         return
     for key in ("url", "insecure_tls", "static_headers"):
         if getattr(server.upstream, key):
             yield Problem(f"{path}.upstream.{key}", "is for other transports: a hosted server has no address")
     if not server.tools.define:
-        yield Problem(f"{path}.tools.define", "is required for the transport hosted: add at least one tool")
-    names = {connector.name for connector in connectors}
+        sentence = "is required for the transport hosted: add at least one tool, here or in tools.directory"
+        yield Problem(f"{path}.tools.define", sentence)
     seen: dict[str, int] = {}
     for index, tool in enumerate(server.tools.define):
         place = f"{path}.tools.define[{index}]"
         first = seen.setdefault(tool.name, index)
         if first != index:
             yield Problem(f"{place}.name", f"{tool.name} is already the name of define[{first}]")
-        yield from _one_tool(tool, place, names)
+        yield from _work_problems(tool, place, {connector.name for connector in settings.connectors})
+        yield from _stage_problems(tool, place, server, settings)
 
 
-def _one_tool(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]:
+def _stage_problems(tool: Tool, place: str, server: Server, settings: Settings) -> Iterator[Problem]:
+    if tool.presenter is not None and tool.presenter not in settings.presenters:
+        yield Problem(f"{place}.presenter", f"there is no presenter of the name {tool.presenter}")
+    if server.tools.require_auth and server.stages_of(tool).auth is None:
+        sentence = f"{tool.name} has no auth, which tools.require_auth demands; for everybody, the plugin is allow_all"
+        yield Problem(place, sentence)
+    exactly = server.stages.get(tool.name)
+    if tool.handler is not None and (tool.cache.enabled or (exactly is not None and exactly.cache.enabled)):
+        yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")
+
+
+def _work_problems(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]:
     if (tool.use is None) == (tool.handler is None):
         how = "neither" if tool.use is None else "both"
         yield Problem(place, f"{tool.name} has {how} of use and handler: exactly one says what it does")
@@ -55,5 +69,3 @@ def _one_tool(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]
             yield Problem(f"{place}.runtime", "is for scripts: a statement has none")
     elif tool.statement is not None:
         yield Problem(f"{place}.use", "is required: a statement needs the connector that runs it")
-    if tool.handler is not None and tool.cache.enabled:
-        yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.features import missing_features
 from adapter.settings.folders import add_tools_of_folders
+from adapter.settings.placeholders import with_policies
 from adapter.settings.problems import Problem, SettingsError, spelled, traced
 from adapter.settings.root import Settings
 from adapter.settings.shape import nearest_key, without_tags
@@ -42,6 +43,9 @@ def load(
             origins[location] = source.format(name)
     base = Path() if path is None else path.parent
     files = add_tools_of_folders(tree, base, environ)
+    tree, gaps = with_policies(tree, environ)
+    if gaps:
+        raise SettingsError(traced(gap, files) for gap in gaps)
     try:
         settings = Settings(**{str(key): value for key, value in tree.items() if value is not None})
     except ValidationError as refused:
@@ -112,6 +116,7 @@ _SENTENCES = {
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
+    "string_too_short": "must not be empty",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",

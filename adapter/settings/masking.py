@@ -8,13 +8,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from adapter.settings.root import Settings
 
 MASK = "***"
-_SECRET_MAPPINGS = ("static_headers", "headers", "options")
+_SECRET_MAPPINGS = ("static_headers", "headers", "options", "policy")
 _URLS = ("url", "endpoint", "logs_endpoint")
 
 
 def masked(settings: Settings) -> dict[str, Any]:
-    """The effective settings as plain values; tokens, passwords, header values and URLs are masked."""
-    shown = settings.model_dump(mode="json")
+    """The effective settings as plain values; tokens, passwords, policies of auth, header values and URLs masked."""
+    shown = settings.model_dump(mode="json", by_alias=True)
     shown["state_persistence"]["disk"]["local_path"] = str(settings.state_path)
     _mask(shown)
     return shown

@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from adapter.settings.root import Settings
-from adapter.settings.section import Spelled
+from adapter.settings.section import Spelled, fields_by_key
 from adapter.settings.shape import sections_in
 
 _HEAD = """# Settings
@@ -33,15 +33,18 @@ _ENTRIES: dict[Any, str] = {list: "[]", dict: ".NAME"}
 def reference() -> str:
     """The whole page as Markdown, ending in one newline."""
     parts = [_HEAD]
+    shown: dict[type[BaseModel], str] = {}
     for name, field in Settings.model_fields.items():
-        listed = get_origin(field.annotation) is list
+        path = f"{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
         for section in sections_in(field.annotation):
-            parts.extend(_tables(f"{name}[]" if listed else name, section))
+            parts.extend(_tables(path, section, shown))
     return "\n".join(parts)
 
 
-def _tables(path: str, section: type[BaseModel], variant: str = "") -> Iterator[str]:
-    """The table of one section, then those of the sections inside it."""
+def _tables(
+    path: str, section: type[BaseModel], shown: dict[type[BaseModel], str], variant: str = ""
+) -> Iterator[str]:
+    """The table of one section, then those of the sections inside it that are not ``shown`` already."""
     rows = [
         f"## `{path}`{variant}",
         "",
@@ -50,16 +53,18 @@ def _tables(path: str, section: type[BaseModel], variant: str = "") -> Iterator[
         "|---|---|---|---|",
     ]
     inner: list[tuple[str, type[BaseModel], str]] = []
-    for name, field in section.model_fields.items():
+    for name, field in fields_by_key(section).items():
         nested = list(sections_in(field.annotation))
         below = f"{path}.{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
         variants = len(nested) > 1
-        inner.extend((below, model, _variant(model) if variants else "") for model in nested)
-        kind = f"section `{below}`" if nested else _kind(field)
+        unseen = [model for model in nested if model not in shown]
+        shown |= dict.fromkeys(unseen, below)
+        inner.extend((below, model, _variant(model) if variants else "") for model in unseen)
+        kind = _section_kind(field, shown[nested[0]]) if nested else _kind(field)
         rows.append(f"| `{name}` | {kind} | {'' if nested else _default(field)} | {field.description} |")
     yield "\n".join(rows) + "\n"
     for below, model, name_of_variant in inner:
-        yield from _tables(below, model, name_of_variant)
+        yield from _tables(below, model, shown, name_of_variant)
 
 
 def _introduction(section: type[BaseModel]) -> list[str]:
@@ -69,6 +74,11 @@ def _introduction(section: type[BaseModel]) -> list[str]:
 def _variant(model: type[BaseModel]) -> str:
     (word,) = get_args(model.model_fields["type"].annotation)
     return f" with `type: {word}`"
+
+
+def _section_kind(field: FieldInfo, table: str) -> str:
+    beside = _spelled_in(field.metadata)
+    return f"{beside} or section `{table}`" if beside else f"section `{table}`"
 
 
 def _kind(field: FieldInfo) -> str:

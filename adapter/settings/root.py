@@ -9,7 +9,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from adapter.settings.artifacts import Artifacts
 from adapter.settings.connectors import Connector
-from adapter.settings.core import Core
+from adapter.settings.console import Console
+from adapter.settings.context import Context
+from adapter.settings.core import Core, Errors
 from adapter.settings.ping import UpstreamPing
 from adapter.settings.policies import (
     DefinitionPinning,
@@ -17,9 +19,12 @@ from adapter.settings.policies import (
     MetadataSanitization,
     ToolDefaults,
 )
+from adapter.settings.presenters import Presenter
 from adapter.settings.servers import Server
 from adapter.settings.sessions import Sessions
+from adapter.settings.stages import ToolStages
 from adapter.settings.state import StatePersistence
+from adapter.settings.state_sync import StateSync
 from adapter.settings.storage import Storage
 from adapter.settings.telemetry import Telemetry
 from adapter.settings.uploads import Uploads
@@ -43,6 +48,20 @@ class Settings(BaseSettings):
     artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
     connectors: list[Connector] = Field(
         default_factory=list, description="The databases that hosted tools ask, opened at start."
+    )
+    presenters: dict[str, Presenter] = Field(
+        default_factory=dict,
+        description="What becomes of the data of tools, by the name that tools know it by.",
+    )
+    state_sync: StateSync = Field(
+        default_factory=StateSync,
+        description="What models are told about how long the data of tools stays true.",
+    )
+    context: Context = Field(
+        default_factory=Context, description="What functions of the user's are given beside a call."
+    )
+    console: Console = Field(
+        default_factory=Console, description="The page to explore tools with, and the HTTP API behind it."
     )
     servers: list[Server] = Field(default_factory=list, description="The upstream MCP servers; at least one.")
 
@@ -102,6 +121,11 @@ class Settings(BaseSettings):
     def descriptions_for(self, server: Server) -> DescriptionPolicy:
         """``core.tool_description_policy`` with what this server says instead."""
         return self.core.tool_description_policy.model_copy(update=_said(server.tool_description_policy))
+
+    def errors_for(self, server: Server, stages: ToolStages | None = None) -> Errors:
+        """``core.errors`` with what this server, and then the stages of one of its tools, say instead."""
+        said = server.errors.said if stages is None else server.errors.said | stages.errors.said
+        return self.core.errors.model_copy(update=said)
 
 
 def _said(override: BaseModel) -> dict[str, object]:

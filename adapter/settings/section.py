@@ -8,8 +8,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, model_validator
+from pydantic.fields import FieldInfo
 
+from adapter.settings.durations import parse_duration
 from adapter.settings.sizes import parse_size
 
 
@@ -28,8 +30,21 @@ class Section(BaseModel):
 
     @classmethod
     def _takes_null(cls, key: str) -> bool:
-        field = cls.model_fields.get(key)
+        field = fields_by_key(cls).get(key)
         return field is None or type(None) in get_args(field.annotation)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The fields that the file has, in their order; null says nothing."""
+        values = {
+            name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a section by their keys in the file: some words of the file are taken in Python."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,19 @@ def _listed(value: object) -> object:
     if isinstance(value, str):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value
+
+
+def _alone(value: object) -> object:
+    """One entry stands for a list of one; unlike ``_listed``, its commas are its own."""
+    return [value] if isinstance(value, str | dict) else value
+
+
+AS_TEXT, AS_SECTION = ENTRY_TAGS = ("as text", "as section")
+"""Which of its kinds an entry is that may be text or a section; no key of the file has a blank in it."""
+
+
+def _entry_kind(value: object) -> str:
+    return AS_SECTION if isinstance(value, dict | Section) else AS_TEXT
 
 
 def _unswitched(value: object) -> object:
@@ -106,6 +134,12 @@ def _header_name(value: object) -> object:
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Spelled("seconds")]
 SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), Spelled("seconds, 0 allowed")]
 Count = Annotated[int, Field(gt=0), Spelled("whole number above 0")]
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    Field(gt=0, allow_inf_nan=False),
+    Spelled("seconds, or text such as `10s`"),
+]
 ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0), Spelled("byte size")]
 Port = Annotated[int, Field(ge=1, le=65535), Spelled("port")]
 Text = Annotated[str, Field(min_length=1), Spelled("text")]
@@ -119,4 +153,9 @@ Networks = Annotated[list[Network], BeforeValidator(_listed), Spelled("list of n
 HttpUrl = Annotated[str, BeforeValidator(_http_url), Spelled("http(s) URL")]
 UrlPath = Annotated[str, BeforeValidator(_path), Spelled("path")]
 UriScheme = Annotated[str, BeforeValidator(_scheme), Spelled("URI scheme")]
+Listed = BeforeValidator(_listed)
+ByKindOfEntry = Discriminator(_entry_kind)
+OneIsAList = BeforeValidator(_alone)
+Entries = Annotated[list[Text], OneIsAList, Spelled("text, or list of text")]
+CodeReference = Annotated[str | None, BeforeValidator(_blank_is_null), Spelled("`file.py#function` or null")]
 OffWord = BeforeValidator(_unswitched)

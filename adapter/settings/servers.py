@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,8 @@ from adapter.settings.policies import (
     ToolPatterns,
 )
 from adapter.settings.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
-from adapter.settings.tools import Tools
+from adapter.settings.stages import StageErrors, ToolStages
+from adapter.settings.tools import Tool, Tools
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {
@@ -98,6 +100,14 @@ class Server(Section):
     tools: Tools = Field(
         default_factory=Tools, description="The tools of a server that the adapter hosts itself."
     )
+    stages: dict[str, ToolStages] = Field(
+        default_factory=dict,
+        description="What calls pass on their way to tools, by globs for their names (`*`, `?`). Of all that match, "
+        "the last word on a key counts; a hosted tool's own word counts more.",
+    )
+    errors: StageErrors = Field(
+        default_factory=StageErrors, description="How failures of this server's tools look."
+    )
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     disabled_tools: ToolPatterns = Field(
         default_factory=list,
@@ -140,3 +150,14 @@ class Server(Section):
         if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value.strip(), re.IGNORECASE) is None:
             raise ValueError("must begin with a letter or digit and hold only letters, digits, _ and -")
         return value.strip()
+
+    def stages_for(self, tool: str) -> ToolStages:
+        """What ``stages`` says of the tool of this name, all globs that match taken together."""
+        # Here a bracket is a bracket; for fnmatch it begins a set of characters.
+        globs = {glob: glob.replace("[", "[[]") for glob in self.stages}
+        return ToolStages().merged([self.stages[glob] for glob in globs if fnmatchcase(tool, globs[glob])])
+
+    def stages_of(self, tool: Tool) -> ToolStages:
+        """The same for a hosted tool, with what it says itself instead; of limits, each one that it says."""
+        shared, own = self.stages_for(tool.name), tool.stages
+        return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})

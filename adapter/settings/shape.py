@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 
 from adapter.settings.root import Settings
+from adapter.settings.section import ENTRY_TAGS, fields_by_key
 
 
 def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -24,7 +25,9 @@ def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
     steps: list[str | int] = []
     for step in location:
         chosen_by_type = len(steps) >= 2 and steps[-2] == "adapters" and isinstance(steps[-1], int)
-        if not (chosen_by_type and step in ("upload_consumer", "artifact_producer")):
+        if step not in ENTRY_TAGS and not (
+            chosen_by_type and step in ("upload_consumer", "artifact_producer")
+        ):
             steps.append(step)
     return tuple(steps)
 
@@ -40,10 +43,11 @@ def keys_at(location: Sequence[str | int]) -> set[str]:
             # The entry of a mapping: its name is the user's own.
             named = False
             continue
-        fields = [section.model_fields[step] for section in sections if step in section.model_fields]
+        known = [fields_by_key(section) for section in sections]
+        fields = [keys[step] for keys in known if step in keys]
         sections = [found for field in fields for found in sections_in(field.annotation)]
         named = any(get_origin(field.annotation) is dict for field in fields)
-    return {key for section in sections for key in section.model_fields}
+    return {key for section in sections for key in fields_by_key(section)}
 
 
 def nearest_key(location: Sequence[str | int]) -> str:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from adapter.settings.section import ByteSize, OptionalText, Section, Spelled
+from adapter.settings.section import BlankIsNull, ByteSize, Duration, Entries, OptionalText, Section, Spelled
+from adapter.settings.stages import (
+    Mappers,
+    StageCache,
+    StageErrors,
+    StageLimits,
+    ToolAuth,
+    ToolStages,
+    ToolStateSync,
+)
 
 InputKind = Literal["string", "int", "float", "boolean", "datetime"]
 ScriptRuntime = Literal["inprocess", "subprocess"]
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _duration(value: object) -> object:
-    """``250ms``, ``10s``, ``2m`` or ``1h`` in seconds; a number is seconds already."""
-    if not isinstance(value, str):
-        return value
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?", value.strip())
-    if found is None:
-        raise ValueError("must be seconds, or text such as 250ms, 10s or 2m")
-    return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 def _spelled_out(value: object) -> object:
@@ -33,14 +31,6 @@ def _spelled_out(value: object) -> object:
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.isoformat(sep=" ")
     return value.isoformat() if isinstance(value, date) else value
-
-
-Duration = Annotated[
-    float,
-    BeforeValidator(_duration),
-    Field(gt=0, allow_inf_nan=False),
-    Spelled("seconds, or text such as `10s`"),
-]
 
 
 class ToolInput(Section):
@@ -55,22 +45,6 @@ class ToolInput(Section):
     enum: Annotated[
         list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
     ] = Field(default=None, description="The values it may have; null allows all.")
-
-
-class ToolCache(Section):
-    """Whether this tool's results are kept; a section that is left out follows `servers[].tools.cache`."""
-
-    enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
-    ttl: Duration | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
-
-
-class ToolLimits(Section):
-    """What a call may take."""
-
-    timeout: Duration | None = Field(
-        default=None,
-        description="How long a call may take; null: a statement as long as its connector says, a script 30 s.",
-    )
 
 
 class Tool(Section):
@@ -100,8 +74,27 @@ class Tool(Section):
     inputs: dict[str, ToolInput] = Field(
         default_factory=dict, description="The arguments by name; any others are refused."
     )
-    cache: ToolCache = Field(default_factory=ToolCache, description="Keeping this tool's results.")
-    limits: ToolLimits = Field(default_factory=ToolLimits, description="What a call may take.")
+    rows: bool = Field(
+        default=False,
+        description="Answers with a list of objects, whatever the statement or script returned.",
+    )
+    auth: ToolAuth | None = Field(
+        default=None, description="Who may call it; null: whoever may call the server."
+    )
+    mappers: Mappers = Field(default_factory=Mappers, description="Functions around the call.")
+    middleware: Entries = Field(
+        default_factory=list,
+        description="Functions around the execution, as `file.py#function`; first is outermost.",
+    )
+    limits: StageLimits = Field(default_factory=StageLimits, description="What calls may take.")
+    cache: StageCache = Field(default_factory=StageCache, description="Keeping this tool's results.")
+    presenter: OptionalText = Field(
+        default=None, description="Name in `presenters` of what becomes of the tool's data."
+    )
+    state_sync: ToolStateSync = Field(
+        default_factory=ToolStateSync, description="What models are told about how long its data stays true."
+    )
+    errors: StageErrors = Field(default_factory=StageErrors, description="How its failures look.")
 
     @field_validator("name")
     @classmethod
@@ -121,6 +114,12 @@ class Tool(Section):
         return annotations
 
     @property
+    def stages(self) -> ToolStages:
+        """What it says of its own stages, as ``servers[].stages`` would have it."""
+        said = {key: value for key, value in self.said.items() if key in ToolStages.model_fields}
+        return ToolStages().model_copy(update=said)
+
+    @property
     def destructive(self) -> bool:
         """Whether the tool says of itself that it destroys something."""
         return bool(self.annotations.get("destructiveHint"))
@@ -137,5 +136,10 @@ class ToolsCache(Section):
 class Tools(Section):
     """The tools of a server with `upstream.transport: hosted`."""
 
+    directory: Annotated[Path | None, BlankIsNull] = Field(
+        default=None,
+        description="Folder in which each folder or file is a tool; relative to the settings file.",
+    )
+    require_auth: bool = Field(default=False, description="Refuses to start with a tool that has no `auth`.")
     cache: ToolsCache = Field(default_factory=ToolsCache, description="Keeping results.")
     define: list[Tool] = Field(default_factory=list, description="The tools, in the order clients see them.")

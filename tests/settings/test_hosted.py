@@ -87,7 +87,7 @@ DEFINE = "servers[0].tools.define"
         ),
         (
             f"servers: [{{id: a, upstream: {{url: 'http://u/'}}, tools: {{define: [{STATEMENT}]}}}}]",
-            f"{DEFINE}: are for a server that the adapter hosts itself",
+            f"{DEFINE}: is for a server that the adapter hosts itself",
         ),
         (hosting("{define: [{name: 'a b', handler: x}]}"), f"{DEFINE}[0].name: must be 1 to 128"),
         (
@@ -102,7 +102,7 @@ DEFINE = "servers[0].tools.define"
             hosting("{define: [{name: q, handler: x, inputs: {n: {typ: int, type: int}}}]}"),
             f"{DEFINE}[0].inputs.n.typ: is not a known key; the nearest is type",
         ),
-        (hosting("{define: [], directory: tools}"), "servers[0].tools.directory: is not a known key"),
+        (hosting("{define: [], dir: tools}"), "servers[0].tools.dir: is not a known key"),
         (
             CONNECTORS.replace("]", ", {name: MAIN, connector: redis, connection_string: x}]")
             + "servers: [{id: a, upstream: {url: 'http://u/'}}]",

@@ -1,0 +1,142 @@
+"""``presenters``, ``state_sync`` and ``context``: what they hold, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.settings.masking import masked
+from adapter.settings.presenters import InterfaceBlock, Suggestion
+from adapter.settings.reference import reference
+from tests.settings.test_stages import loaded, proxied, refusal
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def test_nothing_is_presented_unless_it_is_said(file: Path) -> None:
+    """A presenter with nothing in it shows everything, as JSON."""
+    settings = loaded(file, proxied({}, presenters={"plain": {}}))
+    plain = settings.presenters["plain"]
+    assert (plain.shape, plain.json_schema, plain.limit, plain.redact) == (None, None, None, None)
+    lists = (plain.rules, plain.ui, plain.suggest, plain.collection_rules, plain.collection_ui)
+    assert (*lists, plain.collection_suggest) == ([],) * 6
+    assert (plain.embed, plain.select, plain.format) == ({}, False, "json")
+    assert (settings.context.factory, settings.state_sync.observer) == (None, None)
+    assert (settings.state_sync.wording, settings.state_sync.policies) == ("element", [])
+    assert settings.state_sync.defaults.cache_control is None
+
+
+def test_a_presenter_as_it_is_written(file: Path) -> None:
+    """One text, or one section, where a list is meant is a list of one; commas in a rule are the rule's own."""
+    written = {
+        "schema": {"id": "int", "client": {"name": "string?"}},
+        "limit": 50,
+        "redact": {"paths": "*.ssn"},
+        "rules": "Do not reveal e-mail, ever",
+        "ui": "app/views.py#user_ui",
+        "suggest": {"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},
+        "collection_ui": ["views.py#all", {"type": "markdown", "content": "**All**"}],
+        "embed": {"client": "client"},
+        "select": True,
+        "format": "toon",
+    }
+    settings = loaded(file, proxied({}, presenters={"user": written, "client": {}}))
+    user = settings.presenters["user"]
+    assert user.shape == written["schema"] and masked(settings)["presenters"]["user"]["schema"] == user.shape
+    assert user.redact is not None and (user.redact.paths, user.redact.censor) == (["*.ssn"], "[REDACTED]")
+    assert (user.rules, user.ui) == (["Do not reveal e-mail, ever"], ["app/views.py#user_ui"])
+    assert user.suggest == [Suggestion(when="status == 'overdue'", tool="billing.pay", reason="Pay now")]
+    assert user.collection_ui == ["views.py#all", InterfaceBlock(type="markdown", content="**All**")]
+    assert (user.embed, user.select, user.format) == ({"client": "client"}, True, "toon")
+
+
+@pytest.mark.parametrize(
+    ("presenter", "said"),
+    [
+        ({"shape": {}}, "shape: is not a known key; the nearest is schema"),
+        ({"schema": "int"}, "schema: must be a mapping of keys to values"),
+        ({"schema": {}, "json_schema": {}}, "p: has both schema and json_schema: one says what is shown"),
+        ({"limit": 0}, "limit: input should be greater than 0"),
+        ({"redact": {}}, "redact.paths: is required"),
+        (
+            {"redact": {"paths": ["a"], "censr": "x"}},
+            "redact.censr: is not a known key; the nearest is censor",
+        ),
+        ({"rules": [""]}, "rules[0]: must not be empty"),
+        ({"suggest": [{"tool": "t"}]}, "suggest[0].reason: is required"),
+        ({"suggest": ["f.py", {"tol": 1}]}, "suggest[1].tol: is not a known key; the nearest is tool"),
+        ({"suggest": [5]}, "suggest[0]: must be text"),
+        ({"ui": {"type": "code"}}, "ui[0].content: is required"),
+        ({"format": "xml"}, "format: must be json or toon"),
+        ({"embed": {"client": "nobody"}}, "embed.client: there is no presenter of the name nobody"),
+        ({"embed": {"self": "p"}}, "embed.self: p embeds p in turn, so its data would never end"),
+    ],
+)
+def test_a_mistake_in_a_presenter_is_told_at_its_place(
+    file: Path, presenter: dict[str, Any], said: str
+) -> None:
+    """With the presenter's name, and the entry of a list."""
+    problems = refusal(file, proxied({}, presenters={"p": presenter})).splitlines()
+    assert any(problem.startswith((f"presenters.p.{said}", f"presenters.{said}")) for problem in problems), (
+        problems
+    )
+
+
+def test_presenters_do_not_embed_each_other(file: Path) -> None:
+    """Neither directly nor through others; each that is part of the circle is named."""
+    presenters = {"a": {"embed": {"x": "b"}}, "b": {"embed": {"y": "c"}}, "c": {"embed": {"z": "a"}}}
+    outside = {"d": {"embed": {"x": "a"}}}
+    problems = refusal(file, proxied({}, presenters=presenters | outside)).splitlines()
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "presenters.a.embed.x",
+        "presenters.b.embed.y",
+        "presenters.c.embed.z",
+    ]
+
+
+def test_policies_of_state_sync(file: Path) -> None:
+    """In their order, since the first that matches counts."""
+    policies = [
+        {"match": "users.update", "invalidates": "users.*"},
+        {"match": "*", "cache_control": "no-store"},
+    ]
+    written = {"defaults": {"cache_control": "immutable"}, "wording": "system", "policies": policies}
+    state_sync = loaded(file, proxied({}, state_sync=written)).state_sync
+    assert (state_sync.defaults.cache_control, state_sync.wording) == ("immutable", "system")
+    assert [(policy.match, policy.cache_control, policy.invalidates) for policy in state_sync.policies] == [
+        ("users.update", None, ["users.*"]),
+        ("*", "no-store", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"policies": [{"invalidates": ["a"]}]}, "policies[0].match: is required"),
+        ({"policies": [{"match": ""}]}, "policies[0].match: must not be empty"),
+        (
+            {"policies": [{"match": "a", "invalidates": [""]}]},
+            "policies[0].invalidates[0]: must not be empty",
+        ),
+        (
+            {"policies": [{"match": "a", "cache-control": "x"}]},
+            "policies[0].cache-control: is not a known key",
+        ),
+        ({"defaults": {"cache_control": "public"}}, "defaults.cache_control: must be no-store or immutable"),
+        ({"wording": "xml"}, "wording: must be element or system"),
+    ],
+)
+def test_a_mistake_in_state_sync_is_told_at_its_place(file: Path, written: dict[str, Any], said: str) -> None:
+    """With the number of the policy."""
+    assert refusal(file, proxied({}, state_sync=written)).startswith(f"state_sync.{said}")
+
+
+def test_schema_is_spelled_as_in_the_file() -> None:
+    """The reference page has the word that the file takes."""
+    table = reference().partition("## `presenters.NAME`")[2].partition("\n## ")[0]
+    assert "| `schema` |" in table and "`shape`" not in table
