@@ -21,7 +21,7 @@ from adapter.pipeline.outcome import Outcome
 from adapter.rules.outcomes import text_block
 from adapter.rules.state_sync import Invalidation, StateSync
 
-Purge = Callable[[Invalidation], None]
+Purge = Callable[[Invalidation], object]
 """Forgets what is kept of the results of tools that went stale."""
 Notify = Callable[[PlannedCall, Invalidation], Awaitable[None]]
 """Tells the call's client which resources went stale."""
