@@ -20,7 +20,7 @@ BELOW_APP = {"edge", "relay"} | IO | SHARED | ABOVE_SETTINGS
 MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "demo", "app"} | BELOW_APP,
     "cli": {"demo", "app"} | BELOW_APP,
-    "demo": {"app"} | BELOW_APP,
+    "demo": {"app", "api"} | BELOW_APP,
     "app": BELOW_APP,
     "edge": {"relay"} | IO | SHARED,
     "relay": IO | SHARED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -128,6 +129,25 @@ def test_a_file_goes_in_and_a_picture_comes_out(demo: Demo) -> None:
     assert downloaded == f"image/png, {len(saved)} bytes"
     [kept] = (demo.place / "data" / "demo" / "artifacts").glob("*/*/orders.png")
     assert kept.read_bytes() == saved
+
+
+def test_the_shop_answers_from_its_database(demo: Demo) -> None:
+    """The sixth suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
+    printed = pasted(demo.suggestion(6))
+    lamps, [customer], orders, months = (
+        json.loads(line) for line in printed.splitlines() if line.startswith("[{")
+    )
+    assert [row["name"] for row in lamps] == ["Cork Desk Lamp", "Linen Desk Lamp", "Ash Desk Lamp"]
+    assert customer["name"] == "Meadow Hostel"
+    assert {row["status"] for row in orders} == {"overdue"}
+    assert [row["month"] for row in months] == [f"2025-{month:02}" for month in range(1, 13)]
+    assert '"per_month": ' in printed
+    assert '<ui_passthrough type="echarts" title="Forecast">' in printed
+    asked = re.search(r'"figures": "([^"]*)"', demo.suggestion(6))
+    assert asked is not None
+    # What the forecast is asked about is what the shop sold in the months before.
+    assert asked[1] == ", ".join(str(row["revenue"]) for row in months[:4])
+    assert (demo.place / "data" / "demo" / "shop.sqlite3").is_file()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,11 +1,9 @@
-"""``mcp-adapter demo``: the adapter in front of a small MCP server of its own, with things to try."""
+"""Starts what the demo consists of, and ends it again, however the adapter itself ends."""
 
 from __future__ import annotations
 
 import errno
-import json
 import selectors
-import shlex
 import socket
 import subprocess
 import sys
@@ -16,105 +14,19 @@ from pathlib import Path
 import yaml
 
 from adapter.app import serve
+from adapter.demo import shop
+from adapter.demo.welcome import welcome
 from adapter.settings.load import load
 
 ROOT = Path("data/demo")
 """Where the demo keeps its state between starts, below the directory it was started in."""
 
+TOOLS = Path(__file__).with_name("tools")
+"""The files of the shop's tools."""
+
+_DATABASE = "shop.sqlite3"
 _START_SECONDS = 30
 _STOP_SECONDS = 5
-
-_INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "curl", "version": "1"},
-    },
-}
-
-_TOUR = """\
-import asyncio
-from mcp import Client
-from mcp_types import ElicitResult
-
-async def show(progress, total, message):
-    print("progress:", message)
-
-async def answer(context, question):
-    print("the server asks:", question.message)
-    return ElicitResult(action="accept", content={{"place": "terrace"}})
-
-async def tour():
-    async with Client("{url}", elicitation_callback=answer) as client:
-        await client.call_tool("slow_count", {{"steps": 3}}, progress_callback=show)
-        print((await client.call_tool("book_table", {{"guests": 3}})).content[0].text)
-        print((await client.read_resource("demo://readme")).contents[0].text)
-
-asyncio.run(tour())
-"""
-
-_ASK = """\
-ask() {{ {python} -c "
-import asyncio
-from mcp import Client
-async def ask():
-    async with Client('{url}') as client:
-        $1
-asyncio.run(ask())"; }}
-"""
-
-_UPLOAD = """\
-url=$(ask 'print((await client.call_tool("demo_get_upload_url")).structured_content["upload_url"])')
-handle=$(echo 'To be, or not to be' | curl -sS -F 'file=@-;filename=hamlet.txt' "$url" |
-  grep -o 'upload://[^"]*' | head -n 1)
-ask "print((await client.call_tool('count_words', {'path': '$handle'})).content[0].text, 'words')"
-"""
-
-_DOWNLOAD = """\
-link=$(ask 'print((await client.call_tool("draw_chart", {"filename": "orders.png"})).meta["artifact"]["download_url"])')
-uri=$(ask 'print((await client.list_resources()).resources[-1].uri)')
-ask "print('$uri', (await client.read_resource('$uri')).contents[0].mime_type)"
-curl -sS -o orders.png -w '%{content_type}, %{size_download} bytes\\n' "$link"
-"""
-
-_WELCOME = """\
-The adapter serves a demo server at
-
-    {url}
-
-Add it to a client:
-
-    {snippet}
-    claude mcp add --transport http demo {url}
-
-Five things to try in another terminal:
-
-1. Open a session with curl; the answer's Mcp-Session-Id header is the adapter's own.
-
-{curl}
-
-2. Ask the MCP inspector for orders (needs Node.js 22).
-
-{inspector}
-
-3. See progress, a question of the server, and a resource.
-
-{tour}
-
-4. Give a tool a file: the server says where, curl uploads it there, and the tool takes the handle.
-
-{upload}
-
-5. Get a file back, in the same terminal: a tool draws a picture, which is a resource and a link.
-
-{download}
-
-Health: {base}/healthz
-State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
-"""
 
 
 class DemoFailed(Exception):
@@ -131,8 +43,9 @@ def run(host: str, port: int, root: Path | None = None) -> int:
     try:
         port = _free_port(host, port)
         with _demo_server(root) as upstream:
+            shop.stock(root / _DATABASE)
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
-            sys.stdout.write(_welcome(host, port, root))
+            sys.stdout.write(welcome(host, port, root, TOOLS))
             sys.stdout.flush()
             return serve(settings)
     except DemoFailed as error:
@@ -194,6 +107,14 @@ def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
     settings = {
         "core": {"host": host, "port": port, "allow_artifacts_download": True},
         "storage": {"root": str(root)},
+        "connectors": [
+            {
+                "name": "shop",
+                "connector": "sqlite",
+                "connection_string": _DATABASE,
+                "options": {"mode": "ro"},
+            }
+        ],
         "servers": [
             {
                 "id": "demo",
@@ -211,34 +132,14 @@ def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
                         "output_path_argument": "filename",
                     },
                 ],
-            }
+            },
+            {
+                "id": "shop",
+                "mount_path": "/mcp/shop",
+                "upstream": {"transport": "hosted"},
+                "tools": {"directory": str(TOOLS)},
+            },
         ],
     }
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
     return path
-
-
-def _welcome(host: str, port: int, root: Path) -> str:
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
-    base = f"http://{reachable}:{port}"
-    url = f"{base}/mcp/demo"
-    curl = (
-        f"curl -sS -i {url} -H 'Content-Type: application/json' \\\n"
-        f"  -H 'Accept: application/json, text/event-stream' \\\n  -d {shlex.quote(json.dumps(_INITIALIZE))}"
-    )
-    inspector = (
-        f"npx -y @modelcontextprotocol/inspector --cli {url} --transport http \\\n"
-        "  --method tools/call --tool-name query_orders --tool-arg customer=C-0001"
-    )
-    python = shlex.quote(sys.executable)
-    return _WELCOME.format(
-        url=url,
-        base=base,
-        root=root,
-        snippet=json.dumps({"mcpServers": {"demo": {"type": "http", "url": url}}}),
-        curl=curl,
-        inspector=inspector,
-        tour=f"{python} - <<'END'\n{_TOUR.format(url=url)}END",
-        upload=_ASK.format(python=python, url=url) + _UPLOAD.rstrip(),
-        download=_DOWNLOAD.rstrip(),
-    )

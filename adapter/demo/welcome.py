@@ -1,0 +1,153 @@
+"""What a person reads who starts the demo: where it is, and commands to paste into another terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+_INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "curl", "version": "1"},
+    },
+}
+
+_META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+_TOUR = """\
+import asyncio
+from mcp import Client
+from mcp_types import ElicitResult
+
+async def show(progress, total, message):
+    print("progress:", message)
+
+async def answer(context, question):
+    print("the server asks:", question.message)
+    return ElicitResult(action="accept", content={{"place": "terrace"}})
+
+async def tour():
+    async with Client("{url}", elicitation_callback=answer) as client:
+        await client.call_tool("slow_count", {{"steps": 3}}, progress_callback=show)
+        print((await client.call_tool("book_table", {{"guests": 3}})).content[0].text)
+        print((await client.read_resource("demo://readme")).contents[0].text)
+
+asyncio.run(tour())
+"""
+
+_ASK = """\
+ask() {{ {python} -c "
+import asyncio
+from mcp import Client
+async def ask():
+    async with Client('{url}') as client:
+        $1
+asyncio.run(ask())"; }}
+"""
+
+_UPLOAD = """\
+url=$(ask 'print((await client.call_tool("demo_get_upload_url")).structured_content["upload_url"])')
+handle=$(echo 'To be, or not to be' | curl -sS -F 'file=@-;filename=hamlet.txt' "$url" |
+  grep -o 'upload://[^"]*' | head -n 1)
+ask "print((await client.call_tool('count_words', {'path': '$handle'})).content[0].text, 'words')"
+"""
+
+_DOWNLOAD = """\
+link=$(ask 'print((await client.call_tool("draw_chart", {"filename": "orders.png"})).meta["artifact"]["download_url"])')
+uri=$(ask 'print((await client.list_resources()).resources[-1].uri)')
+ask "print('$uri', (await client.read_resource('$uri')).contents[0].mime_type)"
+curl -sS -o orders.png -w '%{content_type}, %{size_download} bytes\\n' "$link"
+"""
+
+_SHOP = """\
+shop() {{ curl -sS {base}/mcp/shop -H 'Content-Type: application/json' \\
+  -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \\
+  -H 'Mcp-Method: tools/call' -H "Mcp-Name: $1" \\
+  -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"'"$1"'","arguments":'"$2"',"_meta":{meta}}}}}' |
+  {python} -c 'import json, sys; [print(part["text"]) for part in json.load(sys.stdin)["result"]["content"]]'; }}
+shop search-products '{{"text": "lamp", "limit": 3}}'
+shop get-customer '{{"code": "C-001"}}'
+shop orders-of-customer '{{"customer": "C-001", "status": "overdue"}}'
+shop sales-by-month '{{"region": "north"}}'
+shop forecast '{{"figures": "3677.9, 22164.4, 18798.6, 10310.6", "months": 3}}'
+"""
+
+_WELCOME = """\
+The adapter serves a demo server at
+
+    {url}
+
+and at {base}/mcp/shop the database of a shop, which it asks itself.
+
+Add it to a client:
+
+    {snippet}
+    claude mcp add --transport http demo {url}
+
+Six things to try in another terminal:
+
+1. Open a session with curl; the answer's Mcp-Session-Id header is the adapter's own.
+
+{curl}
+
+2. Ask the MCP inspector for orders (needs Node.js 22).
+
+{inspector}
+
+3. See progress, a question of the server, and a resource.
+
+{tour}
+
+4. Give a tool a file: the server says where, curl uploads it there, and the tool takes the handle.
+
+{upload}
+
+5. Get a file back, in the same terminal: a tool draws a picture, which is a resource and a link.
+
+{download}
+
+6. Ask the shop. Its tools are the files in {tools}.
+
+{shop}
+
+Health: {base}/healthz
+State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
+"""
+
+
+def welcome(host: str, port: int, root: Path, tools: Path) -> str:
+    """What is printed at the start: ``root`` is the demo's state, ``tools`` are the files of the shop's tools."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
+    base = f"http://{reachable}:{port}"
+    url = f"{base}/mcp/demo"
+    curl = (
+        f"curl -sS -i {url} -H 'Content-Type: application/json' \\\n"
+        f"  -H 'Accept: application/json, text/event-stream' \\\n  -d {shlex.quote(json.dumps(_INITIALIZE))}"
+    )
+    inspector = (
+        f"npx -y @modelcontextprotocol/inspector --cli {url} --transport http \\\n"
+        "  --method tools/call --tool-name query_orders --tool-arg customer=C-0001"
+    )
+    python = shlex.quote(sys.executable)
+    return _WELCOME.format(
+        url=url,
+        base=base,
+        root=root,
+        tools=tools,
+        snippet=json.dumps({"mcpServers": {"demo": {"type": "http", "url": url}}}),
+        curl=curl,
+        inspector=inspector,
+        tour=f"{python} - <<'END'\n{_TOUR.format(url=url)}END",
+        upload=_ASK.format(python=python, url=url) + _UPLOAD.rstrip(),
+        download=_DOWNLOAD.rstrip(),
+        shop=_SHOP.format(base=base, python=python, meta=json.dumps(_META, separators=(",", ":"))).rstrip(),
+    )
