@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag, model_validator
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from adapter.settings.section import (
     AS_SECTION,
@@ -12,6 +13,7 @@ from adapter.settings.section import (
     ByKindOfEntry,
     Count,
     Entries,
+    Line,
     OneIsAList,
     OptionalText,
     Section,
@@ -19,12 +21,28 @@ from adapter.settings.section import (
     Text,
 )
 
+_CODE = re.compile(r".+\.py#[^\W\d]\w*|\S+\.py")
+
+
+def names_code(text: str) -> bool:
+    """Whether a text that could be said as it is names a function instead, as ``file.py#function`` or ``file.py``."""
+    return _CODE.fullmatch(text) is not None
+
+
+def _code(text: str) -> str:
+    if not names_code(text):
+        raise ValueError("must be a function as file.py#function, or a section with keys of its own")
+    return text
+
+
+Function = Annotated[Line, AfterValidator(_code), Tag(AS_TEXT)]
+
 
 class Redaction(Section):
     """Values that nobody may read."""
 
     paths: Entries = Field(description="Where they are, as `ssn`, `*.ssn`, `orders[*].card`.")
-    censor: Text = Field(
+    censor: Line = Field(
         default="[REDACTED]",
         description="What stands in their place, or a function of them as `file.py#function`.",
     )
@@ -51,18 +69,16 @@ class InterfaceBlock(Section):
 
 
 Suggestions = Annotated[
-    list[Annotated[Annotated[Text, Tag(AS_TEXT)] | Annotated[Suggestion, Tag(AS_SECTION)], ByKindOfEntry]],
+    list[Annotated[Function | Annotated[Suggestion, Tag(AS_SECTION)], ByKindOfEntry]],
     OneIsAList,
     Spelled("list of `file.py#function`"),
 ]
 InterfaceBlocks = Annotated[
-    list[
-        Annotated[Annotated[Text, Tag(AS_TEXT)] | Annotated[InterfaceBlock, Tag(AS_SECTION)], ByKindOfEntry]
-    ],
+    list[Annotated[Function | Annotated[InterfaceBlock, Tag(AS_SECTION)], ByKindOfEntry]],
     OneIsAList,
     Spelled("list of `file.py#function`"),
 ]
-Rules = Annotated[list[Text], OneIsAList, Spelled("list of text and `file.py#function`")]
+Rules = Annotated[list[Line], OneIsAList, Spelled("list of text and `file.py#function`")]
 
 
 class Presenter(Section):

@@ -8,7 +8,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from adapter.settings.durations import parse_duration
@@ -156,6 +164,7 @@ UriScheme = Annotated[str, BeforeValidator(_scheme), Spelled("URI scheme")]
 Listed = BeforeValidator(_listed)
 ByKindOfEntry = Discriminator(_entry_kind)
 OneIsAList = BeforeValidator(_alone)
-Entries = Annotated[list[Text], OneIsAList, Spelled("text, or list of text")]
-CodeReference = Annotated[str | None, BeforeValidator(_blank_is_null), Spelled("`file.py#function` or null")]
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), Spelled("text")]
+Entries = Annotated[list[Line], OneIsAList, Spelled("text, or list of text")]
+CodeReference = Annotated[Line | None, BeforeValidator(_blank_is_null), Spelled("`file.py#function` or null")]
 OffWord = BeforeValidator(_unswitched)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from adapter.settings.section import CodeReference, Entries, Section, Text
+from adapter.settings.section import CodeReference, Entries, Line, Section
 
 CacheControl = Literal["no-store", "immutable"]
 
@@ -22,7 +22,7 @@ class SyncDefaults(Section):
 class SyncPolicy(Section):
     """What holds for the tools that a glob matches; of several policies the first counts."""
 
-    match: Text = Field(
+    match: Line = Field(
         description="Glob for names as clients see them and for `server.tool`: `*` is one part, `**` any number."
     )
     cache_control: CacheControl | None = Field(

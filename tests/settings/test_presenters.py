@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.settings.masking import masked
-from adapter.settings.presenters import InterfaceBlock, Suggestion
+from adapter.settings.presenters import InterfaceBlock, Suggestion, names_code
 from adapter.settings.reference import reference
 from tests.settings.test_stages import loaded, proxied, refusal
 
@@ -67,10 +67,14 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
             {"redact": {"paths": ["a"], "censr": "x"}},
             "redact.censr: is not a known key; the nearest is censor",
         ),
-        ({"rules": [""]}, "rules[0]: must not be empty"),
+        ({"rules": [" "]}, "rules[0]: must not be empty"),
         ({"suggest": [{"tool": "t"}]}, "suggest[0].reason: is required"),
         ({"suggest": ["f.py", {"tol": 1}]}, "suggest[1].tol: is not a known key; the nearest is tool"),
         ({"suggest": [5]}, "suggest[0]: must be text"),
+        (
+            {"ui": "A table"},
+            "ui[0]: must be a function as file.py#function, or a section with keys of its own",
+        ),
         ({"ui": {"type": "code"}}, "ui[0].content: is required"),
         ({"format": "xml"}, "format: must be json or toon"),
         ({"embed": {"client": "nobody"}}, "embed.client: there is no presenter of the name nobody"),
@@ -85,6 +89,22 @@ def test_a_mistake_in_a_presenter_is_told_at_its_place(
     assert any(problem.startswith((f"presenters.p.{said}", f"presenters.{said}")) for problem in problems), (
         problems
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("app/views.py#rules", True),
+        ("my app/views.py#rules", True),
+        ("./views.py", True),
+        ("Do not reveal e-mail", False),
+        ("Run it with python app.py", False),
+        ("See views.py#1", False),
+    ],
+)
+def test_a_text_or_a_function(text: str, code: bool) -> None:
+    """A rule is said as it is, unless it can only be the name of a function."""
+    assert names_code(text) is code
 
 
 def test_presenters_do_not_embed_each_other(file: Path) -> None:

@@ -183,7 +183,7 @@ STAGES = "servers[0].stages.t"
         ({"auth": {"plugin": "jwt", "policy": "s3cret"}}, f"{STAGES}.auth.policy: must be a mapping"),
         ({"auth": {"plugin": "jwt", "value": "s3cret"}}, f"{STAGES}.auth.value: is not a known key"),
         ({"mappers": {"in": "x.py"}}, f"{STAGES}.mappers.in: is not a known key; the nearest is input"),
-        ({"middleware": ["a.py", ""]}, f"{STAGES}.middleware[1]: must not be empty"),
+        ({"middleware": ["a.py", " "]}, f"{STAGES}.middleware[1]: must not be empty"),
         ({"middleware": [5]}, f"{STAGES}.middleware[0]: must be text"),
         ({"limits": {"egress": "1k"}}, f"{STAGES}.limits.egress: must be at least 1024 bytes (1Ki)"),
         ({"limits": {"timeout": "soon"}}, f"{STAGES}.limits.timeout: must be seconds, or text such as"),
