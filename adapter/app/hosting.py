@@ -168,7 +168,7 @@ class Hosting:
     def _handling(self, entry: Server, said: Tool, reference: str) -> Handling:
         script = self.scripts.load(reference, self.settings.directory, said.runtime)
         timeout = self._timed(entry, said, SCRIPT_TIMEOUT)
-        return Handling(entry.id, said.name, script, timeout, self.settings.core.errors.expose, self.log)
+        return Handling(said.name, script, timeout, self.settings.core.errors.expose, self.log)
 
     def _asking(
         self, entry: Server, said: Tool, inputs: Mapping[str, Input], cache: ResultCache, database: Database

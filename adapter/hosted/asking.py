@@ -14,16 +14,13 @@ from adapter.pipeline.cache import ResultCache, key_of
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.tracing import CACHE
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.outcomes import as_result
 from adapter.rules.statements import Bound, EnvironmentFailed, Statement, SubstitutionFailed, bind, reads
 
 TRUNCATED_KEY = "adapter/truncated"
 """The member of a result's ``_meta`` that says that there were more rows than were read, and how many those are."""
-
-
-CACHE = "cache"
-"""The note of a call that says whether its result was kept already: ``hit`` or ``miss``."""
 
 
 class Keeping(NamedTuple):

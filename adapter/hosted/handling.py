@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.references import Script, ScriptTimedOut
+from adapter.hosted.references import Script
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.code import CodeFailures
 from adapter.pipeline.outcome import Outcome
-from adapter.rules.exposure import Expose, exposed
-from adapter.rules.outcomes import ToolUserError, as_result, as_rows
+from adapter.rules.exposure import Expose
+from adapter.rules.outcomes import Response, Result, as_result, as_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Calls ``script`` for one call of ``tool`` on ``server``, within ``timeout`` seconds.
+    """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds.
 
-    ``rows``: whatever it returns becomes a list of objects.
+    ``rows``: what it returns becomes a list of objects, unless it is an answer already.
     """
 
-    server: str
     tool: str
     script: Script
     timeout: float
     expose: Expose
     log: FilteringBoundLogger
     rows: bool = False
+    _failures: CodeFailures = field(init=False)
+
+    def __post_init__(self) -> None:
+        failures = CodeFailures("handler", "handler script failed", self.tool, self.expose, self.log)
+        object.__setattr__(self, "_failures", failures)
 
     async def __call__(self, call: PlannedCall) -> Outcome:
         """See Work: what the script returns."""
         payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
             value = await self.script.call(payload, call.context, self.timeout, call.progress)
-            return Outcome.of(as_result(as_rows(value) if self.rows else value))
-        except ToolUserError as sentence:
-            raise StageFailed("handler", str(sentence)) from None
-        except ScriptTimedOut as late:
-            raise StageFailed("handler", self._failed(str(late)), "timeout") from None
+            rows = self.rows and not isinstance(value, Result | Response)
+            return Outcome.of(as_result(as_rows(value) if rows else value))
         except Exception as error:
-            # Whatever somebody's code raises; what of it is nobody's business stays in this log.
-            log = self.log.bind(server=self.server, tool=self.tool)
-            log.warning("a script failed", why=exposed(error))
-            log.debug("where the script failed", exc_info=True)
-            told = exposed(error, expose=self.expose)
-            raise StageFailed("handler", told if self.expose == "safe" else self._failed(told)) from None
-
-    def _failed(self, why: str) -> str:
-        return f"handler script failed for tool {self.tool}: {why}"
+            raise self._failures.of(call, error) from None

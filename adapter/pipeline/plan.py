@@ -10,7 +10,7 @@ from typing import Literal
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.tracing import Tracing, traced
+from adapter.pipeline.tracing import Observing
 from adapter.rules.egress import limited
 
 Kind = Literal["proxied", "script", "statement"]
@@ -43,15 +43,16 @@ class ToolPlan:
         errors: ErrorStyle,
         *,
         egress: int | None = None,
-        tracing: Tracing | None = None,
+        observing: Observing | None = None,
     ) -> None:
         self.tool = tool
         self.kind = kind
         self.steps = tuple(steps)
         self.errors = errors
         self.egress = egress
-        self._tracing = tracing
-        self._walk = _composed(self.steps, tracing)
+        self._walk = _composed(self.steps, observing)
+        if observing is not None:
+            self._walk = observing.whole(kind, self._walk)
 
     def __repr__(self) -> str:
         return f"<ToolPlan of {self.tool!r}: {', '.join(step.name for step in self.steps) or 'nothing'}>"
@@ -80,11 +81,11 @@ class ToolPlan:
         return outcome if result is outcome.result else Outcome(result, final=True)
 
 
-def _composed(steps: Sequence[Step], tracing: Tracing | None) -> Forward:
-    walk: Forward = _execute if tracing is None else traced(tracing, "execute", _execute)
+def _composed(steps: Sequence[Step], observing: Observing | None) -> Forward:
+    walk: Forward = _execute if observing is None else observing.stage("execute", _execute)
     for step in reversed(steps):
         around: Forward = partial(_around, step.run, walk)
-        walk = around if tracing is None else traced(tracing, step.name, around)
+        walk = around if observing is None else observing.stage(step.name, around)
     return walk
 
 
