@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -13,11 +14,15 @@ from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_messag
 from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, Unauthorized
+from adapter.pipeline.tracing import Tracing
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.eras import Era
+
+LONGEST_NAME = 128
+"""Characters of a tool's name that a span is told: names come from clients."""
 
 _ADMITTED = object()
 """The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
@@ -48,7 +53,8 @@ class Visit:
 
 @dataclass(slots=True)
 class Endpoint:
-    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``."""
+    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``tracing`` every tool call
+    is a span."""
 
     relay: Relay
     guard: Guard
@@ -56,6 +62,7 @@ class Endpoint:
     log: FilteringBoundLogger
     bases: Bases
     legacy_statuses: bool = False
+    tracing: Tracing | None = None
 
     async def serve(self, request: Request, server: Server, visit: Visit) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
@@ -66,8 +73,9 @@ class Endpoint:
         answer: Answer | None = None
         try:
             ask = await self._ask(request, server, visit)
-            answer = await self.relay.handle(ask)
-            await send_answer(request.reply, answer, extra)
+            with self._spanned(request, server, visit):
+                answer = await self.relay.handle(ask)
+                await send_answer(request.reply, answer, extra)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
@@ -82,6 +90,16 @@ class Endpoint:
         finally:
             if answer is not None:
                 await answer.close()
+
+    def _spanned(self, request: Request, server: Server, visit: Visit) -> AbstractContextManager[object]:
+        if self.tracing is None or visit.method != "tools/call":
+            return contextlib.nullcontext()
+        attributes = {
+            "tool.name": (visit.name or "")[:LONGEST_NAME],
+            "server.id": server.id,
+            "entrance": "mcp",
+        }
+        return self.tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
