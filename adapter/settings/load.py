@@ -30,7 +30,7 @@ def load(
     overrides: Mapping[str, Any] = {},
     environ: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """The settings that hold.
+    """The settings that hold, with the tools of every ``tools.directory`` among those of ``define``.
 
     ``overrides`` has dotted keys (``core.port``, ``servers.0.id``) and wins over variables such as
     ``ADAPTER_CORE__PORT``, which win over the file. Raises SettingsError with a line for every problem.
@@ -52,7 +52,7 @@ def load(
         raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
     if problems := [*inconsistencies(settings), *missing_features(settings)]:
         raise SettingsError(traced(problem, files) for problem in problems)
-    return settings.found_in(base)
+    return settings.found_in(base, files)
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:

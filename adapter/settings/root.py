@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, Field, PrivateAttr
@@ -20,6 +21,7 @@ from adapter.settings.policies import (
     ToolDefaults,
 )
 from adapter.settings.presenters import Presenter
+from adapter.settings.problems import Problem, traced
 from adapter.settings.servers import Server
 from adapter.settings.sessions import Sessions
 from adapter.settings.stages import ToolStages
@@ -66,6 +68,7 @@ class Settings(BaseSettings):
     servers: list[Server] = Field(default_factory=list, description="The upstream MCP servers; at least one.")
 
     _directory: Path = PrivateAttr(default=Path())
+    _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def settings_customise_sources(
@@ -84,11 +87,15 @@ class Settings(BaseSettings):
         """Where the settings file lies: scripts and databases of hosted tools are found from there."""
         return self._directory
 
-    def found_in(self, directory: Path) -> Settings:
-        """The same settings, as those of a file in ``directory``."""
+    def found_in(self, directory: Path, files: Mapping[str, str]) -> Settings:
+        """The same settings, as those of a file in ``directory``; ``files`` as ``problems.traced`` takes them."""
         found = self.model_copy()
-        found._directory = directory
+        found._directory, found._files = directory, files
         return found
+
+    def traced(self, problem: Problem) -> Problem:
+        """The problem at the place where people wrote what is wrong, which may be the file of a single tool."""
+        return traced(problem, self._files)
 
     @property
     def state_path(self) -> Path:
