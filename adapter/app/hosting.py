@@ -67,7 +67,7 @@ class Hosting:
                 hosting._host(entry, f"servers[{index}].tools.define")
         if hosting.problems:
             hosting.scripts.close()
-            raise SettingsError(hosting.problems)
+            raise SettingsError(map(settings.traced, hosting.problems))
         return hosting
 
     @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ import pytest
 from adapter.settings.folders import LARGEST_FILE, add_tools_of_folders, conventions, default_name
 from adapter.settings.load import load
 from adapter.settings.problems import SettingsError
+from tests.settings.test_command_line import ROOT, mcp_adapter
 
 
 class Project:
@@ -335,3 +336,25 @@ def test_a_directory_has_to_be_there(project: Project) -> None:
     """One that is missing, or holds no tool, is a mistake rather than a server without tools."""
     assert project.problems() == ["servers[0].tools.directory: app/tools holds no tool"]
     assert project.problems(directory="tols") == ["servers[0].tools.directory: there is no directory tols"]
+
+
+def test_what_shows_itself_later_is_traced_to_its_file_too(project: Project) -> None:
+    """Statements are compiled and scripts loaded after the settings are read; their problems name the tool's file."""
+    project.write("ask.yaml", "{use: main, statement: 'SELECT {{ inputs.n }}'}")
+    project.write("run/handler.py", "no Python")
+    settings = project.base / "config.yaml"
+    settings.write_text(
+        "connectors: [{name: main, connector: sqlite, connection_string: a.db}]\n"
+        "servers: [{id: a, upstream: {transport: hosted}, tools: {directory: app/tools}}]\n"
+    )
+    done = mcp_adapter("check", "--config", settings)
+    assert done.returncode == 2
+    _, statement, script = done.stderr.splitlines()
+    assert statement.startswith("app/tools/ask.yaml: statement: ")
+    assert script.startswith("app/tools/run: handler: ")
+
+
+def test_the_example_passes() -> None:
+    """Every statement and script that config/hosted.yaml and its folder hold can be used."""
+    done = mcp_adapter("check", "--config", ROOT / "config" / "hosted.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
