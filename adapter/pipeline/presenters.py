@@ -9,7 +9,7 @@ from functools import reduce, wraps
 from operator import getitem
 from typing import Any, Literal, TypeVar
 
-from adapter.rules.blocks import Suggestion
+from adapter.rules.blocks import Suggestion, UiBlock
 from adapter.rules.censor import CENSORED, Censor, Censored, PathInvalid, censor_of
 from adapter.rules.conditions import Condition, ConditionInvalid, compile_condition
 from adapter.rules.presenters import Embed, Presenter, Says, Suggest
@@ -25,6 +25,7 @@ Problem = tuple[str, str]
 Entry = TypeVar("Entry")
 
 _SUGGESTION = ("when", "tool", "reason")
+_BLOCK = ("type", "content", "title", "width", "priority")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -48,10 +49,10 @@ class PresenterDeclaration:
     redact_paths: tuple[str, ...] = ()
     censor: str = CENSORED
     rules: tuple[str, ...] = ()
-    ui: tuple[str, ...] = ()
+    ui: tuple[Mapping[str, Any] | str, ...] = ()
     suggest: tuple[Mapping[str, Any] | str, ...] = ()
     collection_rules: tuple[str, ...] = ()
-    collection_ui: tuple[str, ...] = ()
+    collection_ui: tuple[Mapping[str, Any] | str, ...] = ()
     collection_suggest: tuple[Mapping[str, Any] | str, ...] = ()
     embed: Mapping[str, str] = field(default_factory=dict)
     select: bool = False
@@ -164,11 +165,22 @@ class _Building:
     def _rule(self, entry: str, place: str) -> str | Says | None:
         return self._loaded(entry, place) if is_reference(entry) else entry
 
-    def _ui(self, entry: str, place: str) -> Says | None:
+    def _ui(self, entry: Mapping[str, Any] | str, place: str) -> UiBlock | Says | None:
+        if not isinstance(entry, str):
+            return self._ui_block(entry, place)
         if is_reference(entry):
             return self._loaded(entry, place)
-        self._wrong(place, f"Interface blocks come from code: write path.py#function, not {entry!r}.")
+        self._wrong(place, f"Write type and content, or path.py#function; not {entry!r}.")
         return None
+
+    def _ui_block(self, entry: Mapping[str, Any], place: str) -> UiBlock | None:
+        for key in entry.keys() - set(_BLOCK):
+            self._wrong(f"{place}.{key}", f"An interface block has {', '.join(_BLOCK)}.")
+        missing = [key for key in ("type", "content") if not isinstance(entry.get(key), str)]
+        for key in missing:
+            self._wrong(f"{place}.{key}", "A text is required.")
+        known = {key: entry[key] for key in _BLOCK if key in entry}
+        return None if missing else UiBlock(**known)
 
     def _suggest(self, entry: Mapping[str, Any] | str, place: str) -> Suggest | Says | None:
         if isinstance(entry, str):

@@ -225,7 +225,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "presenters.user.redact.paths[2]": "A path is written a.b, *.b, a[*].b or a[0].b; not 'a..b'.",
         "presenters.user.redact.censor": "The function takes (value).",
         "presenters.user.rules[1]": "The script gone.py#fn does not exist.",
-        "presenters.user.ui[0]": "Interface blocks come from code: write path.py#function, not 'just a text'.",
+        "presenters.user.ui[0]": "Write type and content, or path.py#function; not 'just a text'.",
         "presenters.user.suggest[0].when": "A condition cannot hold what begins at character 7.",
         "presenters.user.suggest[1].reason": "A text is required.",
         "presenters.user.suggest[2].if": "A suggestion has when, tool, reason.",
@@ -253,3 +253,18 @@ def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
     """It is not left out."""
     with pytest.raises(PresentersInvalid):
         built(user=Declared(redact_paths=("a b",)))
+
+
+def test_v11_interface_blocks_may_be_written_down() -> None:
+    """A block needs no code; what it has besides its known members is refused."""
+    made = built(u=Declared(ui=({"type": "markdown", "content": "**hi**", "title": "T"},)))
+    assert (
+        texts(made["u"], {"id": 1})[1]
+        == '<ui_passthrough type="markdown" title="T">\n**hi**\n</ui_passthrough>'
+    )
+    with pytest.raises(PresentersInvalid) as invalid:
+        built(u=Declared(ui=({"type": "markdown", "text": "hi"},)))
+    assert [place for place, _ in invalid.value.problems] == [
+        "presenters.u.ui[0].text",
+        "presenters.u.ui[0].content",
+    ]
