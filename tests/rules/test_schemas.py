@@ -1,0 +1,399 @@
+"""Arguments against JSON Schemas: what is told of each mistake, and that no schema makes the checking endless."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from adapter.rules import refusals
+from adapter.rules.envelopes import validation_error_text
+from adapter.rules.patterns import fits
+from adapter.rules.schemas import MOST_FAULTS, SchemaInvalid, compile_schema
+
+USER = {
+    "type": "object",
+    "properties": {
+        "email": {"type": "string"},
+        "age": {"type": "integer", "minimum": 18},
+        "role": {"enum": ["admin", "guest"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "home": {
+            "type": "object",
+            "properties": {"city": {"type": ["string", "null"]}},
+            "required": ["city"],
+        },
+    },
+    "required": ["email"],
+    "additionalProperties": False,
+}
+
+
+def texts(schema: dict[str, Any], arguments: Any, **more: bool) -> list[tuple[str, str]]:
+    return [(issue.field, issue.text) for issue in compile_schema(schema, **more).issues(arguments)]
+
+
+def sentence(schema: dict[str, Any], arguments: Any, **more: bool) -> str:
+    return compile_schema(schema, **more).faults(arguments)[0].sentence
+
+
+# --- for models ---------------------------------------------------------------------------------------------------
+
+
+def test_v5_a_missing_and_an_unknown_field_are_worded_as_the_golden_text() -> None:
+    """The members that are unknown come last, whatever the schema says first."""
+    schema = {"additionalProperties": False, **USER}
+    assert validation_error_text("users/create", texts(schema, {"hack": 1})) == (
+        '<validation_error action="users/create">\n'
+        '<field name="email">Required You sent: (missing). Expected type: string.</field>\n'
+        "<field name=\"(root)\">Unrecognized key(s) in object: 'hack' You sent: (missing). "
+        "Remove or correct unrecognized fields: 'hack'. Check for typos.</field>\n"
+        "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>\n"
+        "</validation_error>"
+    )
+
+
+def test_v5_all_issues_are_told_at_once_with_their_paths() -> None:
+    """One call is enough to learn everything that is wrong."""
+    arguments = {"email": 1, "age": 3, "role": "king", "tags": ["a", 2], "home": {}, "x": 1, "y": 2}
+    assert texts(USER, arguments) == [
+        ("email", "Expected string, received number You sent: 1. Expected type: string."),
+        ("age", "3 is less than the minimum of 18 You sent: 3."),
+        ("role", "Invalid option You sent: 'king'. Valid options: 'admin', 'guest'."),
+        ("tags.1", "Expected string, received number You sent: 2. Expected type: string."),
+        ("home.city", "Required You sent: (missing). Expected type: string or null."),
+        (
+            "(root)",
+            "Unrecognized key(s) in object: 'x', 'y' You sent: (missing). "
+            "Remove or correct unrecognized fields: 'x', 'y'. Check for typos.",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf"])
+def test_alternatives_that_are_types_are_told_as_types(word: str) -> None:
+    """As generators of schemas write what is optional."""
+    schema = {"properties": {"n": {word: [{"type": "integer"}, {"type": "null"}]}}}
+    expected = "Expected integer or null, received string"
+    assert texts(schema, {"n": "x"})[0][1].startswith(expected)
+
+
+def test_a_constant_is_an_option_of_one() -> None:
+    """A schema's ``const``."""
+    assert texts({"properties": {"v": {"const": 2}}}, {"v": 1}) == [
+        ("v", "Invalid option You sent: 1. Valid options: 2.")
+    ]
+
+
+def test_a_long_value_does_not_drown_the_message() -> None:
+    """Neither in what models read nor in what programs do."""
+    (fault,) = compile_schema({"properties": {"a": {"maxLength": 3}}}).faults({"a": "x" * 5000})
+    assert fault.message == "The value is too long"
+    assert len(fault.issue.text) < 120
+
+
+def test_h10_the_sentence_tells_of_the_first_fault() -> None:
+    """In the words that tools with declared inputs use."""
+    start = "input validation failed: validation error for field"
+    assert sentence(USER, {}) == f"{start} 'email': required input 'email' is missing"
+    assert sentence(USER, {"email": "a", "x": 1}) == f"{start} 'x': unknown input field 'x'"
+    assert sentence(USER, {"email": 1}) == (
+        f"{start} 'email': type validation failed: Expected string, received number"
+    )
+
+
+# --- for programs -------------------------------------------------------------------------------------------------
+
+
+def test_errors_have_a_pointer_a_message_and_a_keyword() -> None:
+    """E15: what is missing is pointed at itself, not at what it is missing in."""
+    assert compile_schema({"required": ["a"]}).errors({}) == [
+        {"path": "/a", "message": "'a' is a required property", "keyword": "required"}
+    ]
+    assert compile_schema(USER).errors({"email": "x", "tags": [1], "q": 1}) == [
+        {"path": "/tags/0", "message": "1 is not of type 'string'", "keyword": "type"},
+        {
+            "path": "",
+            "message": "Additional properties are not allowed ('q' was unexpected)",
+            "keyword": "additionalProperties",
+        },
+    ]
+
+
+def test_a_pointer_escapes_what_means_something_in_it() -> None:
+    """RFC 6901."""
+    assert compile_schema({"required": ["a/b~c"]}).errors({})[0]["path"] == "/a~1b~0c"
+
+
+def test_what_is_no_object_may_be_checked_too() -> None:
+    """The HTTP API is asked about anything."""
+    assert compile_schema(USER).errors([])[0]["keyword"] == "type"
+    assert compile_schema({}).errors([]) == []
+
+
+def test_each_missing_member_is_named() -> None:
+    """Also two of one object, and one whose name has quotes."""
+    schema = {"required": ["a", "it's", 'say "x"']}
+    assert [error["path"] for error in compile_schema(schema).errors({})] == ["/a", "/it's", '/say "x"']
+
+
+# --- strict -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "object"}, {"properties": {"a": {}}, "title": "T", "x-order": 1}]
+)
+def test_v5_strict_refuses_what_is_not_declared(schema: dict[str, Any]) -> None:
+    """A tool that declares no parameters at all takes none."""
+    assert compile_schema(schema).faults({"q": 1}) == []
+    (fault,) = compile_schema(schema, strict=True).faults({"q": 1})
+    assert fault.issue == refusals.unrecognized((), ["q"])
+    assert compile_schema(schema, strict=True).errors({"q": 1}) == [
+        {
+            "path": "",
+            "message": "Additional properties are not allowed ('q' was unexpected)",
+            "keyword": "additionalProperties",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "integer"}},
+        {"patternProperties": {"^q": {}}},
+        {"allOf": [{"properties": {"q": {}}}]},
+        {"$ref": "#/$defs/q", "$defs": {"q": {"properties": {"q": {}}}}},
+        {"propertyNames": {"maxLength": 3}},
+        {"required": ["q"]},
+    ],
+)
+def test_strict_allows_what_the_schema_may_allow(more: dict[str, Any]) -> None:
+    """It goes no further than what is certain."""
+    assert compile_schema({"properties": {"a": {}}, **more}, strict=True).faults({"q": 1}) == []
+
+
+def test_strict_is_about_the_arguments_themselves_only() -> None:
+    """Objects within them are the schema's own affair, also where it refers to itself."""
+    schema = {"properties": {"a": {"$ref": "#"}}}
+    assert compile_schema(schema, strict=True).faults({"a": {"q": 1}}) == []
+
+
+def test_strict_does_not_make_empty_what_asks_for_members() -> None:
+    """An object with at least one member of any name can be satisfied."""
+    assert compile_schema({"minProperties": 1}, strict=True).faults({"q": 1}) == []
+    assert compile_schema({"minProperties": 1, "properties": {"a": {}}}, strict=True).faults({"q": 1}) != []
+
+
+# --- schemas of strangers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "nosuch"}, "The schema is invalid at type: 'nosuch' is not valid"),
+        ({"properties": {"a": {"minLength": -1}}}, "The schema is invalid at properties.a.minLength"),
+        ({"required": "a"}, "The schema is invalid at required"),
+        ({"$schema": 7}, "The schema"),
+    ],
+)
+def test_a_schema_that_does_not_compile_is_refused_with_a_reason(schema: dict[str, Any], said: str) -> None:
+    """Before any call is made."""
+    with pytest.raises(SchemaInvalid) as refused:
+        compile_schema(schema)
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "reference", ["http://127.0.0.1:9/schema", "#/nowhere", "#anchor", "file:///etc/passwd"]
+)
+def test_a_reference_that_leads_outside_is_never_fetched(reference: str) -> None:
+    """What the schema does not hold itself it does not have."""
+    with pytest.raises(SchemaInvalid, match="refers to what it does not hold"):
+        compile_schema({"$ref": reference}).faults({})
+
+
+def test_references_within_the_schema_are_followed() -> None:
+    """And each error is still told where the value is."""
+    schema = {"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
+    assert [issue.path for issue in compile_schema(schema).issues({"a": "x"})] == [("a",)]
+
+
+def test_an_older_draft_that_is_named_is_used() -> None:
+    """In draft 4 ``exclusiveMinimum`` is no number."""
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"n": {"minimum": 1}}}
+    old["properties"]["n"]["exclusiveMinimum"] = True  # type: ignore[index]  # a literal of two kinds of values
+    assert [error["keyword"] for error in compile_schema(old).errors({"n": 1})] == ["minimum"]
+
+
+def test_an_unknown_draft_is_the_newest() -> None:
+    """Without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compile_schema({"$schema": "https://example.org/mine"}).faults({}) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$defs": {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)} | {"40": {}}}
+        | {"$ref": "#/$defs/0"},
+    ],
+)
+def test_a_schema_without_end_refuses(schema: dict[str, Any]) -> None:
+    """One that refers to itself, and one that doubles at each of forty steps."""
+    (fault,) = compile_schema(schema).faults({})
+    assert fault.message == "The arguments are nested too deeply, or too large, to be checked."
+
+
+def test_arguments_nested_too_deeply_are_refused() -> None:
+    """They are no error of the adapter."""
+    deep: Any = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    (fault,) = compile_schema({"properties": {"a": {"$ref": "#"}}}).faults(deep)
+    assert fault.path == ()
+
+
+def test_no_more_faults_are_told_than_help() -> None:
+    """A thousand wrong items are told as a hundred."""
+    schema = {"properties": {"a": {"items": {"type": "string"}}}}
+    assert len(compile_schema(schema).faults({"a": list(range(1000))})) == MOST_FAULTS
+
+
+# --- patterns -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("^[a-z0-9]+(-[a-z0-9]+)*$", "a-slug-that-is-longer-than-most-of-them", "A slug"),
+        (r"^[\w.+-]+@([a-z0-9-]+\.)+[a-z]{2,}$", "ada.lovelace@mail.example.org", "ada@"),
+        (r"^(\d{1,3}\.){3}\d{1,3}$", "192.168.100.200", "192.168"),
+        ("^https?://.+$", "https://example.org/" + "x" * 3000, "ftp://example.org"),
+        ("^(foo|bar)+$", "foobar", "foobaz"),
+        ("b", "abc", "acd"),
+    ],
+)
+def test_patterns_that_people_write_are_decided(pattern: str, good: str, bad: str) -> None:
+    """They occur anywhere in the text, unless they say where."""
+    assert (fits(pattern, good), fits(pattern, bad)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$",
+        "^(a|a)*$",
+        "((a*)*)*b",
+        "(a?){30}a{30}",
+        "(.*)(.*)(.*)(.*)x",
+        "(a|aa)+$",
+        "(x*){9}y",
+        "(",
+        r"\p{L}",
+    ],
+)
+def test_a_pattern_that_could_take_years_is_left_to_the_tool(pattern: str) -> None:
+    """So is one that Python cannot read: neither refuses what may be right."""
+    text = "a" * 200 + "!"
+    assert fits(pattern, text) is None
+    assert compile_schema({"properties": {"a": {"pattern": pattern}}}).faults({"a": text}) == []
+
+
+def test_patterns_of_members_work_as_the_schema_says() -> None:
+    """What matches is checked by its own schema, what does not is additional."""
+    schema = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+    assert [error["keyword"] for error in compile_schema(schema).errors({"x-a": 1, "y": 1})] == [
+        "type",
+        "additionalProperties",
+    ]
+    some = {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}
+    assert compile_schema(some).errors({"a": "x", "b": "x"})[0]["path"] == "/b"
+    assert compile_schema({"properties": {"a": {"pattern": "^x"}}}).errors({"a": "y"})[0]["message"] == (
+        "'y' does not match '^x'"
+    )
+
+
+# --- properties ---------------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text("ab/~", max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+LEAVES = st.sampled_from(
+    [
+        True,
+        False,
+        {},
+        {"type": "string"},
+        {"type": ["integer", "null"]},
+        {"enum": ["a", 1]},
+        {"const": None},
+        {"minimum": 1},
+        {"pattern": "^a"},
+        {"maxLength": 1},
+        {"uniqueItems": True},
+        {"multipleOf": 0.1},
+    ]
+)
+NAMES = st.text("ab/~", max_size=2)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b$", "."]), inner, max_size=2),
+            "items": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+            "unevaluatedProperties": inner,
+        },
+    ),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), VALUES)
+def test_what_is_at_fault_is_what_the_standard_says(schema: Any, value: Any) -> None:
+    """Neither the bounds nor the wording change what fits, and nothing that is looked at is changed."""
+    schema_before, value_before = copy.deepcopy(schema), copy.deepcopy(value)
+    faults = compile_schema(schema).faults(value)
+    assert (faults == []) == Draft202012Validator(schema).is_valid(value)
+    assert all(fault.issue.text and fault.message and fault.keyword for fault in faults)
+    assert (schema, value) == (schema_before, value_before)
+
+
+@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), st.dictionaries(NAMES, VALUES, max_size=3))
+def test_every_pointer_leads_to_what_is_at_fault(schema: Any, value: dict[str, Any]) -> None:
+    """Of what is missing to the object in which it is missing."""
+    for fault in compile_schema(schema, strict=True).faults(value):
+        found: Any = value
+        for part in fault.path[:-1] if fault.keyword == "required" else fault.path:
+            found = found[part]
+        assert fault.keyword != "required" or fault.path[-1] not in found
+
+
+@given(st.text("abc-()[]|*+?{},0123.^$\\d", max_size=14), st.text("ab0-.", max_size=40))
+def test_a_decided_pattern_is_decided_as_python_does(pattern: str, text: str) -> None:
+    """And any is decided or given up without delay."""
+    decided = fits(pattern, text)
+    if decided is not None:
+        with warnings.catch_warnings(action="ignore"):
+            assert decided == (re.search(pattern, text) is not None)
