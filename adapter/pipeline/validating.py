@@ -1,0 +1,160 @@
+"""Whether a call's arguments are what its tool takes; a caller reads everything that is wrong with them at once.
+
+Hosted tools declare inputs, into which arguments are coerced. Tools of upstreams have a JSON Schema, and what fits it
+goes on exactly as it came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.rules import refusals
+from adapter.rules.inputs import Input, InputsRefused, Problem, coerced
+from adapter.rules.json_values import NotJson, compact
+from adapter.rules.presenters import SELECT
+from adapter.rules.refusals import Issue
+from adapter.rules.schemas import Checker, SchemaInvalid, compile_schema
+
+SCHEMAS_KEPT = 8
+"""Compiled schemas of one tool: it has one, and for a while the one before for those who were pinned to it."""
+
+SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
+"""The JSON Schema of the called tool's arguments, None where it is not known."""
+
+
+class Coercing:
+    """A PlanStage: arguments become the values of the declared inputs.
+
+    With ``selects`` the caller may say in ``_select`` what of the data it wants to see; the tool never gets that.
+    """
+
+    def __init__(self, tool: str, inputs: Mapping[str, Input], *, selects: bool = False) -> None:
+        self._tool = tool
+        self._inputs = inputs
+        self._selects = selects
+
+    def __repr__(self) -> str:
+        return f"<Coercing of {self._tool!r}: {', '.join(self._inputs) or 'no inputs'}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage."""
+        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        try:
+            values = coerced(self._inputs, arguments)
+        except InputsRefused as refused:
+            issues = [*_issues(self._inputs, refused), *([misselected] if misselected else [])]
+            raise _unfit(self._tool, str(refused), issues) from None
+        if misselected is not None:
+            raise _unfit(self._tool, _sentence(misselected), [misselected])
+        call.arguments = values
+        return await forward(call)
+
+
+class Validating:
+    """A PlanStage: arguments that are not what the tool's schema says end the call; all others pass as they are.
+
+    ``strict`` also refuses members that the schema does not declare, see compile_schema. Where no schema is known
+    everything passes. ``selects`` as for Coercing.
+    """
+
+    def __init__(self, tool: str, schema_of: SchemaOf, strict: bool = True, *, selects: bool = False) -> None:
+        self._tool = tool
+        self._schema_of = schema_of
+        self._strict = strict
+        self._selects = selects
+        self._latest: tuple[Mapping[str, Any], Checker] | None = None
+        self._checkers: OrderedDict[str, Checker] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Validating of {self._tool!r}: {len(self._checkers)} schemas>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. A schema that nothing can be checked by ends the call too."""
+        schema = await self._schema_of(call)
+        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        try:
+            faults = [] if schema is None else self._checker(schema).faults(arguments)
+        except SchemaInvalid as invalid:
+            raise StageFailed("validation", f"input validation failed: {invalid}") from None
+        issues = [*(fault.issue for fault in faults), *([misselected] if misselected else [])]
+        if issues:
+            sentence = faults[0].sentence if faults else _sentence(issues[0])
+            raise _unfit(self._tool, sentence, issues)
+        call.arguments = arguments
+        return await forward(call)
+
+    def _checker(self, schema: Mapping[str, Any]) -> Checker:
+        """Compiled once for each schema; most calls come with the very object of the call before."""
+        if self._latest is not None and self._latest[0] is schema:
+            return self._latest[1]
+        digest = _digest(schema)
+        checker = self._checkers.get(digest) or compile_schema(schema, strict=self._strict)
+        self._checkers[digest] = checker
+        self._checkers.move_to_end(digest)
+        if len(self._checkers) > SCHEMAS_KEPT:
+            self._checkers.popitem(last=False)
+        self._latest = schema, checker
+        return checker
+
+
+def _digest(schema: Mapping[str, Any]) -> str:
+    # Not of its canonical form, to which names that only look alike are one.
+    try:
+        return hashlib.sha256(compact(schema).encode()).hexdigest()
+    except NotJson:
+        raise SchemaInvalid("The schema is nested too deeply.") from None
+
+
+def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:
+    """The arguments without ``_select``, whose names are noted in the call; null is as if it were absent.
+
+    The issue says what is wrong with it.
+    """
+    if SELECT not in call.arguments:
+        return call.arguments, None
+    arguments = {name: value for name, value in call.arguments.items() if name != SELECT}
+    names = call.arguments[SELECT]
+    if names is None:
+        return arguments, None
+    if not isinstance(names, list | tuple):
+        return arguments, refusals.wrong_type((SELECT,), names, "array")
+    for position, name in enumerate(names):
+        if not isinstance(name, str):
+            return arguments, refusals.wrong_type((SELECT, position), name, "string")
+    call.select = tuple(names)
+    return arguments, None
+
+
+def _unfit(tool: str, sentence: str, issues: Sequence[Issue]) -> StageFailed:
+    return StageFailed.worded("validation", sentence, refusals.invalid(tool, issues))
+
+
+def _sentence(issue: Issue) -> str:
+    return (
+        f"input validation failed: validation error for field '{issue.field}': "
+        f"type validation failed: {issue.message}"
+    )
+
+
+def _issues(inputs: Mapping[str, Input], refused: InputsRefused) -> Iterator[Issue]:
+    for problem in refused.problems:
+        if problem.field in inputs:
+            yield _issue(inputs[problem.field], problem)
+    if unknown := [problem.field for problem in refused.problems if problem.field not in inputs]:
+        yield refusals.unrecognized((), unknown)
+
+
+def _issue(declared: Input, problem: Problem) -> Issue:
+    path, expected = (problem.field,), problem.expected or ""
+    # The rule says it for models that read sentences; what is missing has a form of its own.
+    if problem.text.startswith("required input"):
+        return refusals.missing(path, expected)
+    if declared.enum is not None:
+        return refusals.not_an_option(path, problem.sent, declared.enum)
+    return Issue(path, problem.text, problem.sent, f"Expected type: {expected}.")
