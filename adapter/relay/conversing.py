@@ -1,0 +1,257 @@
+"""A client of the relay's own: what a caller over HTTP asks becomes JSON-RPC, in a session or stateless.
+
+It is a client like any other: everything goes through ``Relay.handle``, so gate, stages, files and limits are those
+of MCP. What an upstream asks of its client on the way is refused at once, for nobody here could answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.relay.answers import ANSWER_LIMIT
+from adapter.relay.errands import Errands
+from adapter.relay.exchange import Answer, Ask
+from adapter.relay.http_callers import (
+    CLIENT,
+    METHOD_NOT_FOUND,
+    Asks,
+    ToolRefused,
+    Who,
+    modern_meta,
+    object_of,
+    request,
+    result_of,
+)
+from adapter.relay.mapping import INITIALIZED, LATEST_LEGACY, LONGEST_RETRY
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server
+from adapter.rules.sessions import session_key
+from adapter.upstream.port import header
+from adapter.wire.envelope import answers, dump
+from adapter.wire.eras import Era
+from adapter.wire.failure import error_response
+from adapter.wire.sse import SseReader
+
+Tell = Callable[[dict[str, Any]], Awaitable[None]]
+"""Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
+
+_PROGRESS = ("progress", "total", "message")
+
+
+class _Heard(NamedTuple):
+    """What a stream brought: the response, or where it is to be taken up again after ``retry`` milliseconds."""
+
+    response: bytes | None
+    last_id: bytes = b""
+    retry: int | None = None
+
+
+class Conversation:
+    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while nobody knows."""
+
+    def __init__(self, relay: Relay, server: Server, era: Era | None, errands: Errands) -> None:
+        self._relay = relay
+        self._asks = Asks(server)
+        self._errands = errands
+        self._ids = itertools.count(1)
+        self.era = era
+        self.is_open = False
+
+    def __repr__(self) -> str:
+        era = self.era.value if self.era and self.is_open else "not open"
+        return f"<Conversation with {self._asks.server.id!r}: {era}>"
+
+    @property
+    def session_key(self) -> str | None:
+        """The key of its adapter session; None where the era knows none, or it is not open."""
+        session_id = self._asks.session_id
+        return None if session_id is None else session_key(session_id)
+
+    # --- opening and closing ----------------------------------------------------------------------------------
+
+    async def open(self, who: Who) -> None:
+        """Open a session, where the server's era has any. Raises AdapterError."""
+        if self.era is not Era.MODERN and await self._initialize(who):
+            self.era = Era.LEGACY
+        elif await self._discover(who):
+            self.era = Era.MODERN
+        else:
+            raise UpstreamBroken("The upstream server speaks no version of MCP that is known here.")
+        self.is_open = True
+
+    async def _initialize(self, who: Who) -> bool:
+        """Whether the server opened a legacy session."""
+        asks, number = self._asks, next(self._ids)
+        asks.session_id = asks.version = None
+        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+        answer = await self._relay.handle(asks.post(who, Era.LEGACY, request(number, "initialize", params)))
+        result = object_of((await self._heard(answer, who, number)).response).get("result")
+        session_id = header(answer.headers, "mcp-session-id")
+        if answer.status in (401, 403):
+            raise _refused_by_status(answer.status)
+        if answer.status != 200 or session_id is None or not isinstance(result, dict):
+            return False
+        version = result.get("protocolVersion")
+        asks.session_id = session_id
+        asks.version = version if isinstance(version, str) else LATEST_LEGACY
+        await (await self._relay.handle(asks.post(who, Era.LEGACY, INITIALIZED))).close()
+        return True
+
+    async def _discover(self, who: Who) -> bool:
+        """Whether the server speaks the modern era, which has no sessions."""
+        try:
+            await self._exchange(who, "server/discover", {}, Era.MODERN)
+        except (ToolRefused, UpstreamBroken):
+            return False
+        return True
+
+    async def close(self, principal: str) -> None:
+        """End the session, if there is one; an upstream that does not answer is left to the janitor."""
+        if self._asks.session_id is None:
+            return
+        ask = self._asks.end(principal)
+        self._asks.session_id, self.is_open = None, False
+        with contextlib.suppress(AdapterError):
+            await (await self._relay.handle(ask)).close()
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        who: Who,
+        method: str,
+        params: dict[str, Any],
+        *,
+        tell: Tell | None = None,
+        mirrors: Iterable[tuple[str, str]] = (),
+    ) -> dict[str, Any]:
+        """The result of one request. Whoever cancels the wait cancels the request.
+
+        ``mirrors`` are header fields that a modern upstream wants of it. Raises ToolRefused, AdapterError, and what
+        ``tell`` raises.
+        """
+        assert self.era is not None, "it is open"
+        return await self._exchange(who, method, params, self.era, tell, mirrors)
+
+    async def _exchange(
+        self,
+        who: Who,
+        method: str,
+        params: dict[str, Any],
+        era: Era,
+        tell: Tell | None = None,
+        mirrors: Iterable[tuple[str, str]] = (),
+    ) -> dict[str, Any]:
+        number = next(self._ids)
+        meta: dict[str, Any] = modern_meta() if era is Era.MODERN else {}
+        if tell is not None:
+            meta["progressToken"] = number
+        body = request(number, method, {**params, "_meta": meta} if meta else params)
+        try:
+            response = await self._response(self._asks.post(who, era, body, mirrors), who, number, tell)
+        except AdapterError:
+            raise
+        except BaseException:
+            # Whoever waited has gone. A modern upstream reads that from the connection, which is closed by now.
+            if era is Era.LEGACY:
+                self._errands.run(self._say_cancelled(who, number))
+            raise
+        return result_of(response)
+
+    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> bytes:
+        """The response, over as many streams as the upstream makes of it."""
+        last_id = b""
+        while True:
+            answer = await self._relay.handle(ask)
+            heard = await self._heard(answer, who, number, tell)
+            if heard.response is not None:
+                return heard.response
+            if answer.status != 200:
+                raise _refused_by_status(answer.status)
+            if ask.era is Era.MODERN or heard.last_id in (b"", last_id):
+                raise UpstreamBroken("The upstream server ended its answer without a response.")
+            last_id = heard.last_id
+            await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
+            ask = self._asks.listen(who, last_id.decode("latin-1"))
+
+    async def _heard(self, answer: Answer, who: Who, number: int, tell: Tell | None = None) -> _Heard:
+        """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
+        try:
+            if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
+                raise UpstreamBroken("The upstream server compressed an answer that was asked for as it is.")
+            kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
+            if kind != "text/event-stream":
+                body = await _whole(answer)
+                return _Heard(body if answers(body, number) else None)
+            reader = SseReader(ANSWER_LIMIT)
+            async for piece in _pieces(answer):
+                for event in reader.feed(piece):
+                    if event.data and answers(event.data, number):
+                        return _Heard(event.data)
+                    if event.data:
+                        await self._heed(event.data, who, number, tell)
+            return _Heard(None, reader.last_id, reader.retry)
+        finally:
+            await answer.close()
+
+    # --- what is said on the way ------------------------------------------------------------------------------
+
+    async def _heed(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
+        """A message before the response: progress is told, a request of the server's refused."""
+        message = object_of(data)
+        params = message.get("params")
+        if message.get("method") == "notifications/progress" and isinstance(params, dict):
+            if tell is not None and params.get("progressToken") == number:
+                await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
+        elif "method" in message and "id" in message:
+            # Apart, for the server may not read it before it has been heard out here.
+            self._errands.run(self._answer_server(who, message["id"], message["method"]))
+
+    async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
+        id_bytes = dump(number)
+        if method == "ping":
+            body = b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":{}}'
+        else:
+            body = error_response(id_bytes, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
+        await self._send_quietly(who, body)
+
+    async def _say_cancelled(self, who: Who, number: int) -> None:
+        params = {"requestId": number, "reason": "The caller has gone."}
+        body = dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        await self._send_quietly(who, body)
+
+    async def _send_quietly(self, who: Who, body: bytes) -> None:
+        """A message that nobody waits for; an upstream that does not take it has had its chance."""
+        if self._asks.session_id is not None:
+            with contextlib.suppress(AdapterError):
+                await (await self._relay.handle(self._asks.post(who, Era.LEGACY, body))).close()
+
+
+async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
+    if isinstance(answer.body, bytes):
+        yield answer.body
+        return
+    async for piece in answer.body:
+        yield piece
+
+
+async def _whole(answer: Answer) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in _pieces(answer):
+        size += len(piece)
+        if size > ANSWER_LIMIT:
+            raise UpstreamBroken(f"The upstream server's answer is larger than {ANSWER_LIMIT} bytes.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _refused_by_status(status: int) -> UpstreamBroken:
+    if status in (401, 403):
+        return UpstreamBroken(f"The upstream server refused the caller's credentials (HTTP status {status}).")
+    return UpstreamBroken(f"The upstream server answered with HTTP status {status}.")

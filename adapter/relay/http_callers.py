@@ -1,0 +1,156 @@
+"""Callers over HTTP as the relay takes them: their requests as Asks, made as ingress makes those of MCP's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter.errors import BadJson, BadRequest, UpstreamBroken
+from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.mapping import ACCEPT, POST_FIELDS
+from adapter.relay.server import Server
+from adapter.relay.visit import MODERN_VERSION
+from adapter.rules.callers import Caller
+from adapter.rules.headers import missing, to_upstream
+from adapter.rules.principals import ANONYMOUS
+from adapter.wire.envelope import dump, parse, read_envelope
+from adapter.wire.eras import Era, encode_mirror
+
+METHOD_NOT_FOUND = -32601
+NO_INPUT = "The tool asks its caller for more input, which a call over HTTP cannot give."
+CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+_OWN_FIELDS = POST_FIELDS | {"mcp-method", "mcp-name"}
+
+
+class ToolRefused(Exception):
+    """A request was answered with a JSON-RPC error; ``str`` is its message."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A caller over HTTP. ``tab`` tells apart what one principal does in several places.
+
+    ``fields`` are those of its request, of which ``withhold`` (lower case) carried the adapter's own credential.
+    ``base`` is the URL under which it knows the adapter.
+    """
+
+    principal: str = ANONYMOUS
+    tab: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
+    withhold: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Asks:
+    """Makes requests to ``server``, in the legacy session of that id and version once there is one."""
+
+    server: Server
+    session_id: str | None = None
+    version: str | None = None
+
+    def post(self, who: Who, era: Era, body: bytes, mirrors: Iterable[tuple[str, str]] = ()) -> Ask:
+        """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
+        headers = [*self._passed(who), ("Content-Type", "application/json")]
+        if era is Era.MODERN:
+            headers += [*_mirrored(body), *mirrors]
+        ask = self._ask(who, era, "POST", headers)
+        ask.envelope, ask.body = read_envelope(body), body
+        return ask
+
+    def listen(self, who: Who, last_id: str) -> Ask:
+        """A legacy stream, taken up again behind that event. Raises BadRequest."""
+        ask = self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)])
+        ask.last_event_id = last_id
+        return ask
+
+    def end(self, principal: str) -> Ask:
+        """The end of the legacy session, said without its caller."""
+        return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
+
+    def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> Ask:
+        version = MODERN_VERSION if era is Era.MODERN else self.version
+        headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
+        if version is not None:
+            headers.append(("MCP-Protocol-Version", version))
+        return Ask(
+            server=self.server,
+            method=method,
+            era=era,
+            principal=who.principal,
+            headers=headers,
+            session_id=self.session_id if era is Era.LEGACY else None,
+            version=version,
+            base=who.base,
+            caller=Caller(who.principal, "http", who.fields),
+        )
+
+    def _passed(self, who: Who) -> list[tuple[str, str]]:
+        """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
+        said: Sequence[tuple[str, str]] = list(who.fields.items())
+        absent = missing(self.server.required, said)
+        if absent is not None:
+            raise BadRequest(f"This server needs the header {absent} with every request.")
+        server = self.server
+        passed = to_upstream(
+            said, passthrough=server.passthrough, static=server.static, withhold=who.withhold
+        )
+        passed = forwardable(passed, drop=_OWN_FIELDS)
+        return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
+
+
+def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+    """A JSON-RPC request."""
+    return dump({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def modern_meta() -> dict[str, Any]:
+    """What every modern request says of its client (MCP 2026-07-28, "_meta")."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+
+
+def object_of(data: bytes | None) -> dict[str, Any]:
+    """A JSON-RPC message, or nothing of it where it is none."""
+    try:
+        message = parse(data) if data is not None else None
+    except BadJson:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def result_of(response: bytes) -> dict[str, Any]:
+    """The result of a response. Raises ToolRefused, UpstreamBroken."""
+    message = object_of(response)
+    error, result = message.get("error"), message.get("result")
+    if isinstance(error, dict):
+        code, said = error.get("code"), error.get("message")
+        raise ToolRefused(
+            code if isinstance(code, int) else -32603,
+            said if isinstance(said, str) else "The upstream server refused the request.",
+            error.get("data"),
+        )
+    if not isinstance(result, dict):
+        raise UpstreamBroken("The upstream server answered with something that is no result.")
+    if result.get("resultType") not in (None, "complete"):
+        raise ToolRefused(METHOD_NOT_FOUND, NO_INPUT)
+    return result
+
+
+def _mirrored(body: bytes) -> list[tuple[str, str]]:
+    """What the headers of a modern request say of its body."""
+    message = parse(body)
+    method, params = message["method"], message["params"]
+    name = params.get("uri") if method == "resources/read" else params.get("name")
+    mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]
+    return [("Mcp-Method", method), *mirror]

@@ -1,0 +1,489 @@
+"""Sessions of callers over HTTP: how they are opened, asked in, given up and closed, in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken
+from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.stages import Call, Plan
+from adapter.rules.sessions import session_key
+from adapter.state.memory import MemoryStore
+from adapter.upstream.port import UpstreamRequest, header
+from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream, Step
+from adapter.wire.eras import Era
+from tests.relay.relaying import Relaying
+
+SSE = (("Content-Type", "text/event-stream"),)
+JSON = ("Content-Type", "application/json")
+TOOLS: list[dict[str, Any]] = [{"name": "save", "inputSchema": {"type": "object"}}, {"name": "load"}]
+DONE = {"content": [{"type": "text", "text": "done"}]}
+ANN = Who("ann", "tab-1", {"X-Team": "red", "Authorization": "Bearer secret", "Mcp-Name": "other"})
+
+
+def said(request: UpstreamRequest) -> dict[str, Any]:
+    read: dict[str, Any] = orjson.loads(request.body) if request.body else {"method": request.method}
+    return read
+
+
+def asks(method: str) -> Callable[[bytes], bool]:
+    return lambda body: orjson.loads(body).get("method") == method
+
+
+def answer(number: int, result: object, **more: Any) -> Answer:
+    body = orjson.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+    return Answer(**{"headers": (JSON,), "chunks": [body], **more})
+
+
+def error(number: int, code: int, message: str = "no") -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
+
+
+def data(message: object) -> bytes:
+    return b"data: " + (message if isinstance(message, bytes) else orjson.dumps(message)) + b"\n\n"
+
+
+def opening(session: str = "up-1") -> list[Step]:
+    """What a legacy upstream says while a session is opened: ids are counted from 1."""
+    result = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "serverInfo": {"name": "u", "version": "1"},
+    }
+    fields = (JSON, ("Mcp-Session-Id", session))
+    return [
+        (Expect("POST", asks("initialize")), answer(1, result, headers=fields)),
+        (Expect("POST", asks("notifications/initialized")), Answer(202)),
+    ]
+
+
+def call(number: int, result: Answer | Exception) -> Step:
+    return (
+        Expect("POST", lambda body: asks("tools/call")(body) and orjson.loads(body)["id"] == number),
+        result,
+    )
+
+
+LISTED: Step = (Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
+ENDED: Step = (Expect("DELETE"), Answer(200))
+
+
+class Serving:
+    """A relay in front of a scripted upstream, and the HTTP sessions of its one server."""
+
+    def __init__(self, *steps: Step, plan: Plan | None = None, **more: Any) -> None:
+        self.upstream = ScriptedUpstream(steps)
+        self.relaying = Relaying(self.upstream, plan or Plan(), MemoryStore())
+        self.relaying.server.passthrough = frozenset({"x-team", "authorization"})
+        self.sessions = HttpSessions(
+            self.relaying.relay, self.relaying.server, self.relaying.errands, self.relaying.clock, **more
+        )
+
+    @property
+    def methods(self) -> list[str]:
+        return [said(request)["method"] for request in self.upstream.requests if "method" in said(request)]
+
+    async def played(self) -> None:
+        """Wait until everything expected has come."""
+        async with asyncio.timeout(5):
+            while self.upstream.unplayed:
+                await asyncio.sleep(0)
+
+
+# --- legacy ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_goes_through_a_session_of_the_callers_own() -> None:
+    """Opened once, then asked in, as the client that it is; its result is the upstream's."""
+    serving = Serving(*opening(), call(2, answer(2, DONE)), call(3, answer(3, DONE)))
+    assert await serving.sessions.call(ANN, "save", {"n": 1}) == DONE
+    assert await serving.sessions.call(ANN, "save", {}) == DONE
+    assert serving.upstream.unplayed == []
+    first = serving.upstream.requests[2]
+    assert said(first)["params"] == {"name": "save", "arguments": {"n": 1}}
+    assert header(first.headers, "mcp-session-id") == "up-1"
+    assert header(first.headers, "mcp-protocol-version") == "2025-06-18"
+    assert first.caller.entrance == "http" and first.caller.principal == "ann"
+    assert repr(serving.sessions) == "<HttpSessions of 'one': 1>"
+
+
+async def test_header_fields_of_the_caller_pass_as_they_do_for_clients() -> None:
+    """What the server lets through leaves, what carried the adapter's own credential and what MCP says itself stay."""
+    serving = Serving(*opening(), call(2, answer(2, DONE)))
+    who = Who("ann", None, ANN.fields, withhold=frozenset({"authorization"}))
+    await serving.sessions.call(who, "save", {})
+    headers = serving.upstream.requests[2].headers
+    assert header(headers, "x-team") == "red"
+    assert header(headers, "authorization") is None and header(headers, "mcp-name") is None
+
+
+async def test_a_required_header_is_required_here_too() -> None:
+    """As on the mount: nothing is sent without it."""
+    serving = Serving()
+    serving.relaying.server.required = ("X-Key",)
+    with pytest.raises(BadRequest, match="X-Key"):
+        await serving.sessions.tools(ANN)
+    assert serving.upstream.requests == []
+
+
+async def test_callers_and_tabs_have_sessions_apart() -> None:
+    """Two principals, and two tabs of one, never share an upstream session."""
+    serving = Serving(*opening("a"), *opening("b"), *opening("c"))
+    keys = set()
+    for who in (Who("ann", "1"), Who("ann", "2"), Who("bob", "1")):
+        serving.upstream.then(*call(2, answer(2, DONE)))
+        assert serving.sessions.key_of(who) is None
+        await serving.sessions.call(who, "save", {})
+        keys.add(serving.sessions.key_of(who))
+    used = [
+        header(each.headers, "mcp-session-id")
+        for each in serving.upstream.requests
+        if said(each).get("id") == 2
+    ]
+    assert used == ["a", "b", "c"] and len(keys) == 3
+
+
+async def test_calls_that_come_at_once_open_one_session() -> None:
+    """The second waits for the opening that the first has begun."""
+    serving = Serving(*opening(), call(2, answer(2, DONE)), call(3, answer(3, DONE)))
+    both = await asyncio.gather(*(serving.sessions.call(ANN, "save", {}) for _ in range(2)))
+    assert both == [DONE, DONE] and serving.upstream.unplayed == []
+
+
+async def test_tools_are_listed_to_the_last_page() -> None:
+    """And a tool of a list just read is known without another."""
+    pages = [
+        (Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS[:1], "nextCursor": "p2"})),
+        (Expect("POST", lambda body: b'"cursor":"p2"' in body), answer(3, {"tools": TOOLS[1:]})),
+    ]
+    serving = Serving(*opening(), *pages)
+    assert await serving.sessions.tools(ANN) == TOOLS
+    assert await serving.sessions.tool(ANN, "load") == TOOLS[1]
+    assert serving.upstream.unplayed == []
+
+
+async def test_a_tool_that_is_not_known_is_looked_for_anew() -> None:
+    """So a tool that has just come is found, and one that was listed long ago is not taken for granted."""
+    serving = Serving(*opening(), LISTED)
+    await serving.sessions.tools(ANN)
+    new = {"name": "new"}
+    serving.upstream.then(Expect("POST", asks("tools/list")), answer(3, {"tools": [new]}))
+    assert await serving.sessions.tool(ANN, "new") == new
+    serving.relaying.clock.now += 60
+    serving.upstream.then(Expect("POST", asks("tools/list")), answer(4, {"tools": []}))
+    assert await serving.sessions.tool(ANN, "new") is None
+
+
+async def test_a_server_without_tools_has_none() -> None:
+    """It does not know the method; any other error is one."""
+    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), Answer(chunks=[error(2, -32601)])))
+    assert await serving.sessions.tools(ANN) == []
+    serving.upstream.then(Expect("POST", asks("tools/list")), Answer(chunks=[error(3, -32603, "broken")]))
+    with pytest.raises(ToolRefused, match="broken"):
+        await serving.sessions.tools(ANN)
+
+
+async def test_resources_are_listed_and_read() -> None:
+    """The same way, for previews."""
+    listed = [{"uri": "file:///a", "name": "a"}]
+    contents = [{"uri": "file:///a", "text": "x"}]
+    serving = Serving(
+        *opening(),
+        (Expect("POST", asks("resources/list")), answer(2, {"resources": listed})),
+        (Expect("POST", asks("resources/read")), answer(3, {"contents": contents})),
+        (Expect("POST", asks("resources/read")), answer(4, {"contents": "x"})),
+    )
+    assert await serving.sessions.resources(ANN) == listed
+    assert await serving.sessions.read_resource(ANN, "file:///a") == contents
+    with pytest.raises(UpstreamBroken):
+        await serving.sessions.read_resource(ANN, "file:///a")
+
+
+# --- streams --------------------------------------------------------------------------------------------------
+
+
+async def test_progress_is_told_as_it_comes() -> None:
+    """What is about another call, or said when nobody asked, is not."""
+    told: list[dict[str, Any]] = []
+    heard = asyncio.Event()
+
+    async def tell(progress: dict[str, Any]) -> None:
+        told.append(progress)
+        heard.set()
+
+    def progress(token: object, **more: object) -> bytes:
+        params = {"progressToken": token, "progress": 1, **more}
+        return data({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+    finish = asyncio.Event()
+    stream: list[bytes | asyncio.Event | Exception] = [
+        progress(2, total=4, message="half", secret=1),
+        progress(9),
+        finish,
+        data(error(2, 7, "late")),
+    ]
+    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}, tell))
+    await heard.wait()
+    assert told == [{"progress": 1, "total": 4, "message": "half"}] and not running.done()
+    finish.set()
+    with pytest.raises(ToolRefused, match="late") as refused:
+        await running
+    assert refused.value.code == 7 and len(told) == 1
+    assert said(serving.upstream.requests[2])["params"]["_meta"] == {"progressToken": 2}
+
+
+async def test_requests_of_the_server_are_refused_at_once() -> None:
+    """Sampling, elicitation and roots have nobody to answer them, so nothing waits for that; a ping is answered."""
+    finish = asyncio.Event()
+    wants = [{"jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": {}}]
+    wants += [{"jsonrpc": "2.0", "id": "s2", "method": "ping"}]
+    requests = b"".join(map(data, wants))
+    stream: list[bytes | asyncio.Event | Exception] = [
+        requests,
+        finish,
+        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
+    ]
+    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    serving.upstream.then(Expect("POST", lambda body: b'"s1"' in body and b"-32601" in body), Answer(202))
+    serving.upstream.then(
+        Expect("POST", lambda body: b'"s2"' in body and b'"result":{}' in body), Answer(202)
+    )
+    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
+    await serving.played()
+    finish.set()
+    assert await running == DONE
+
+
+async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
+    """The upstream ends the stream after an event id and delivers on a later one."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    rest = Answer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
+    serving = Serving(*opening(), call(2, poll), (Expect("GET", headers={"last-event-id": "7"}), rest))
+    assert await serving.sessions.call(ANN, "save", {}) == DONE
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (Answer(500, chunks=[b"oops"]), "status 500"),
+        (Answer(403, chunks=[b"oops"]), "credentials"),
+        (Answer(200, chunks=[b"{}"]), "without a response"),
+        (answer(2, [1]), "no result"),
+        (Answer(200, (JSON, ("Content-Encoding", "br")), [b"x"]), "compressed"),
+        (Answer(200, SSE, [b": hello\n\n"]), "without a response"),
+    ],
+)
+async def test_what_is_no_answer_is_a_failure_of_the_upstream(reply: Answer, why: str) -> None:
+    """Said in a sentence; the session goes on, for there may be files in it."""
+    serving = Serving(*opening(), call(2, reply), call(3, answer(3, DONE)))
+    with pytest.raises((UpstreamBroken, ToolRefused), match=why):
+        await serving.sessions.call(ANN, "save", {})
+    assert await serving.sessions.call(ANN, "save", {}) == DONE
+
+
+# --- giving up ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["on its stream", "before its head"])
+async def test_cancelling_the_wait_cancels_the_call(streaming: bool) -> None:
+    """The exchange is closed, and the upstream told as a client would tell it."""
+    never = asyncio.Event()
+    reply = Answer(headers=SSE, chunks=[b": hello\n\n", never]) if streaming else Answer(after=never)
+    serving = Serving(*opening(), call(2, reply))
+    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
+    async with asyncio.timeout(5):
+        while len(serving.upstream.requests) < 3:
+            await asyncio.sleep(0)
+    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), Answer(202))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await serving.played()
+    assert said(serving.upstream.requests[-1])["params"]["requestId"] == 2
+    serving.upstream.then(*call(3, answer(3, DONE)))
+    assert await serving.sessions.call(ANN, "save", {}) == DONE
+
+
+async def test_a_caller_that_takes_no_more_progress_has_gone() -> None:
+    """What telling it raises ends the call, there and here."""
+
+    async def gone(progress: dict[str, Any]) -> None:
+        raise ConnectionResetError("gone")
+
+    params = {"progressToken": 2, "progress": 1}
+    first = data({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=[first, asyncio.Event()])))
+    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), Answer(202))
+    with pytest.raises(ConnectionResetError):
+        await serving.sessions.call(ANN, "save", {}, gone)
+    await serving.played()
+
+
+# --- renewing and closing -------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_ended_is_opened_anew() -> None:
+    """The caller knows of no session, so it never hears that one is unknown."""
+    serving = Serving(*opening(), call(2, answer(2, DONE)), *opening("up-2"), call(2, answer(2, DONE)))
+    await serving.sessions.call(ANN, "save", {})
+    key = serving.sessions.key_of(ANN)
+    assert key is not None
+    await serving.relaying.sessions.revoke(key, "the tools changed")
+    assert await serving.sessions.call(ANN, "save", {}) == DONE
+    assert header(serving.upstream.requests[-1].headers, "mcp-session-id") == "up-2"
+    assert serving.sessions.key_of(ANN) != key
+
+
+async def test_a_session_that_cannot_be_opened_is_not_kept() -> None:
+    """The failure is the caller's to see, and the next call tries again."""
+    serving = Serving((Expect("POST", asks("initialize")), Answer(401)), *opening(), LISTED)
+    with pytest.raises(UpstreamBroken, match="credentials"):
+        await serving.sessions.tools(ANN)
+    assert repr(serving.sessions) == "<HttpSessions of 'one': 0>"
+    assert await serving.sessions.tools(ANN) == TOOLS
+
+
+async def test_idle_sessions_are_closed() -> None:
+    """After the idle time, and not before; one in use is not idle."""
+    serving = Serving(*opening(), call(2, answer(2, DONE)), ENDED, idle=10)
+    await serving.sessions.call(ANN, "save", {})
+    serving.relaying.clock.now += 9
+    await serving.sessions.tidy()
+    assert serving.sessions.key_of(ANN) is not None
+    serving.relaying.clock.now += 1
+    await serving.sessions.tidy()
+    assert serving.sessions.key_of(ANN) is None and serving.upstream.unplayed == []
+
+
+async def test_the_session_used_longest_ago_makes_room() -> None:
+    """Where there are as many as may be; if all of them are busy, the newcomer has to wait."""
+    serving = Serving(*opening("a"), *opening("b"), call(2, answer(2, DONE)), ENDED, most=1)
+    await serving.sessions.call(Who("ann"), "save", {})
+    never = asyncio.Event()
+    serving.upstream.then(*call(2, Answer(after=never)))
+    running = asyncio.create_task(serving.sessions.call(Who("bob"), "save", {}))
+    await serving.played()
+    with pytest.raises(LimitReached):
+        await serving.sessions.tools(Who("eve"))
+    never.set()
+    with pytest.raises(AdapterError):
+        await running
+
+
+async def test_at_the_end_all_sessions_are_closed() -> None:
+    """Upstream too."""
+    serving = Serving(*opening("a"), *opening("b"), ENDED, ENDED)
+    for name in ("ann", "bob"):
+        serving.upstream.then(*call(2, answer(2, DONE)))
+        await serving.sessions.call(Who(name), "save", {})
+    await serving.sessions.close()
+    ended = [each for each in serving.upstream.requests if each.method == "DELETE"]
+    assert {header(each.headers, "mcp-session-id") for each in ended} == {"a", "b"}
+    assert serving.relaying.sessions.active == 0
+
+
+# --- the road -------------------------------------------------------------------------------------------------
+
+
+class Stamping:
+    """A stage that notes who called, and refuses a tool."""
+
+    def __init__(self) -> None:
+        self.callers: list[str] = []
+
+    async def ask(self, call: Call) -> bytes | None:
+        self.callers.append(f"{call.caller.entrance}:{call.caller.principal}:{call.session}:{call.base}")
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        return response
+
+
+async def test_stages_see_the_call_as_any_other() -> None:
+    """With the entrance, the principal, the session and the base that upload URLs begin with."""
+    stage = Stamping()
+    plan = Plan({("tools/call", "save"): (stage,)})
+    serving = Serving(*opening(), call(2, answer(2, DONE)), plan=plan)
+    await serving.sessions.call(Who("ann", base="http://here"), "save", {})
+    key = serving.sessions.key_of(Who("ann"))
+    assert stage.callers == [f"http:ann:{key}:http://here"]
+    assert key != session_key("up-1")
+
+
+# --- modern ---------------------------------------------------------------------------------------------------
+
+DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+MIRRORED = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+
+def modern(*steps: Step) -> list[Step]:
+    """An upstream that knows no initialize."""
+    return [
+        (Expect("POST", asks("initialize")), Answer(400, chunks=[error(1, -32600)])),
+        (Expect("POST", asks("server/discover")), answer(2, DISCOVERED)),
+        *steps,
+    ]
+
+
+async def test_a_modern_upstream_is_asked_without_a_session() -> None:
+    """Each request says who asks, and its headers mirror it, the arguments among them that the schema names."""
+    tools = [{"name": "save", "inputSchema": MIRRORED}]
+    serving = Serving(
+        *modern(
+            (Expect("POST", asks("tools/list")), answer(3, {"resultType": "complete", "tools": tools})),
+            call(4, answer(4, {"resultType": "complete", **DONE})),
+        )
+    )
+    assert await serving.sessions.tools(ANN) == tools
+    assert (await serving.sessions.call(ANN, "save", {"region": "eu"}))["content"] == DONE["content"]
+    sent = serving.upstream.requests[-1]
+    assert said(sent)["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    fields = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "save"}
+    fields |= {"mcp-param-region": "eu"}
+    assert {name: header(sent.headers, name) for name in fields} == fields
+    assert serving.sessions.key_of(ANN) is None and header(sent.headers, "mcp-session-id") is None
+
+
+async def test_the_era_is_found_once() -> None:
+    """The next caller does not try the other one; nor does the first where somebody watches the server."""
+    listed = (Expect("POST", asks("tools/list")), answer(3, {"tools": TOOLS}))
+    serving = Serving(*modern(listed))
+    await serving.sessions.tools(Who("ann"))
+    serving.upstream.then(Expect("POST", asks("server/discover")), answer(1, DISCOVERED))
+    serving.upstream.then(Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
+    await serving.sessions.tools(Who("bob"))
+    assert serving.methods.count("initialize") == 1 and serving.upstream.unplayed == []
+    watched = Serving(era=lambda: Era.MODERN)
+    watched.upstream.then(Expect("POST", asks("server/discover")), answer(1, DISCOVERED))
+    watched.upstream.then(Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
+    await watched.sessions.tools(ANN)
+    assert watched.methods == ["server/discover", "tools/list"]
+
+
+async def test_a_tool_that_asks_for_input_is_refused() -> None:
+    """Nobody could give it over HTTP."""
+    serving = Serving(
+        *modern(
+            (Expect("POST", asks("tools/list")), answer(3, {"tools": TOOLS})),
+            call(4, answer(4, {"resultType": "input_required"})),
+        )
+    )
+    await serving.sessions.tools(ANN)
+    with pytest.raises(ToolRefused, match="more input"):
+        await serving.sessions.call(ANN, "save", {})
+
+
+async def test_a_server_of_no_known_era_is_said_to_be_one() -> None:
+    """It answers, and is no MCP server."""
+    serving = Serving(
+        (Expect("POST", asks("initialize")), Answer(404)),
+        (Expect("POST", asks("server/discover")), Answer(404)),
+    )
+    with pytest.raises(UpstreamBroken, match="no version of MCP"):
+        await serving.sessions.tools(ANN)
