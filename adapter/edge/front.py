@@ -32,8 +32,24 @@ class CallLog(Protocol):
     def write(self, record: dict[str, object]) -> None: ...
 
 
+class Watching(Protocol):
+    """Keeps what was asked lately, for people to see."""
+
+    def begin(self) -> None:
+        """This task begins an exchange."""
+
+    def end(self, line: Mapping[str, object], principal: str | None) -> None:
+        """It is over; ``principal`` is who asked, None where that is not known."""
+
+    def close(self) -> None:
+        """The adapter stops: whoever watches has seen it all."""
+
+
 class Front:
-    """The handler of the HTTP server. ``calls`` is where each exchange leaves its line, if anywhere."""
+    """The handler of the HTTP server.
+
+    ``calls`` is where each exchange leaves its line, and ``recent`` who keeps it for people to see, if anybody.
+    """
 
     def __init__(
         self,
@@ -44,6 +60,7 @@ class Front:
         log: FilteringBoundLogger,
         calls: CallLog | None,
         branches: Sequence[Branch] = (),
+        recent: Watching | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
@@ -52,6 +69,7 @@ class Front:
         self._log = log
         self._calls = calls
         self._branches = tuple(branches)
+        self._recent = recent
         self._busy: set[asyncio.Task[object]] = set()
 
     def __repr__(self) -> str:
@@ -68,6 +86,8 @@ class Front:
             if preflight is not None:
                 request.reply.send(204, preflight)
                 return
+        if self._recent is not None:
+            self._recent.begin()
         began = time.monotonic()
         visit = Visit(era_of_head(request), rpc=request.method == "POST")
         task = asyncio.current_task()
@@ -82,8 +102,14 @@ class Front:
         finally:
             if task is not None:
                 self._busy.discard(task)
-            if self._calls is not None:
-                self._calls.write(_line(request, server, visit, time.monotonic() - began))
+            if self._calls is not None or self._recent is not None:
+                self._tell(request, _line(request, server, visit, time.monotonic() - began))
+
+    def _tell(self, request: Request, line: dict[str, object]) -> None:
+        if self._calls is not None:
+            self._calls.write(line)
+        if self._recent is not None:
+            self._recent.end(line, self._guard.principal_of(request.headers))
 
     async def _other(self, request: Request, path: str) -> None:
         extra: list[tuple[str, str]] = []
@@ -154,7 +180,9 @@ class Front:
             request.reply.abort()
 
     async def drain(self, grace: float) -> None:
-        """Wait up to ``grace`` seconds for the exchanges under way."""
+        """Wait up to ``grace`` seconds for the exchanges under way. Those who watch are sent home."""
+        if self._recent is not None:
+            self._recent.close()
         if self._busy:
             await asyncio.wait(self._busy, timeout=grace)
 

@@ -89,13 +89,16 @@ class Guard:
             raise Unauthorized()
         return principal, withhold
 
+    def principal_of(self, headers: Mapping[str, str]) -> str | None:
+        """Who asks, None for a stranger."""
+        try:
+            return self.principal(headers)[0]
+        except Unauthorized:
+            return None
+
     def known(self, headers: Mapping[str, str]) -> bool:
         """Whether the request may see details: it carries a good token, or none is asked for."""
-        try:
-            self.principal(headers)
-        except Unauthorized:
-            return False
-        return True
+        return self.principal_of(headers) is not None
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
