@@ -74,6 +74,15 @@ class Health:
 
     # --- one server -------------------------------------------------------------------------------------------
 
+    def status_of(self, server: Server) -> str:
+        """In a word: ok, unhealthy, or starting. A server that is not pinged is ok."""
+        watch = self.watches.get(server.id)
+        if watch is None:
+            return "ok"
+        if watch.pulse.last_success is None and self._is_starting():
+            return "starting"
+        return "ok" if self._is_ready(server) and watch.pulse.reached else "unhealthy"
+
     def _is_ready(self, server: Server) -> bool:
         watch = self.watches.get(server.id)
         if watch is None:
@@ -88,9 +97,7 @@ class Health:
             return {**shown, "status": "ok", "detail": "upstream_ping_disabled"}
         pulse = watch.pulse
         breaker = server.breaker
-        shown["status"] = "ok" if self._is_ready(server) and pulse.reached else "unhealthy"
-        if pulse.last_success is None and self._is_starting():
-            shown["status"] = "starting"
+        shown["status"] = self.status_of(server)
         if breaker is not None:
             shown["breaker"] = {"state": breaker.state.value, "consecutive_failures": breaker.failures}
         shown["ping"] = {

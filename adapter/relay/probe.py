@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +18,9 @@ from adapter.rules.breaker import BreakerState
 from adapter.wire.eras import Era
 
 T = TypeVar("T")
+
+POINTS = 120
+"""Pings of one server that are remembered: half an hour at the interval that is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,18 @@ class Probe:
 
 
 class Watch:
-    """Pings one server on its interval and feeds its breaker. ``clock`` gives Unix time in seconds."""
+    """Pings one server on its interval and feeds its breaker. ``clock`` gives Unix time in seconds.
+
+    ``history`` has when each of the last pings was answered and how long that took, in Unix seconds and milliseconds;
+    None for one that was not.
+    """
 
     def __init__(
         self, server: Server, settings: PingSettings, clock: Callable[[], float], log: FilteringBoundLogger
     ) -> None:
         self.server = server
         self.pulse = Pulse()
+        self.history: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
         self.first = asyncio.Event()
         self._settings = settings
         self._probe = Probe(server, settings.timeout)
@@ -122,6 +131,7 @@ class Watch:
             await self._guarded(self._probe.ping())
         except AdapterError as error:
             self.pulse.reached, self.pulse.error = False, str(error)
+            self.history.append((self._clock(), None))
             self._looked_in = 0
             if breaker is not None:
                 breaker.failed(loop.time())
@@ -133,6 +143,7 @@ class Watch:
             self.pulse.reached, self.pulse.error, self.pulse.era = True, None, self._probe.era
             self.pulse.latency = loop.time() - began
             self.pulse.last_success = self._clock()
+            self.history.append((self.pulse.last_success, round(self.pulse.latency * 1000, 2)))
             if breaker is not None:
                 breaker.succeeded(loop.time())
         self.first.set()

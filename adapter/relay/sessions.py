@@ -48,6 +48,7 @@ class Session:
     protocol_version: str
     generation: int
     last_seen: float
+    created: float = 0.0
     asleep: bool = False
     in_flight: int = 0
     touched: bool = False
@@ -91,6 +92,10 @@ class Sessions:
     def active(self) -> int:
         """Open sessions, those that are being opened among them."""
         return len(self._open) + self._opening
+
+    def opened(self) -> list[Session]:
+        """The open sessions that this process knows."""
+        return list(self._open.values())
 
     async def load(self) -> None:
         """Bring the open sessions of an earlier process back into the map."""
@@ -370,6 +375,7 @@ class Sessions:
             protocol_version=record.protocol_version,
             generation=record.generation,
             last_seen=record.last_seen,
+            created=record.created,
             asleep=record.state is SessionState.IDLE,
         )
         self._open[key] = session
