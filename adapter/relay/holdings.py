@@ -75,6 +75,10 @@ class Holdings:
         """Bytes of the files that the scope holds."""
         return self._ledger.used(scope_id)
 
+    def scopes(self) -> list[Scope]:
+        """Who holds anything."""
+        return self._inventory.scopes()
+
     # --- start and stop ---------------------------------------------------------------------------------------
 
     async def open(self) -> None:
