@@ -54,10 +54,13 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 @dataclass(slots=True)
 class _Operation:
-    """One call of a store's method under way. ``run`` is called in the worker's thread, perhaps twice."""
+    """One call of a store's method under way. ``run`` is called in the worker's thread, perhaps twice. What writes is
+    ``whole`` where one statement does it, which is a transaction by itself.
+    """
 
     run: Callable[[sqlite3.Connection], Any]
     writes: bool
+    whole: bool
     settled: asyncio.Future[Any]
 
 
@@ -110,7 +113,7 @@ class SqliteStore:
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        return await self._submit(partial(sql.put, table, key, value, expected, due), writes=True)
+        return await self._submit(partial(sql.put, table, key, value, expected, due), writes=True, whole=True)
 
     async def put_all(
         self,
@@ -120,7 +123,9 @@ class SqliteStore:
         instead_of: Sequence[str] = (),
     ) -> None:
         if rows or instead_of:
-            await self._submit(partial(sql.put_all, table, tuple(rows), tuple(instead_of)), writes=True)
+            whole = len(rows) == 1 and not instead_of
+            write = partial(sql.put_all, table, tuple(rows), tuple(instead_of))
+            await self._submit(write, writes=True, whole=whole)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         return await self._submit(partial(sql.delete, table, key, expected), writes=True)
@@ -138,12 +143,14 @@ class SqliteStore:
     async def count(self, table: str) -> int:
         return await self._submit(partial(sql.count, table), writes=False)
 
-    def _submit(self, run: Callable[[sqlite3.Connection], T], *, writes: bool) -> asyncio.Future[T]:
+    def _submit(
+        self, run: Callable[[sqlite3.Connection], T], *, writes: bool, whole: bool = False
+    ) -> asyncio.Future[T]:
         if self._worker is None:
             raise StoreUnavailable("The state store is not open.")
         loop = self._worker.loop
         settled: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Operation(run, writes, settled))
+        self._waiting.append(_Operation(run, writes, whole, settled))
         if not self._busy:
             self._busy = True
             # Not at once: whatever else this turn of the loop asks for goes along.
@@ -247,12 +254,15 @@ def _outcomes(connection: sqlite3.Connection, batch: list[_Operation]) -> list[A
 
 
 def _in_one_transaction(connection: sqlite3.Connection, batch: list[_Operation]) -> list[Any]:
-    writes = any(operation.writes for operation in batch)
-    if writes:
+    alone = (
+        len(batch) == 1 and batch[0].whole
+    )  # SQLite begins and ends one for it, and takes the lock just so
+    begins = not alone and any(operation.writes for operation in batch)
+    if begins:
         connection.execute("BEGIN IMMEDIATE")
     try:
         outcomes = [_outcome(connection, operation) for operation in batch]
-        if writes:
+        if begins:
             connection.execute("COMMIT")
     except sqlite3.Error:
         # SQLite has rolled back by itself after some failures, after others it has not.
