@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
@@ -52,17 +53,18 @@ class Capturing:
     exposed: bool
     limit: int | None
 
-    async def files_of(
-        self, call: Call, allocated: Allocated, result: Result
-    ) -> AsyncGenerator[Captured, None]:
-        """Each file, when it is kept. Raises AdapterError for one that was there and cannot be kept."""
+    async def written(self, call: Call, allocated: Allocated) -> Captured | None:
+        """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
+        there and cannot be kept."""
         place = allocated.place
-        if place is not None:
-            measure = await self.files.adopt(place, self.limit)
-            if measure is not None:
-                record = await self._keep(call, allocated.name, measure, place=place)
-                yield Captured(record, self.files.path_of(place))
-                return
+        measure = None if place is None else await self.files.adopt(place, self.limit)
+        if place is None or measure is None:
+            return None
+        record = await self._keep(call, allocated.name, measure, place=place)
+        return Captured(record, self.files.path_of(place))
+
+    async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
+        """Each file that the result holds or names, when it is kept. Raises as ``written`` does."""
         match self.locator.mode:
             case "embedded":
                 for each in embedded(result):
@@ -71,7 +73,7 @@ class Capturing:
                 async for record in self._linked(call, result):
                     yield Captured(record)
             case "structured" | "regex":
-                located = await self._located(call, allocated.began, result)
+                located = await self._located(call, began, result)
                 if located is not None:
                     yield located
 
@@ -132,6 +134,7 @@ class Capturing:
                 await staging.discard()
 
 
+@lru_cache(512)
 def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> str:
     """What an artifact is called: see ``default_name``; always a text that every reader of JSON takes."""
     # A lone surrogate, out of an argument or a directory, would cost strict readers the whole result.

@@ -8,9 +8,8 @@ any moment leaves files without a row at worst, and those the sweep takes.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -31,7 +30,9 @@ Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
 
 
 class Arrival(NamedTuple):
-    """A file that is to be held. ``staging`` None: its bytes lie at the record's place already."""
+    """A file that is to be held. ``staging`` None: its bytes lie at the record's place already, where whoever brings
+    it expects it.
+    """
 
     record: FileRecord
     staging: Staging | None
@@ -76,7 +77,7 @@ class Custody:
         self._inventory = inventory
         self._log = log
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._expected: Counter[Place] = Counter()
+        self._expected: dict[Place, int] = {}
 
     def __repr__(self) -> str:
         return f"<Custody: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
@@ -87,17 +88,16 @@ class Custody:
 
     def expect(self, *places: Place) -> Callable[[], None]:
         """Let files at these places be known though no record knows them, until the function returned is called."""
-        self._expected.update(places)
-        expected = True
+        waiting = list(places)
+        for place in places:
+            self._expected[place] = self._expected.get(place, 0) + 1
 
         def forget() -> None:
-            nonlocal expected
-            if expected:
-                expected = False
-                self._expected.subtract(places)
-                for place in places:
-                    if not self._expected[place]:
-                        del self._expected[place]
+            while waiting:
+                place = waiting.pop()
+                self._expected[place] -= 1
+                if not self._expected[place]:
+                    del self._expected[place]
 
         return forget
 
@@ -124,15 +124,16 @@ class Custody:
     async def _take_in(self, arrivals: Sequence[Arrival], staged: Staged, spend: Spend | None) -> _Taken:
         scope_id = arrivals[0].record.scope
         await self._put_out(self._inventory.over(scope_id))
-        self._victims(arrivals, staged)  # refuses before anything is spent or moved
+        moving = [(record.place, staging) for record, staging in arrivals if staging is not None]
+        if spend is not None or moving:
+            self._victims(arrivals, staged)  # refuses before anything is spent or moved
         unspend = await spend() if spend else None
-        forget = self.expect(*(arrival.record.place for arrival in arrivals))
+        forget = self.expect(*(place for place, _ in moving))
         placed: list[Place] = []
         try:
-            for record, staging in arrivals:
-                if staging is not None:
-                    placed.append(record.place)
-                    await self._files.place(staging, record.place)
+            for place, staging in moving:
+                placed.append(place)
+                await self._files.place(staging, place)
             await self._write_down(arrivals, staged)
         except BaseException:
             for place in placed:
@@ -151,13 +152,17 @@ class Custody:
         leaving = [victim.place for victim in victims]
         forget = self.expect(*leaving)
         try:
-            with ExitStack() as undo:
+            undo: list[Callable[[], None]] = []
+            try:
                 self._exchange(victims, records, staged, undo)
                 rows = [
                     (record.key, encode(record), self._inventory.expires_at(record)) for record in records
                 ]
                 await self._store.put_all(TABLE, rows, instead_of=[victim.key for victim in victims])
-                undo.pop_all()
+            except BaseException:
+                for step in reversed(undo):
+                    step()
+                raise
             for record in records:
                 self._inventory.show(record)
             for place in leaving:
@@ -170,23 +175,24 @@ class Custody:
         victims: Sequence[FileRecord],
         records: Sequence[FileRecord],
         staged: Staged,
-        undo: ExitStack,
+        undo: list[Callable[[], None]],
     ) -> None:
+        """``undo`` gets what takes it back, step by step and the last step first."""
         new, old = (sum(record.size for record in some) for some in (records, victims))
-        undo.callback(staged.grow, new)
+        undo.append(partial(staged.grow, new))
         staged.shrink(new)
         for victim in victims:
             entry = self._inventory.ledger.entry(victim.key)
             assert entry is not None, "a victim is what the ledger named"
-            undo.callback(self._inventory.show, victim)
-            undo.callback(self._inventory.ledger.add, entry)
+            undo.append(partial(self._inventory.show, victim))
+            undo.append(partial(self._inventory.ledger.add, entry))
             self._inventory.hide(victim)
             self._inventory.ledger.remove(victim.key)
         for record in records:
-            undo.callback(self._inventory.ledger.remove, record.key)
+            undo.append(partial(self._inventory.ledger.remove, record.key))
             self._inventory.count(record)
         staged.grow(old)
-        undo.callback(staged.shrink, old)
+        undo.append(partial(staged.shrink, old))
 
     def _victims(self, arrivals: Sequence[Arrival], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record

@@ -66,10 +66,13 @@ class Producing:
 
 
 class _Capture(NamedTuple):
-    """What is kept of a call, how it is told of, and the sentence that says what is not."""
+    """What is kept of a call, how it is told of, whether it was ``written`` where the tool was told, and the sentence
+    that says what is not kept.
+    """
 
     kept: list[Captured]
     shown: list[Shown]
+    written: bool
     failure: str | None
 
 
@@ -155,7 +158,7 @@ class Producer:
             await self._let_go(allocated.place)
             return without_paths(response, self._withheld({}))
         capture = await self._capture(call, allocated, result)
-        if allocated.place not in [each.record.place for each in capture.kept]:
+        if not capture.written:
             await self._let_go(allocated.place)
         if capture.failure is not None and self._rule.required:
             await self._drop(capture)
@@ -177,20 +180,30 @@ class Producer:
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
         kept: list[Captured] = []
         shown: list[Shown] = []
+        written = None
         try:
-            async with aclosing(self._capturing.files_of(call, allocated, result)) as files:
-                async for captured in files:
-                    # What one result tells of is there together: a file is not evicted for the next one.
-                    call.defer(self._holdings.hold(captured.record))
-                    kept.append(captured)
-                    shown.append(await self._telling.shown(captured.record, call.base))
+            written = await self._capturing.written(call, allocated)
+            if written is not None:
+                await self._keep(call, written, kept, shown)
+            else:
+                async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
+                    async for captured in files:
+                        await self._keep(call, captured, kept, shown)
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
-            return _Capture(kept, shown, f"{NOT_ALL_CAPTURED if kept else NOT_CAPTURED} {error}")
+            failure: str | None = f"{NOT_ALL_CAPTURED if kept else NOT_CAPTURED} {error}"
         except Exception:
             self._log.exception("an artifact was not kept", tool=self._rule.tool)
-            return _Capture(kept, shown, NOT_ALL_CAPTURED if kept else NOT_CAPTURED)
-        return _Capture(kept, shown, None if kept else NOT_CAPTURED)
+            failure = NOT_ALL_CAPTURED if kept else NOT_CAPTURED
+        else:
+            failure = None if kept else NOT_CAPTURED
+        return _Capture(kept, shown, written is not None, failure)
+
+    async def _keep(self, call: Call, captured: Captured, kept: list[Captured], shown: list[Shown]) -> None:
+        # What one result tells of is there together: a file is not evicted for the next one.
+        call.defer(self._holdings.hold(captured.record))
+        kept.append(captured)
+        shown.append(await self._telling.shown(captured.record, call.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
@@ -64,4 +65,10 @@ async def content(holdings: Holdings, record: FileRecord) -> str | bytes:
 
 def iso(seconds: float) -> str:
     """Unix seconds as ISO 8601 in UTC, to the second."""
-    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+    return _to_the_second(int(seconds))
+
+
+@lru_cache(256)
+def _to_the_second(seconds: int) -> str:
+    # What is told of together mostly expires together.
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

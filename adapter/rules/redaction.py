@@ -59,20 +59,26 @@ class Redaction:
 
     def __init__(self, roots: Sequence[str], replacements: Mapping[str, str]) -> None:
         self._roots, self._parts_with_gaps, self._needles = _sought(tuple(roots))
+        self._replacements = replacements
         self._held: dict[str, _Held] = {}
         self._others: dict[str, str] = {}
-        for path in sorted(replacements, key=len, reverse=True):
+        self._ready = False
+
+    def __repr__(self) -> str:
+        return f"<Redaction of {len(self._roots)} roots: {len(self._replacements)} paths known>"
+
+    def _get_ready(self) -> None:
+        """Put in order what is known. Not before it is needed: most calls have one of these, and few texts a path."""
+        self._ready = True
+        for path in sorted(self._replacements, key=len, reverse=True):
             root = next((root for root in self._roots if path.startswith((root + "/", root + "\\"))), None)
             if root is None:
                 continue
             # By its ids, because there may be thousands, and a text may name each.
             if ids := _PLACE.fullmatch(path, len(root) + 1):
-                self._held[ids[1]] = _Held(ids[0], replacements[path])
+                self._held[ids[1]] = _Held(ids[0], self._replacements[path])
             else:
-                self._others |= {each + path[len(root) :]: replacements[path] for each in self._roots}
-
-    def __repr__(self) -> str:
-        return f"<Redaction of {len(self._roots)} roots: {len(self._held) + len(self._others)} paths known>"
+                self._others |= {each + path[len(root) :]: self._replacements[path] for each in self._roots}
 
     def spares(self, message: bytes) -> bool:
         r"""Whether no text in this JSON changes, where a search of its bytes can tell so: False says nothing.
@@ -82,6 +88,8 @@ class Redaction:
         return b"\\u00" not in message and not any(needle in message for needle in self._needles)
 
     def __call__(self, text: str) -> str:
+        if not self._ready:
+            self._get_ready()
         if any(plainest_part(root) in text for root in self._roots):
             text = self._without_paths(text)
         if any(area in text for area in AREAS.values()):

@@ -1,0 +1,49 @@
+"""Work that a cancellation waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.relay.unbroken import unbroken
+
+
+async def test_the_result_and_the_failure_are_the_works_own() -> None:
+    """As if it had been awaited."""
+
+    async def divide(by: int) -> float:
+        await asyncio.sleep(0)
+        return 1 / by
+
+    assert await unbroken(divide(2)) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        await unbroken(divide(0))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancelled_caller_waits_and_what_was_done_is_undone(fails: bool) -> None:
+    """Cancelled twice, it goes when the work has ended and been taken back; what failed leaves nothing to undo."""
+    go_on = asyncio.Event()
+    seen: list[str] = []
+
+    async def work() -> str:
+        await go_on.wait()
+        seen.append("done")
+        if fails:
+            raise ValueError
+        return "result"
+
+    async def undo(result: str) -> None:
+        seen.append(f"undone: {result}")
+
+    caller = asyncio.ensure_future(unbroken(work(), undo))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        caller.cancel()
+    await asyncio.sleep(0)
+    assert not caller.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert seen == (["done"] if fails else ["done", "undone: result"])
