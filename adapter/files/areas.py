@@ -77,19 +77,6 @@ def entered(base: int, parts: Sequence[str], *, make: bool = False) -> Iterator[
         os.close(number)
 
 
-@contextlib.contextmanager
-def descended(base: int, parts: Sequence[str]) -> Iterator[list[int]]:
-    """As ``entered``, with every directory on the way: ``base`` first, the one that ``parts`` lead to last."""
-    opened: list[int] = []
-    try:
-        for part in parts:
-            opened.append(os.open(part, _DIRECTORY, dir_fd=opened[-1] if opened else base))
-        yield [base, *opened]
-    finally:
-        for number in opened:
-            os.close(number)
-
-
 def walk(base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = None) -> int:
     """A new descriptor of the directory below ``base``. FileNotFoundError if the way, its begin and end counted,
     meets the directory with ``barred`` as device and number."""

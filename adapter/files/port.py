@@ -79,7 +79,11 @@ class FileStore(Protocol):
         """Begin a file. Raises StorageFull."""
 
     async def place(self, staging: Staging, place: Place) -> None:
-        """Give a finished staging its name; when this returns, both survive a crash. Raises StorageFull."""
+        """Give a finished staging its name, which survives the process. Raises StorageFull.
+
+        After the machine's own crash the file may be gone, as may be the record that comes after it; where it is
+        there, it is whole.
+        """
 
     async def allocate(self, place: Place) -> str:
         """Make the directory of a file that a tool shall write; the absolute path to tell it."""
@@ -90,8 +94,8 @@ class FileStore(Protocol):
         """
 
     async def adopt(self, place: Place, limit: int | None) -> Measure | None:
-        """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its
-        own, or a link. Raises FileTooLarge above ``limit`` bytes.
+        """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its own,
+        or a link. Raises FileTooLarge above ``limit`` bytes.
         """
 
     async def take(
@@ -104,6 +108,9 @@ class FileStore(Protocol):
 
     async def open_file(self, place: Place, *, size: int, modified: int) -> OpenFile | None:
         """Open for reading; None if it is not there, or no longer the file that was recorded."""
+
+    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
+        """Whether ``open_file`` would find the file that was recorded there."""
 
     def path_of(self, place: Place) -> str:
         """The absolute path of a placed file, for a tool that reads it."""

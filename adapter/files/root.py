@@ -25,15 +25,16 @@ class Root:
     never is. ``staging`` are the components of this process's own staging directory.
     """
 
-    def __init__(self, path: Path, disk: Disk, *, lock_wait: float | None, sync: bool) -> None:
+    def __init__(self, path: Path, disk: Disk, *, lock_wait: float | None) -> None:
         # Not resolve(): a tool in another container may know the root by this spelling only.
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - and not absolute(), which keeps ".."
+        self.prefix = os.path.join(self.path, "")  # noqa: PTH118 - a Path has no slash at its end
+        """What stands before the path of everything below it."""
         self.spellings = tuple(sorted({str(self.path), os.path.realpath(path)}, key=len, reverse=True))
         """How the path may be written, the longest first."""
         self.staging = (areas.STAGING, secrets.token_hex(16))
         self._disk = disk
         self._lock_wait = lock_wait
-        self._sync = sync
         self._base: int | None = None
         self._held: list[int] = []
 
@@ -93,8 +94,6 @@ class Root:
         with areas.entered(self.base, self.staging, make=True) as directory:
             areas.claim(directory)
             self._held.append(os.dup(directory))
-        if self._sync:
-            os.fsync(self.base)
 
     def _clear_staging(self, base: int) -> None:
         area, process = self.staging

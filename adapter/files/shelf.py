@@ -6,7 +6,10 @@
     {root}/artifacts/{scope}/{id}/{name}    the same, and what tools are writing
 
 A file is whole and synced before it gets its name, so a process that is killed leaves what a sweep removes and
-nothing that looks like a file but is none. ``{root}/state`` belongs to the state store and is never touched.
+nothing that looks like a file but is none. Directories are not synced: a kill takes nothing from them, and when the
+machine itself goes down, a name that had not come to the disk is a file that is missing, whose record is dropped at
+the start. The state store does not sync each row either.
+``{root}/state`` belongs to the state store and is never touched.
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
-from adapter.files.lasting import Lasting
 from adapter.files.port import Measure, Staging
 from adapter.files.reading import PIECE, FileOnDisk
 from adapter.files.root import Root
@@ -28,6 +31,10 @@ from adapter.files.staging import Buffers, FileStaging
 from adapter.rules.holdings import AREAS, Place
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+Way: TypeAlias = tuple[str, str, str]
+"""The directory of a place: the components below the root that lead to it."""
 
 
 class Shelf:
@@ -52,12 +59,11 @@ class Shelf:
         lock_wait: float = 10.0,
     ) -> None:
         self._disk = Disk()
-        self._root = Root(root, self._disk, lock_wait=lock_wait if lock else None, sync=atomic)
+        self._root = Root(root, self._disk, lock_wait=lock_wait if lock else None)
         self._sync = atomic
-        self._lasting = Lasting()
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
-        self._allocated: dict[tuple[str, ...], Descriptor] = {}
+        self._allocated: dict[Way, Descriptor] = {}
 
     def __repr__(self) -> str:
         state = f"{self._buffers.files} files being written" if self._root.is_open else "closed"
@@ -68,7 +74,8 @@ class Shelf:
         return self._root.spellings
 
     def path_of(self, place: Place) -> str:
-        return os.path.join(self._root.path, *areas.directory_of(place), place.name)  # noqa: PTH118 - asked at every call
+        area, scope, file_id = areas.directory_of(place)
+        return f"{self._root.prefix}{area}/{scope}/{file_id}/{place.name}"
 
     async def open(self) -> None:
         """Also raises StorageFailed when another process has the lock for longer than the wait."""
@@ -119,9 +126,6 @@ class Shelf:
             areas.entered(self._root.base, way, make=True) as directory,
         ):
             os.rename(name, place.name, src_dir_fd=source, dst_dir_fd=directory)
-        if self._sync:
-            with areas.descended(self._root.base, way) as directories:
-                self._lasting.settle(way, directories)
 
     # --- what tools write -----------------------------------------------------------------------------------------
 
@@ -141,11 +145,10 @@ class Shelf:
         try:
             found, measure = await self._disk.do(self._look_at, way, place.name, limit)
             if found is None:
-                return None
+                return measure
             with contextlib.closing(found.descriptor):
-                if measure is None:
-                    measure = await capture.measure(found, limit, self._disk)
-                    await self._disk.do(self._settle, found, way)
+                measure = await capture.measure(found, limit, self._disk)
+                await self._disk.do(self._settle, found)
             return measure
         finally:
             self._release(place)
@@ -177,46 +180,32 @@ class Shelf:
                 raise capture.too_large(limit)
         return await staging.finish()
 
-    def _claim(self, way: tuple[str, ...]) -> Descriptor:
+    def _claim(self, way: Way) -> Descriptor:
         claim = Descriptor(areas.walk_making(self._root.base, way))
         with claim as directory:
             areas.claim(directory)
         return claim
 
-    def _look_at(
-        self, way: tuple[str, ...], name: str, limit: int | None
-    ) -> tuple[areas.Found | None, Measure | None]:
-        """Open what a tool wrote, and where it is small enough for one hop measure and settle it at once."""
-        with contextlib.ExitStack() as stack:
-            try:
-                directories = stack.enter_context(areas.descended(self._root.base, way))
-                found = areas.open_own(directories[-1], name)
-            except OSError as error:
-                if areas.says_absent(error):
-                    return None, None
-                raise
-            if found is None:
-                return None, None
-            try:
-                measure = capture.measure_at_once(found, limit)
-                if measure is not None:
-                    self._settle_in(found, way, directories)
-            except BaseException:
-                found.descriptor.close()
-                raise
-            return found, measure
+    def _look_at(self, way: Way, name: str, limit: int | None) -> tuple[areas.Found | None, Measure | None]:
+        """What a tool wrote: its measure, settled, where it is small enough for one hop; else the file, open."""
+        found = areas.open_at(self._root.base, way, name)
+        if found is None:
+            return None, None
+        try:
+            measure = capture.measure_at_once(found, limit)
+            if measure is None:
+                return found, None
+            self._settle(found)
+        except BaseException:
+            found.descriptor.close()
+            raise
+        found.descriptor.close()
+        return None, measure
 
-    def _settle(self, found: areas.Found, way: tuple[str, ...]) -> None:
-        with areas.descended(self._root.base, way) as directories:
-            self._settle_in(found, way, directories)
-
-    def _settle_in(self, found: areas.Found, way: tuple[str, ...], directories: list[int]) -> None:
-        # A tool may have written the file long before its call ended; the sweep shall not take it for old.
-        os.utime(directories[-1])
+    def _settle(self, found: areas.Found) -> None:
         if self._sync:
             with found.descriptor as number:
                 os.fsync(number)
-            self._lasting.settle(way, directories)
 
     def _release(self, place: Place) -> None:
         claim = self._allocated.pop(areas.directory_of(place), None)
@@ -235,19 +224,24 @@ class Shelf:
             return None
         return FileOnDisk(found, self._disk)
 
+    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
+        return await self._disk.do(self._is_whole, place, size, modified)
+
     async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
         return await self._disk.do(self._missing, places)
 
     def _missing(self, places: list[tuple[Place, int]]) -> list[Place]:
         return [place for place, size in places if not self._is_whole(place, size)]
 
-    def _is_whole(self, place: Place, size: int) -> bool:
+    def _is_whole(self, place: Place, size: int, modified: int | None = None) -> bool:
         try:
             with areas.entered(self._root.base, areas.directory_of(place)) as directory:
                 status = os.stat(place.name, dir_fd=directory, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return areas.is_own_file(status) and status.st_size == size
+        except OSError as error:
+            if areas.says_absent(error):
+                return False
+            raise
+        return areas.is_own_file(status) and status.st_size == size and modified in (None, status.st_mtime_ns)
 
     # --- removing -------------------------------------------------------------------------------------------------
 
@@ -270,15 +264,12 @@ class Shelf:
             found = await self._disk.do(sweep.leftovers, self._root.base, kind, scope, before)
             for leftover in found:
                 if leftover.place is None or not known(leftover.place):
-                    self._lasting.forget(AREAS[kind], scope)
                     count += await self._disk.do(sweep.remove, self._root.base, leftover, before)
-            self._lasting.forget(AREAS[kind], scope)
             await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)
         return count
 
-    def _remove(self, way: tuple[str, str, str]) -> None:
+    def _remove(self, way: Way) -> None:
         area, scope, file_id = way
-        self._lasting.forget(area, scope)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             with areas.entered(self._root.base, (area, scope)) as directory:
                 areas.remove_entry(directory, file_id)
@@ -287,7 +278,6 @@ class Shelf:
 
     def _remove_scope(self, scope: str) -> None:
         for area in AREAS.values():
-            self._lasting.forget(area, scope)
             with (
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
                 areas.entered(self._root.base, (area,)) as directory,

@@ -97,7 +97,7 @@ def _old(directory: int, way: tuple[str, ...], kind: Kind, name: str, before: fl
     try:
         inner = entered(directory, (name,))
         with inner as opened:
-            # The directory counts too: it was touched when its file was taken over, however old that is.
+            # The directory counts too: it was touched when a file came to it, however old that is.
             if claimed(opened) or not _changed(os.fstat(opened)) < before:
                 return
             for file in names(opened):

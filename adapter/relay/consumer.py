@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from adapter.errors import FileGone
-from adapter.files.port import FileStore, OpenFile
+from adapter.files.port import FileStore
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
@@ -165,11 +165,7 @@ class _Delivery:
         text = self._texts.get(record.key)
         if text is None:
             call.defer(self._holdings.hold(record))
-            file = await self._holdings.read(record)
-            try:
-                text = self._texts[record.key] = await self._text(call, record, file)
-            finally:
-                file.close()
+            text = self._texts[record.key] = await self._text(call, record)
         if self._rule.delivery in ("base64", "data_uri"):
             self._inline += record.size
             most = max(INLINE_AT_MOST, self._rule.inline_limit)
@@ -177,7 +173,9 @@ class _Delivery:
                 raise Refused(f"The files have more than the {most} bytes that one call may hold.")
         return text
 
-    async def _text(self, call: Call, record: FileRecord, file: OpenFile) -> str:
+    async def _text(self, call: Call, record: FileRecord) -> str:
+        if self._rule.delivery in ("path", "file_uri", "url"):
+            await self._holdings.confirm(record)
         match self._rule.delivery:
             case "path":
                 return self._files.path_of(record.place)
@@ -186,15 +184,19 @@ class _Delivery:
             case "url":
                 return self._links.delivery(call.base, record)
             case "base64":
-                return await self._base64(record, file)
+                return await self._base64(record)
             case "data_uri":
-                return f"data:{record.media_type};base64,{await self._base64(record, file)}"
+                return f"data:{record.media_type};base64,{await self._base64(record)}"
 
-    async def _base64(self, record: FileRecord, file: OpenFile) -> str:
+    async def _base64(self, record: FileRecord) -> str:
         limit = self._rule.inline_limit
         if record.size > limit:
             raise Refused(
                 f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        return base64.b64encode(await file.whole()).decode("ascii")
+        file = await self._holdings.read(record)
+        try:
+            return base64.b64encode(await file.whole()).decode("ascii")
+        finally:
+            file.close()

@@ -144,6 +144,14 @@ class Holdings:
             raise FileGone()
         return opened
 
+    async def confirm(self, record: FileRecord) -> None:
+        """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
+        if self._inventory.get(record.key) is None:
+            raise FileGone()
+        if not await self._files.holds(record.place, size=record.size, modified=record.modified):
+            await self.drop(record)
+            raise FileGone()
+
     def expires_at(self, record: FileRecord) -> float | None:
         """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
         return self._inventory.expires_at(record)

@@ -26,14 +26,14 @@ class Transfer:
 
 @dataclass(frozen=True)
 class CallCosts:
-    """µs of CPU of one call that is piped, takes a handle, gives an artifact; and what Shelf alone takes ``opening``
+    """µs of CPU of one call that is piped, takes a handle, gives an artifact; and what Shelf alone takes ``finding``
     the one file and ``capturing`` the other, and the store for the artifact's ``row``.
     """
 
     piped: float
     taking: float
     giving: float
-    opening: float
+    finding: float
     capturing: float
     row: float
 
@@ -45,8 +45,12 @@ class CallCosts:
 
     @property
     def bound(self) -> float:
-        """What ``both`` may cost."""
-        return 2 * self.piped + self.opening + self.capturing
+        """What ``both`` may cost: twice the piped call, and its file I/O.
+
+        The row counts as that: without it a crash would leave a file that nobody knows, so whoever keeps files
+        writes one to the disk for each.
+        """
+        return 2 * self.piped + self.finding + self.capturing + self.row
 
 
 @dataclass

@@ -258,5 +258,5 @@ async def _calls(adapter: Running, small: Source, count: int, place: Path) -> Ca
     alone = await asyncio.to_thread(_limit, "shelf", place / "shelf", count, small.size)
     done = count // TURNS * TURNS
     piped, taking, giving = (seconds * 1e6 / done for seconds in spent.values())
-    opening, capturing, row = (alone[part] * 1e6 for part in ("opening", "capturing", "row"))
-    return CallCosts(piped, taking, giving, opening, capturing, row)
+    finding, capturing, row = (alone[part] * 1e6 for part in ("finding", "capturing", "row"))
+    return CallCosts(piped, taking, giving, finding, capturing, row)

@@ -112,10 +112,10 @@ def _file_call_rows(files: FileResults) -> Iterator[list[str]]:
         ("takes a handle", [costs.taking for costs in files.calls]),
         ("gives an artifact", [costs.giving for costs in files.calls]),
         ("both: what each adds to one piped call", [costs.both for costs in files.calls]),
-        ("  of it on disk, by Shelf alone: opening", [costs.opening for costs in files.calls]),
+        ("  of it on disk, by Shelf alone: finding", [costs.finding for costs in files.calls]),
         ("  and capturing", [costs.capturing for costs in files.calls]),
         ("  and the artifact's row, by the store alone", [costs.row for costs in files.calls]),
-        ("bound: 2 × piped, opening and capturing", [costs.bound for costs in files.calls]),
+        ("bound: 2 × piped, finding, capturing, row", [costs.bound for costs in files.calls]),
     ):
         yield [title, _span(values)]
 

@@ -98,7 +98,7 @@ async def test_an_artifact_over_its_limit_is_refused(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: int) -> None:
-    """A link anywhere on the way to a file: it is not there for adopt, open_file, take and missing."""
+    """A link anywhere on the way to a file: it is not there for adopt, open_file, holds, take and missing."""
     path = Path(await shelf.allocate(artifact()))
     link_component(shelf, artifact(), depth, outside)
     assert path.read_bytes() == SECRET
@@ -107,6 +107,7 @@ async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: in
     status = path.stat()
     opened = await shelf.open_file(artifact(), size=status.st_size, modified=status.st_mtime_ns)
     assert opened is None
+    assert not await shelf.holds(artifact(), size=status.st_size, modified=status.st_mtime_ns)
     assert await shelf.missing([(artifact(), status.st_size)]) == [artifact()]
 
 

@@ -30,6 +30,18 @@ async def test_any_part_can_be_read(shelf: Shelf) -> None:
     file.close()
 
 
+async def test_a_file_is_held_as_it_was_recorded(shelf: Shelf) -> None:
+    """It is there for whoever is told its path while neither its size nor its time has changed, and it is not gone."""
+    measure = await put(shelf, upload(), b"as recorded")
+    path = Path(shelf.path_of(upload()))
+    assert await shelf.holds(upload(), size=measure.size, modified=measure.modified)
+    assert not await shelf.holds(upload(), size=measure.size + 1, modified=measure.modified)
+    os.utime(path, ns=(0, measure.modified + 1))
+    assert not await shelf.holds(upload(), size=measure.size, modified=measure.modified)
+    path.unlink()
+    assert not await shelf.holds(upload(), size=measure.size, modified=measure.modified)
+
+
 async def test_the_whole_can_be_read(shelf: Shelf) -> None:
     """Also again, and also when somebody has read a part of it."""
     content = os.urandom(2 * MIB + 5)
