@@ -25,6 +25,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     Wrong arguments raise SystemExit(2), as argparse does.
     """
     arguments = _parser().parse_args(argv)
+    arguments.argv = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(arguments.action(arguments))
     except SettingsError as refused:
@@ -41,11 +42,20 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the adapter until it is stopped")
     _add_settings_flags(serve)
+    serve.add_argument(
+        "--watch", action="store_true", help="start anew when the settings file or a script below it changes"
+    )
     serve.set_defaults(action=_serve)
 
     check = commands.add_parser("check", help="say what is wrong with the settings, or show what holds")
     _add_settings_flags(check)
     check.set_defaults(action=_check)
+
+    plan = commands.add_parser("plan", help="show the stages that calls of a tool walk")
+    plan.add_argument("server", metavar="SERVER", help="id of the server")
+    plan.add_argument("tool", nargs="?", metavar="TOOL", help="name of the tool; all that is said without it")
+    _add_settings_flags(plan)
+    plan.set_defaults(action=_plan)
 
     config = commands.add_parser("config", help="about the settings file")
     topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
@@ -129,6 +139,11 @@ def _loaded(arguments: argparse.Namespace) -> Settings:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.watch:
+        from adapter.app.watching import watch
+
+        same = [each for each in arguments.argv if each != "--watch"]
+        return watch(arguments.config, same, lambda: _checked(arguments))
     settings = _loaded(arguments)
     # Only here: the other commands answer without loading servers and clients.
     from adapter.app import serve
@@ -136,14 +151,24 @@ def _serve(arguments: argparse.Namespace) -> int:
     return serve(settings)
 
 
-def _check(arguments: argparse.Namespace) -> int:
+def _checked(arguments: argparse.Namespace) -> Settings:
+    """The settings, when all that they name can be compiled and loaded; nothing is opened."""
     settings = _loaded(arguments)
-    if any(server.upstream.transport == "hosted" for server in settings.servers):
-        # Statements and scripts are judged by those who run them; nothing is opened.
-        from adapter.app.hosting import Hosting
-        from adapter.log import get_logger
+    # Statements, scripts and plans are judged by those who run them.
+    from adapter.app.compiling import compiled
 
-        Hosting.of(settings, get_logger("check")).scripts.close()
+    compiled(settings).loading.close()
+    return settings
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from adapter.app.showing import show_plans
+
+    return show_plans(_loaded(arguments), arguments.server, arguments.tool)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    settings = _checked(arguments)
     print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
     return OK
 

@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app import parts
 from adapter.app.cataloguing import Cataloguing, locks
+from adapter.app.compiling import compiled, fault
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
@@ -20,6 +21,7 @@ from adapter.edge.front import Front, Route
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.pipeline.tracing import Observing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -37,8 +39,10 @@ from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
+from adapter.rules.exposure import told
 from adapter.settings.root import Settings
 from adapter.state.port import Store
+from adapter.telemetry import Telemetry, open_telemetry
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -58,6 +62,7 @@ class App:
     front: Front
     filing: Filing
     hosting: Hosting
+    telemetry: Telemetry | None
     calls: log.CallLog | None
     log: FilteringBoundLogger
 
@@ -84,14 +89,29 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         log=logger,
     )
     errands = Errands()
+    telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+    observing = None if telemetry is None else Observing(telemetry.tracing, telemetry.measures)
+    made = compiled(settings, logger, observing)
     cataloguing = Cataloguing(
-        settings, filing, Pins(store, clock), scopes, sessions, mapping, errands, locks(settings), logger
+        settings,
+        filing,
+        made.planning,
+        notices,
+        Pins(store, clock),
+        scopes,
+        sessions,
+        mapping,
+        errands,
+        locks(settings),
+        logger,
     )
     sessions.on_end.append(cataloguing.end_session)
-    hosting = Hosting.of(settings, logger)
     servers = {
         entry.id: parts.server(
-            settings, entry, plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry)), hosting
+            settings,
+            entry,
+            plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry)),
+            made.hosting,
         )
         for entry in settings.servers
     }
@@ -117,7 +137,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     }
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     front = Front(
-        _endpoint(settings, relay, guard, logger),
+        _endpoint(settings, relay, guard, logger, telemetry),
         mounts={server.mount: server for server in servers.values()},
         routes=_routes(settings, servers, watches, sessions, guard, store),
         guard=guard,
@@ -128,11 +148,25 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     interval = settings.core.cleanup_interval_seconds or float("inf")
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy, cataloguing.tidy))
     return App(
-        settings, store, servers, watches, sessions, janitor, errands, front, filing, hosting, calls, logger
+        settings,
+        store,
+        servers,
+        watches,
+        sessions,
+        janitor,
+        errands,
+        front,
+        filing,
+        made.hosting,
+        telemetry,
+        calls,
+        logger,
     )
 
 
-def _endpoint(settings: Settings, relay: Relay, guard: Guard, logger: FilteringBoundLogger) -> Endpoint:
+def _endpoint(
+    settings: Settings, relay: Relay, guard: Guard, logger: FilteringBoundLogger, telemetry: Telemetry | None
+) -> Endpoint:
     core = settings.core
     return Endpoint(
         relay,
@@ -141,6 +175,7 @@ def _endpoint(settings: Settings, relay: Relay, guard: Guard, logger: FilteringB
         logger,
         Bases(core.public_base_url, guard, core.trusted_proxies),
         legacy_statuses=core.errors.legacy_status == "http",
+        tracing=None if telemetry is None else telemetry.tracing,
     )
 
 

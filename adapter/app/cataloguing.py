@@ -8,19 +8,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.filing import Filing
+from adapter.app.planning import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.answers import read_body
 from adapter.relay.code_mode import CodeMode
+from adapter.relay.definitions import ToolDefinitions
 from adapter.relay.errands import Errands
 from adapter.relay.listing import Shaping, ToolLists
 from adapter.relay.mapping import Mapping as SessionMapping
+from adapter.relay.notices import Notices
 from adapter.relay.offering import Definitions
 from adapter.relay.pins import Pins
+from adapter.relay.planned import Plans
 from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions import Sessions
@@ -37,6 +41,10 @@ from adapter.settings.adapters import UploadConsumer
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
+from adapter.wire.envelope import dump, parse
+from adapter.wire.spans import Insert, edit
+
+Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 FORGET_AFTER = 0.25
 """Seconds after which the pins of sessions that ended are taken away, in one go."""
@@ -51,6 +59,8 @@ class Cataloguing:
 
     settings: Settings
     filing: Filing
+    planning: Planning
+    notices: Notices
     pins: Pins
     scopes: Scopes
     sessions: Sessions
@@ -90,12 +100,13 @@ class Cataloguing:
         own = self.filing.own_tools(entry)
         names = Names(entry.id) if self.settings.code_mode_for(entry) else None
         pinning = self.settings.pinning_for(entry)
-        if pinning.mode == "off" and policies.change_nothing and not own and names is None:
+        planned = self.planning.concerns(entry)
+        if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return plan
         lists = ToolLists(
             entry.id,
-            shape_of(policies),
+            shape_of(policies, partial(self.planning.decorate, entry) if planned else None),
             own if names is None else (*own, *definitions(names)),
             self.filing.mirrors_of(entry),
             self.log,
@@ -117,11 +128,24 @@ class Cataloguing:
             errands=self.errands,
             log=self.log,
             by_content=policies.sanitization.mode == "block",
-            definitions=Definitions() if names is not None else None,
+            definitions=Definitions() if names is not None or planned else None,
         )
         self.gates.append(vetting)
         plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
+        if planned:
+            plan = replace(plan, around=self._plans(entry, vetting).of)
         return plan if names is None else CodeMode(names, vetting, own).around(plan)
+
+    def _plans(self, entry: Server, vetting: Vetting) -> Plans:
+        """The plans of an upstream's tools, whose definitions are known by its list."""
+        definitions = ToolDefinitions(vetting)
+        known = Known(definitions.schema, definitions.read_only)
+        return Plans(
+            lambda tool: self.planning.proxied(entry, tool, known),
+            self.filing.mirrors_of(entry),
+            self.notices,
+            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds,
+        )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:
         record = await self.sessions.revoke(key, reason)
@@ -200,17 +224,28 @@ def _wrapped(settings: Settings, entry: Server) -> dict[str, Wrapped]:
     return found
 
 
-def shape_of(policies: Policies) -> Callable[[str, bytes], Shaping]:
-    """What these policies make of a definition."""
+def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[str, bytes], Shaping]:
+    """What these policies make of a definition; ``decorate`` is what the stages of its tool add to that."""
     hidden = hides(policies)
 
     def shape(name: str, definition: bytes) -> Shaping:
         if hidden(name):
             return Shaping(None)
         shaped = apply(policies, name, definition)
-        return Shaping(None, blocked=True) if shaped is None else Shaping(shaped.raw, shaped.cleaned)
+        if shaped is None:
+            return Shaping(None, blocked=True)
+        raw = shaped.raw if decorate is None else _decorated(shaped.raw, decorate)
+        return Shaping(raw, shaped.cleaned)
 
     return shape
+
+
+def _decorated(raw: bytes, decorate: Decorate) -> bytes:
+    """A definition with what is added; the members that are not concerned keep their bytes."""
+    definition = parse(raw)
+    added = decorate(definition)
+    changed = [key for key, value in added.items() if value is not definition.get(key)]
+    return edit(raw, [Insert((key,), dump(added[key])) for key in changed]) if changed else raw
 
 
 def hides(policies: Policies) -> Callable[[str], bool]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app import planning
+from adapter.app.planning import Planning
 from adapter.hosted.asking import Asking, Keeping
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
@@ -20,14 +19,15 @@ from adapter.hosted.databases import Database, opened
 from adapter.hosted.declared import Declaration, Work
 from adapter.hosted.handling import Handling
 from adapter.hosted.references import ScriptInvalid
-from adapter.hosted.scripts import Scripts
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.tools import HostedTool
-from adapter.pipeline.cache import ResultCache
+from adapter.pipeline.auth import fingerprint
+from adapter.pipeline.caching import varying
+from adapter.pipeline.plan import ToolPlan
+from adapter.rules.exposure import Expose
 from adapter.rules.inputs import Input
 from adapter.rules.statements import StatementRefused, compile_statement
 from adapter.settings.connectors import Connector
-from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.tools import Tool
@@ -43,31 +43,34 @@ _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 @dataclass(slots=True)
 class Hosting:
-    """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name."""
+    """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name,
+    and so are ``plans``.
+    """
 
     settings: Settings
+    planning: Planning
     log: FilteringBoundLogger
-    scripts: Scripts
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
     upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
     timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, settings: Settings, log: FilteringBoundLogger, environ: Mapping[str, str] = os.environ
+        cls,
+        settings: Settings,
+        planning: Planning,
+        log: FilteringBoundLogger,
+        environ: Mapping[str, str] = os.environ,
     ) -> Hosting:
-        """Compiles every statement and loads every script; opens nothing. Raises SettingsError, with all problems."""
-        hosting = cls(settings, log, Scripts(log, project=settings.directory), environ)
+        """Compiles every statement and loads every script; opens nothing. What cannot be is noted in the planning."""
+        hosting = cls(settings, planning, log, environ)
         for index, connector in enumerate(settings.connectors):
             hosting._declare(connector, f"connectors[{index}]")
         for index, entry in enumerate(settings.servers):
             if entry.upstream.transport == "hosted":
                 hosting._host(entry, f"servers[{index}].tools.define")
-        if hosting.problems:
-            hosting.scripts.close()
-            raise SettingsError(map(settings.traced, hosting.problems))
         return hosting
 
     @contextlib.asynccontextmanager
@@ -77,7 +80,7 @@ class Hosting:
             async with opened(self.databases.values(), self.log):
                 yield
         finally:
-            self.scripts.close()
+            self.planning.loading.close()
 
     def silences(self, entry: Server) -> dict[str, float | None]:
         """The tools of a server that may take longer than the relay would wait for them."""
@@ -91,7 +94,7 @@ class Hosting:
     # --- connectors -------------------------------------------------------------------------------------------
 
     def _declare(self, said: Connector, place: str) -> None:
-        with self._judging(place, ConnectorFailed):
+        with self.planning.loading.judging(place, ConnectorFailed):
             made = connector_for(
                 said.connector,
                 said.name,
@@ -121,12 +124,11 @@ class Hosting:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def _host(self, entry: Server, place: str) -> None:
-        self.timeouts[entry.id] = {}
-        cache = ResultCache(entry.tools.cache.max_bytes, time.monotonic)
+        self.timeouts[entry.id], self.plans[entry.id] = {}, {}
         tools = [
             tool
             for index, said in enumerate(entry.tools.define)
-            if (tool := self._tool(entry, said, cache, f"{place}[{index}]")) is not None
+            if (tool := self._tool(entry, said, f"{place}[{index}]")) is not None
         ]
         self.upstreams[entry.id] = HostedUpstream(
             tools,
@@ -136,72 +138,70 @@ class Hosting:
             unknown_tool_code=self.settings.core.errors.unknown_tool_code,
         )
 
-    def _tool(self, entry: Server, said: Tool, cache: ResultCache, place: str) -> HostedTool | None:
-        before = len(self.problems)
+    def _tool(self, entry: Server, said: Tool, place: str) -> HostedTool | None:
+        problems = self.planning.loading.problems
+        before = len(problems)
         inputs = self._inputs(said, f"{place}.inputs")
-        if len(self.problems) > before:
+        if len(problems) > before:
             return None
-        declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
+        expose = self.settings.errors_for(entry, entry.stages_of(said)).expose
         work: Work | None = None
         if said.handler is not None:
-            with self._judging(f"{place}.handler", ScriptInvalid):
-                work = self._handling(entry, said, said.handler)
+            with self.planning.loading.judging(f"{place}.handler", ScriptInvalid):
+                work = self._handling(entry, said, said.handler, expose)
         elif said.use in self.databases:
-            with self._judging(f"{place}.statement", StatementRefused):
-                work = self._asking(entry, said, inputs, cache, self.databases[said.use])
-        if work is None:
+            with self.planning.loading.judging(f"{place}.statement", StatementRefused):
+                work = self._asking(entry, said, inputs, self.databases[said.use], expose)
+        plan = self.planning.hosted(entry, said, inputs, place)
+        if work is None or len(problems) > before:
             return None
-        kind = "script" if said.handler is not None else "statement"
-        plan = planning.hosted(
-            said.name, kind, inputs, self.settings.core.errors.expose, serial=said.destructive
-        )
-        return declared.doing(work, plan, self.timeouts[entry.id][said.name])
+        self.plans[entry.id][said.name] = plan
+        declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
+        shown = self.planning.definition(entry, said, declared.definition())
+        return declared.doing(work, plan, self.timeouts[entry.id][said.name], shown)
 
     def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
         inputs = {}
         for name, one in said.inputs.items():
-            with self._judging(f"{place}.{name}", ValueError):
+            with self.planning.loading.judging(f"{place}.{name}", ValueError):
                 enum = None if one.enum is None else tuple(one.enum)
                 inputs[name] = Input(one.type, one.description, one.optional, one.default, enum)
         return inputs
 
-    def _handling(self, entry: Server, said: Tool, reference: str) -> Handling:
-        script = self.scripts.load(reference, self.settings.directory, said.runtime)
+    def _handling(self, entry: Server, said: Tool, reference: str, expose: Expose) -> Handling:
+        script = self.planning.loading.script(reference, said.runtime)
         timeout = self._timed(entry, said, SCRIPT_TIMEOUT)
-        return Handling(said.name, script, timeout, self.settings.core.errors.expose, self.log)
+        return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
 
     def _asking(
-        self, entry: Server, said: Tool, inputs: Mapping[str, Input], cache: ResultCache, database: Database
+        self, entry: Server, said: Tool, inputs: Mapping[str, Input], database: Database, expose: Expose
     ) -> Asking:
         return Asking(
             said.name,
             compile_statement(said.statement or "", database.connector.kind, inputs, self.environ.get),
             database,
             self._timed(entry, said, database.timeout),
-            _keeping(entry, said, cache),
-            self.settings.core.errors.expose,
-            self.log,
+            self._keeping(entry, said),
+            expose,
+            self.log.bind(server=entry.id),
         )
 
     def _timed(self, entry: Server, said: Tool, default: float) -> float:
-        timeout = said.limits.timeout or default
+        timeout = entry.stages_of(said).limits.timeout or default
         self.timeouts[entry.id][said.name] = timeout
         return timeout
 
-    @contextlib.contextmanager
-    def _judging(self, place: str, refusal: type[Exception]) -> Iterator[None]:
-        """What refuses inside is a problem of the settings at ``place``."""
-        try:
-            yield
-        except refusal as error:
-            self.problems.append(Problem(place, str(error)))
-
-
-def _keeping(entry: Server, said: Tool, cache: ResultCache) -> Keeping | None:
-    """The tool's own word comes before the server's; what destroys is never kept."""
-    server, own = entry.tools.cache, said.cache
-    enabled = server.enabled if own.enabled is None else own.enabled
-    return Keeping(cache, own.ttl or server.ttl, lambda _: ()) if enabled and not said.destructive else None
+    def _keeping(self, entry: Server, said: Tool) -> Keeping | None:
+        """The tool's own word comes before the server's; what destroys is never kept."""
+        stages = entry.stages_of(said)
+        server, own = entry.tools.cache, stages.cache
+        enabled = server.enabled if own.enabled is None else own.enabled
+        if not enabled or said.destructive:
+            return None
+        words = own.vary
+        if words is None:
+            words = ["identity"] if stages.auth is not None else []
+        return Keeping(self.planning.cache_of(entry), own.ttl or server.ttl, varying(words, fingerprint))
 
 
 def _version() -> str:

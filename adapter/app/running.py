@@ -25,8 +25,12 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
-    async with app.hosting.opened(), _listening(app) as address:
-        yield address
+    try:
+        async with app.hosting.opened(), _listening(app) as address:
+            yield address
+    finally:
+        if app.telemetry is not None and not await app.telemetry.close():
+            app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
 
 
 @contextlib.asynccontextmanager

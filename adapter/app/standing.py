@@ -7,13 +7,15 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter import log
 from adapter.app import parts
 from adapter.app.cataloguing import policies_of, shape_of
-from adapter.app.hosting import Hosting
+from adapter.app.compiling import compiled
+from adapter.app.planning import Planning
 from adapter.errors import AdapterError
 from adapter.relay.listing import ToolLists
 from adapter.relay.mirrors import Mirrors
@@ -169,12 +171,12 @@ async def _offered(settings: Settings, entry: Server) -> Catalogue:
     """What the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
     # Only what this entry names is made: the scripts of other servers are none of its affair.
-    hosting = Hosting.of(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
-    server = parts.server(settings, entry, Plan(), hosting)
+    made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
+    server = parts.server(settings, entry, Plan(), made.hosting)
     visit = Visit(server, patience)
     try:
         async with asyncio.timeout(patience):
-            return await _read(visit, _lists(settings, entry))
+            return await _read(visit, _lists(settings, entry, made.planning))
     except TimeoutError:
         raise Unreadable(
             f"The server did not list its tools within core.upstream_request_timeout_seconds ({patience:g})."
@@ -184,7 +186,7 @@ async def _offered(settings: Settings, entry: Server) -> Catalogue:
     finally:
         await visit.close()
         await server.upstream.close()
-        hosting.scripts.close()
+        made.loading.close()
 
 
 async def _read(visit: Visit, lists: ToolLists) -> Catalogue:
@@ -206,6 +208,7 @@ async def _read(visit: Visit, lists: ToolLists) -> Catalogue:
     return catalogue_of(tools)
 
 
-def _lists(settings: Settings, entry: Server) -> ToolLists:
-    shape = shape_of(policies_of(settings, entry))
+def _lists(settings: Settings, entry: Server, planning: Planning) -> ToolLists:
+    decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
+    shape = shape_of(policies_of(settings, entry), decorate)
     return ToolLists(entry.id, shape, (), Mirrors(), log.get_logger(__name__))

@@ -21,7 +21,6 @@ ASKING = [
     ("state_persistence.reconciliation.mode", "always"),
     ("state_persistence.reconciliation.legacy_server_id", "a"),
     ("storage.lock_mode", "redis"),
-    ("telemetry.enabled", True),
 ]
 NOT_ASKING = [
     ("servers.0.adapters", [CONSUMER]),

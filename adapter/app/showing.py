@@ -1,0 +1,118 @@
+"""``mcp-adapter plan``: the stages that calls of a tool walk, in the order things happen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from adapter.app.compiling import Compiled, compiled
+from adapter.app.planning import UNKNOWN
+from adapter.pipeline.plan import ToolPlan
+from adapter.settings.adapters import UploadConsumer
+from adapter.settings.root import Settings
+from adapter.settings.servers import Server
+from adapter.settings.tools import Tool
+
+FOUND, UNKNOWN_NAME = 0, 1
+
+
+class Line(NamedTuple):
+    """One stage as it is shown; ``number`` is its place in the documented order."""
+
+    number: int
+    name: str
+    detail: str
+
+
+def show_plans(settings: Settings, server: str, tool: str | None) -> int:
+    """Print the plan of one tool, or of all that the settings speak of. The exit status: 1 for an unknown name.
+
+    Raises SettingsError.
+    """
+    entry = next((each for each in settings.servers if each.id == server), None)
+    if entry is None:
+        known = ", ".join(each.id for each in settings.servers)
+        print(f"mcp-adapter: there is no server {server}; there are: {known}", file=sys.stderr)
+        return UNKNOWN_NAME
+    made = compiled(settings)
+    try:
+        names = _names(entry) if tool is None else [tool]
+        if (
+            tool is not None
+            and entry.upstream.transport == "hosted"
+            and tool not in made.hosting.plans[server]
+        ):
+            print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
+            return UNKNOWN_NAME
+        for name in names:
+            _print(settings, entry, name, made)
+        if tool is None and entry.upstream.transport != "hosted":
+            print("Any other tool is forwarded byte for byte.")
+    finally:
+        made.loading.close()
+    return FOUND
+
+
+def _names(entry: Server) -> list[str]:
+    """The tools of a hosted server; of an upstream's those that the settings name, and the globs."""
+    if entry.upstream.transport == "hosted":
+        return [tool.name for tool in entry.tools.define]
+    named = [tool for adapter in entry.adapters for tool in adapter.tools]
+    return list(dict.fromkeys((*named, *entry.stages)))
+
+
+def _print(settings: Settings, entry: Server, name: str, made: Compiled) -> None:
+    plan = (
+        made.hosting.plans[entry.id][name]
+        if entry.upstream.transport == "hosted"
+        else made.planning.proxied(entry, name, UNKNOWN)
+    )
+    kind = "proxied" if plan is None else plan.kind
+    print(f"{entry.id} {name} ({kind})")
+    for line in sorted(_lines(settings, entry, name, plan), key=_moment):
+        print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
+    print()
+
+
+def _moment(line: Line) -> float:
+    """When a stage comes: pins are judged before anything of the plan is, as they say whether there is the tool."""
+    return 1.5 if line.name == "pin" else line.number
+
+
+def _lines(settings: Settings, entry: Server, name: str, plan: ToolPlan | None) -> Iterator[Line]:
+    pinning = settings.pinning_for(entry)
+    yield Line(0, "admit", f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
+    yield Line(1, "resolve", f"unknown: {_unknown(settings, entry)}")
+    yield Line(4, "pin", pinning.mode)
+    for step in plan.steps if plan is not None else ():
+        yield Line(step.number, step.name, step.detail)
+    yield Line(9, "execute", _execution(entry, name))
+    errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
+    egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"
+    yield Line(13, "finish", errors + egress or "the upstream's bytes")
+
+
+def _unknown(settings: Settings, entry: Server) -> str:
+    if entry.upstream.transport == "hosted":
+        return str(settings.core.errors.unknown_tool_code)
+    return "the upstream's answer"
+
+
+def _execution(entry: Server, name: str) -> str:
+    tool = next((tool for tool in entry.tools.define if tool.name == name), None)
+    if tool is not None:
+        return _hosted(tool)
+    adapter = next((each for each in entry.adapters if name in each.tools), None)
+    if adapter is None:
+        return "the upstream"
+    if isinstance(adapter, UploadConsumer):
+        return f"handles in {adapter.file_path_argument} become {adapter.delivery}, then the upstream"
+    where = adapter.output_path_argument or f"its result, by {adapter.output_locator.mode}"
+    return f"the upstream, then its file by {where} is captured"
+
+
+def _hosted(tool: Tool) -> str:
+    if tool.handler is not None:
+        return f"{tool.handler}, {tool.runtime}"
+    return f"a statement for {tool.use}"
