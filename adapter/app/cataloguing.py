@@ -42,7 +42,7 @@ from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Insert, edit
+from adapter.wire.spans import Drop, Edit, Insert, edit
 
 Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -241,11 +241,12 @@ def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[
 
 
 def _decorated(raw: bytes, decorate: Decorate) -> bytes:
-    """A definition with what is added; the members that are not concerned keep their bytes."""
+    """A definition with what is added and without what is taken away; other members keep their bytes."""
     definition = parse(raw)
-    added = decorate(definition)
-    changed = [key for key, value in added.items() if value is not definition.get(key)]
-    return edit(raw, [Insert((key,), dump(added[key])) for key in changed]) if changed else raw
+    made = decorate(definition)
+    edits: list[Edit] = [Drop((key,)) for key in definition.keys() - made.keys()]
+    edits += [Insert((key,), dump(value)) for key, value in made.items() if value is not definition.get(key)]
+    return edit(raw, edits) if edits else raw
 
 
 def hides(policies: Policies) -> Callable[[str], bool]:

@@ -173,6 +173,9 @@ class Planning:
         self, entry: Server, stages: ToolStages, definition: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         presenter = self._presenter(stages)
+        if presenter is not None or stages.mappers.output is not None:
+            # What leaves is another shape than the tool promises, and clients refuse what breaks a promise.
+            definition = {key: value for key, value in definition.items() if key != "outputSchema"}
         if presenter is not None:
             definition = definition_with_select(definition, presenter)
         sync = self.sync_of(str(definition["name"]), stages)
