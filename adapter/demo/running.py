@@ -25,6 +25,29 @@ TOOLS = Path(__file__).with_name("tools")
 """The files of the shop's tools."""
 
 _DATABASE = "shop.sqlite3"
+_CUSTOMER = {
+    "schema": {
+        "code": "string",
+        "name": "string",
+        "region": "string",
+        "email": "string",
+        "phone": "string",
+        "customer_since": "string",
+        "open_orders": "int",
+        "overdue_orders": "int",
+    },
+    "redact": {"paths": ["email", "phone"]},
+    "rules": ["E-mail and phone are withheld: never guess them."],
+    "suggest": [
+        {
+            "when": "overdue_orders > 0",
+            "tool": "orders-of-customer",
+            "reason": "See which orders are overdue",
+        }
+    ],
+}
+"""The demo's presenter: how models see a customer."""
+
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 
@@ -115,6 +138,7 @@ def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
                 "options": {"mode": "ro"},
             }
         ],
+        "presenters": {"customer": _CUSTOMER},
         "servers": [
             {
                 "id": "demo",

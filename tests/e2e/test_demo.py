@@ -134,15 +134,16 @@ def test_a_file_goes_in_and_a_picture_comes_out(demo: Demo) -> None:
 def test_the_shop_answers_from_its_database(demo: Demo) -> None:
     """The sixth suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
     printed = pasted(demo.suggestion(6))
-    lamps, [customer], orders, months = (
-        json.loads(line) for line in printed.splitlines() if line.startswith("[{")
-    )
+    lamps, orders, months = (json.loads(line) for line in printed.splitlines() if line.startswith("[{"))
     assert [row["name"] for row in lamps] == ["Cork Desk Lamp", "Linen Desk Lamp", "Ash Desk Lamp"]
-    assert customer["name"] == "Meadow Hostel"
     assert {row["status"] for row in orders} == {"overdue"}
     assert [row["month"] for row in months] == [f"2025-{month:02}" for month in range(1, 13)]
     assert '"per_month": ' in printed
     assert '<ui_passthrough type="echarts" title="Forecast">' in printed
+    # The presenter withholds what identifies a person, and knows where to go on.
+    assert "Meadow Hostel" in printed and "[REDACTED]" in printed
+    assert "@" not in printed and "7946" not in printed
+    assert "- orders-of-customer: See which orders are overdue" in printed
     asked = re.search(r'"figures": "([^"]*)"', demo.suggestion(6))
     assert asked is not None
     # What the forecast is asked about is what the shop sold in the months before.
