@@ -9,8 +9,10 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from adapter.rules.inputs import Scalar
 from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually, free_port
 from tests.hosted.stating import Asking, opened, opened_at
+from tests.hosted.witnesses import root_of
 
 ENDLESS = "SELECT seq FROM seq_1_to_1000000000"
 
@@ -62,10 +64,48 @@ async def test_every_type_comes_as_json_knows_it(database: Asking) -> None:
 @pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES"])
 async def test_values_are_bound(mariadb: Server, value: str, mode: str) -> None:
     """What a value holds is never read as SQL, in either of the server's ways to quote."""
+    async with opened_at("mysql", root_of(mariadb)) as root:
+        (before,) = (await root.sql("SELECT @@GLOBAL.sql_mode AS mode")).rows
+        await root.sql(f"SET GLOBAL sql_mode = '{mode}'")
+        async with opened(mariadb, pool_size=1) as database:
+            found = await database.sql("SELECT %s AS value, @@sql_mode AS `100%%`", value)
+        await root.sql("SET GLOBAL sql_mode = %s", before["mode"])
+        assert found.rows == [{"value": value, "100%": mode}]
+
+
+@pytest.mark.parametrize(
+    "statement", ["SET NAMES gbk", "/* once */ set character_set_client = sjis", "USE app"]
+)
+async def test_what_changes_a_connection_is_no_other_statement_s(mariadb: Server, statement: str) -> None:
+    """In a character set whose letters end in a backslash, the driver's quotes would be read as something else."""
     async with opened(mariadb, pool_size=1) as database:
-        await database.sql(f"SET sql_mode = '{mode}'")
-        found = await database.sql("SELECT %s AS value, 1 AS `100%%`", value)
-        assert found.rows == [{"value": value, "100%": 1}]
+        question = "SELECT @@character_set_client AS set_, connection_id() AS id, %s AS value"
+        hostile = "\u7e17' UNION SELECT 1, 2, 3 -- \u8868' OR 1=1 -- "
+        before = (await database.sql(question, hostile)).rows[0]
+        await database.sql(statement)
+        after = (await database.sql(question, hostile)).rows[0]
+        assert before["id"] != after["id"]
+        assert (after["set_"], after["value"]) == ("utf8mb4", hostile)
+
+
+@pytest.mark.parametrize(
+    ("statement", "values", "why"),
+    [
+        ("SELECT 1 LIMIT %s /* secret */", (-1,), "right syntax to use near '…'"),
+        ("UPDATE people SET name = id WHERE name = %s", (1,), "Truncated incorrect DECIMAL value: '…'"),
+        ("UPDATE people SET id = name", (), "Incorrect integer value: '…' for column"),
+        ("UPDATE people SET id = %s", ("mine",), "Incorrect integer value: 'mine' for column"),
+    ],
+)
+async def test_w9_a_failure_quotes_only_what_the_call_sent(
+    database: Asking, statement: str, values: tuple[Scalar, ...], why: str
+) -> None:
+    """Neither the rest of the statement nor what another row holds, though the server's sentence does."""
+    await database.sql("INSERT INTO people (name) VALUES (%s)", "it's another's")
+    with pytest.raises(QueryFailed) as failure:
+        await database.sql(statement, *values)
+    assert why in str(failure.value)
+    assert "another" not in str(failure.value) and "secret" not in str(failure.value)
 
 
 async def test_a_statement_without_values_is_sent_as_it_is(database: Asking) -> None:

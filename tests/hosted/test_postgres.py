@@ -133,6 +133,18 @@ async def test_a_refused_statement_says_why(database: Asking) -> None:
     assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
 
 
+async def test_w9_a_failure_quotes_only_what_the_call_sent(database: Asking) -> None:
+    """Not what another row holds, though the server's sentence does."""
+    await database.sql("INSERT INTO people (name) VALUES ($1)", "it's \"another's\"")
+    for statement, values, why in (
+        ("SELECT name::int FROM people", (), 'invalid input syntax for type integer: "…"'),
+        ("SELECT id FROM people WHERE id = $1", ("mine",), 'invalid input syntax for type integer: "mine"'),
+    ):
+        with pytest.raises(QueryFailed) as failure:
+            await database.sql(statement, *values)
+        assert str(failure.value) == why
+
+
 async def test_a_statement_that_takes_too_long_ends_on_the_server(postgres: Server, database: Asking) -> None:
     """A timeout is one failure here and no work there."""
     async with opened(postgres, pool_size=1) as single:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiomysql
@@ -18,7 +19,7 @@ from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import Pool
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
-from adapter.hosted.connectors.reasons import reason
+from adapter.hosted.connectors.reasons import of_the_call, reason
 from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10
@@ -37,6 +38,15 @@ _REASONS = {
     1049: "the configured database does not exist",
     1040: "the server has no free connection",
 }
+
+_QUOTING = frozenset((1064, 1105, 1265, 1292, 1366, 1411, 1690))
+"""The server's errors that quote the rest of the statement, or what was in a row."""
+
+_LASTING = re.compile(
+    r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*\n)*(?:SET|USE|LOCK|FLUSH)\b", re.DOTALL | re.IGNORECASE
+)
+"""Statements that change the connection, which is not kept then: in another character set the server would not read
+the quotes of the next statement's values as the driver wrote them."""
 
 
 class MysqlConnector:
@@ -82,8 +92,11 @@ class MysqlConnector:
                     connection.close()
                     await asyncio.shield(self._kill(connection.thread_id()))
                     raise
+                finally:
+                    if _LASTING.match(bound.text):
+                        connection.close()
         except (aiomysql.MySQLError, OSError, EOFError, ValueError, TypeError) as error:
-            raise QueryFailed(_why_failed(error)) from error
+            raise QueryFailed(_why_failed(error, bound.values)) from error
 
     async def _connect(self) -> aiomysql.Connection:
         connection = aiomysql.Connection(**self._arguments, connect_timeout=OPEN_TIMEOUT, autocommit=True)
@@ -163,12 +176,13 @@ def _code(error: BaseException) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
-def _why_failed(error: Exception) -> str:
+def _why_failed(error: Exception, values: Sequence[object]) -> str:
     code = _code(error)
     if code in _REASONS:
         return _REASONS[code]
     if isinstance(error, aiomysql.MySQLError) and len(error.args) > 1 and code not in _CLIENT_ERRORS:
-        return str(error.args[1])
+        sentence = str(error.args[1])
+        return of_the_call(sentence, values) if code in _QUOTING else sentence
     if isinstance(error, aiomysql.MySQLError | OSError | EOFError):
         return reason(error) or "the connection was lost"
     return str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -14,7 +14,7 @@ from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
-from adapter.hosted.connectors.reasons import reason
+from adapter.hosted.connectors.reasons import of_the_call, reason
 from adapter.rules.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0
@@ -37,6 +37,9 @@ _TEXTS = (
     "inet",
     "cidr",
 )
+_OF_DATA = "22"
+"""The class of errors that quote a value, be it the call's or that of a row."""
+
 _TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(_TEXTS, str),
     **dict.fromkeys(_TIMES, lambda text: text.replace(" ", "T", 1)),
@@ -106,7 +109,7 @@ class PostgresConnector:
                     cursor = await statement.cursor(*bound.values)
                     return _cut(await cursor.fetch(max_rows + 1), max_rows)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
-            raise QueryFailed(_why_failed(error)) from error
+            raise QueryFailed(_why_failed(error, bound.values)) from error
 
     def _failed(self, why: str) -> ConnectorFailed:
         return ConnectorFailed(f"connector '{self.name}' (postgres): {why}")
@@ -164,11 +167,13 @@ def _why_closed(error: Exception) -> str:
     return reason(error) or "the server refused the connection"
 
 
-def _why_failed(error: Exception) -> str:
+def _why_failed(error: Exception, values: Sequence[object]) -> str:
     if isinstance(error, asyncpg.UnsupportedClientFeatureError) or type(error) is ValueError:
         return "a row as a value cannot be read: write to_jsonb(…) around it"
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
         return _why_closed(error)
+    if isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_OF_DATA):
+        return of_the_call(str(error.args[0]), values)
     if isinstance(error, asyncpg.PostgresError | asyncpg.DataError | asyncpg.InterfaceError):
         return reason(error) or str(error)
     return _why_closed(error)

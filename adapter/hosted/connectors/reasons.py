@@ -1,9 +1,11 @@
-"""Why a database cannot be reached, in words that hold nothing of how it was configured."""
+"""Why a database cannot be reached or used, in words that hold nothing of how it was configured and of its rows."""
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
+from collections.abc import Iterable
 
 _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (ConnectionRefusedError, "nothing listens at the configured address"),
@@ -32,3 +34,19 @@ def reason(error: BaseException) -> str | None:
             if isinstance(link, kind):
                 return words
     return None
+
+
+_QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
+"""To the last quote, not the next: what is quoted may hold some."""
+
+
+def of_the_call(sentence: str, values: Iterable[object]) -> str:
+    """A server's sentence about a value or a place of the statement that it could not use, which it quotes.
+
+    The value may be one of any row that the statement passed, and the place is followed by the rest of the
+    statement: what is quoted stays only where it is one of the call's own values.
+    """
+    own = {str(value) for value in values}
+    return _QUOTED.sub(
+        lambda found: found[0] if found[0][1:-1] in own else f"{found[1]}…{found[1]}", sentence
+    )
