@@ -43,8 +43,15 @@ class Loading:
         key = (reference, least, most)
         known = self._functions.get(key)
         if known is None:
-            workers = self.scripts.workers
-            known = load_function(reference, self.base, self.base, workers, least=least, most=most)
+            known = load_function(
+                reference,
+                self.base,
+                self.base,
+                self.scripts.workers,
+                self.scripts.modules,
+                least=least,
+                most=most,
+            )
             self._functions[key] = known
         return known
 

@@ -7,23 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adapter.hosted.inprocess import arity_of, function_of, imported
+from adapter.hosted.inprocess import arity_of, function_of
+from adapter.hosted.modules import Modules
 from adapter.hosted.references import Reference, ScriptFailed, ScriptInvalid, resolve, stamp_of
 from adapter.hosted.workers import Workers
 
 
 class LoadedFunction:
-    """A pipeline.code.Function out of a file, which is run once for it.
+    """A pipeline.code.Function out of a file.
 
     ``parameters`` is as many of ``most`` as it takes. Raises ScriptInvalid when the file cannot be imported, has no
     such function, or that cannot be called with ``least`` to ``most`` arguments.
     """
 
-    def __init__(self, reference: Reference, workers: Workers, *, least: int, most: int) -> None:
+    def __init__(
+        self, reference: Reference, workers: Workers, modules: Modules, *, least: int, most: int
+    ) -> None:
         self.reference = reference.text
         self._path = reference.path
         self._stamp = stamp_of(reference.path)
-        self.plain: Callable[..., Any] = function_of(imported(reference), reference)
+        self.plain: Callable[..., Any] = function_of(modules.of(reference), reference)
         self.parameters = _taken(self.plain, reference, least, most)
         self._workers = workers
 
@@ -47,13 +50,20 @@ class LoadedFunction:
 
 
 def load_function(
-    reference: str, base: Path, project: Path | None, workers: Workers, *, least: int, most: int
+    reference: str,
+    base: Path,
+    project: Path | None,
+    workers: Workers,
+    modules: Modules,
+    *,
+    least: int,
+    most: int,
 ) -> LoadedFunction:
     """The function that ``reference`` names, as ``references.resolve`` finds it.
 
     It has to take ``least`` to ``most`` arguments by position. Raises ScriptInvalid.
     """
-    return LoadedFunction(resolve(reference, base, project), workers, least=least, most=most)
+    return LoadedFunction(resolve(reference, base, project), workers, modules, least=least, most=most)
 
 
 def _taken(function: Callable[..., Any], reference: Reference, least: int, most: int) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import importlib.util
 import inspect
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from adapter.hosted.modules import Modules
 from adapter.hosted.references import (
     Reference,
     ScriptFailed,
@@ -35,11 +33,11 @@ class InProcessScript:
     the last thing it yielded that was no progress.
     """
 
-    def __init__(self, reference: Reference, workers: Workers) -> None:
+    def __init__(self, reference: Reference, workers: Workers, modules: Modules) -> None:
         self.reference = reference.text
         self._path = reference.path
         self._stamp = stamp_of(reference.path)
-        self._function = function_of(imported(reference), reference)
+        self._function = function_of(modules.of(reference), reference)
         self._arguments = _accepted(self._function, reference)
         self._workers = workers
 
@@ -128,34 +126,6 @@ def _exhausted(
     finally:
         steps.close()
     return None
-
-
-def imported(reference: Reference) -> ModuleType:
-    """The file as a module of its own, anew each time; its name is the same, so that reloads do not pile up.
-
-    Raises ScriptInvalid.
-    """
-    name = "adapter_script_" + hashlib.sha256(str(reference.path).encode()).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(name, reference.path)
-    if spec is None or spec.loader is None:
-        raise ScriptInvalid(f"{reference.text!r} is no Python file; give it runtime: subprocess.")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(name)
-    # Dataclasses and pickle look a class's module up while it is being made.
-    sys.modules[name] = module
-    try:
-        # Not by the spec's loader: it may take compiled code from a moment ago for this second's file.
-        code = compile(reference.path.read_bytes(), str(reference.path), "exec")
-        exec(code, module.__dict__)  # noqa: S102  (running the operator's own scripts is what this module is for)
-    except (Exception, SystemExit) as error:
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
-        raise ScriptInvalid(
-            f"{reference.text!r} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
-    return module
 
 
 def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:

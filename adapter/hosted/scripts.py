@@ -8,6 +8,7 @@ from typing import Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.inprocess import InProcessScript
+from adapter.hosted.modules import Modules
 from adapter.hosted.references import Script, resolve
 from adapter.hosted.subprocesses import Confinement, SubprocessScript
 from adapter.hosted.workers import Workers
@@ -29,6 +30,7 @@ class Scripts:
         self._project = project
         self._confinement = confinement or Confinement()
         self._workers = Workers()
+        self._modules = Modules()
 
     def __repr__(self) -> str:
         return f"<Scripts: {self.leftover} calls left over>"
@@ -39,6 +41,11 @@ class Scripts:
         return self._workers.leftover
 
     @property
+    def modules(self) -> Modules:
+        """The files that were run."""
+        return self._modules
+
+    @property
     def workers(self) -> Workers:
         """The threads in which plain functions run."""
         return self._workers
@@ -46,12 +53,12 @@ class Scripts:
     def load(self, reference: str, base: Path, runtime: Runtime = "inprocess") -> Script:
         """The script that ``reference`` names, as ``references.resolve`` finds it. Raises ScriptInvalid.
 
-        In process its file is run once, here. One that is loaded again is read again.
+        In process its file is run here, and once for all that is loaded from it while it stays the same.
         """
         found = resolve(reference, base, self._project)
         if runtime == "subprocess":
             return SubprocessScript(found, self._confinement, self._log)
-        return InProcessScript(found, self._workers)
+        return InProcessScript(found, self._workers, self._modules)
 
     def close(self) -> None:
         """Let go of the threads."""

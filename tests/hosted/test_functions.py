@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.hosted.functions import LoadedFunction, load_function
+from adapter.hosted.modules import Modules
 from adapter.hosted.references import ScriptFailed, ScriptInvalid
 from adapter.hosted.workers import Workers
 from adapter.pipeline.code import Function
@@ -25,7 +26,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
 
     def write(source: str, least: int = 1, most: int = 3) -> LoadedFunction:
         (tmp_path / "code.py").write_text(source)
-        return load_function("code.py", tmp_path, None, workers, least=least, most=most)
+        return load_function("code.py", tmp_path, None, workers, Modules(), least=least, most=most)
 
     yield write
     workers.close()
@@ -107,3 +108,19 @@ def test_a_changed_file_makes_it_stale(load: Load, tmp_path: Path) -> None:
     assert not loaded.stale()
     (tmp_path / "code.py").write_text("def f(a, b): return 'other'")
     assert loaded.stale()
+
+
+def test_functions_of_one_file_share_its_globals(tmp_path: Path) -> None:
+    """A file is run once for all that is loaded from it, and again when it has changed."""
+    workers, modules = Workers(), Modules()
+    (tmp_path / "code.py").write_text("seen = []\ndef put(x): seen.append(x)\ndef get(x): return seen")
+
+    def load(name: str) -> LoadedFunction:
+        reference = f"code.py#{name}"
+        return load_function(reference, tmp_path, None, workers, modules, least=1, most=1)
+
+    load("put").plain("a")
+    assert load("get").plain(None) == ["a"]
+    (tmp_path / "code.py").write_text("seen = ['new one']\ndef get(x): return seen")
+    assert load("get").plain(None) == ["new one"]
+    workers.close()
