@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter.rules.inputs import Scalar
-from adapter.rules.templates import Part, Sources, StatementRefused, Template, has_hole
+from adapter.rules.templates import Part, Sources, StatementRefused, Template
 
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(
@@ -19,6 +19,9 @@ _WORD = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+"""A command's own: drivers take one in quotes with a space in it for two words, and the second is then no argument."""
 
 _RUN = """
 EVAL EVAL_RO EVALSHA EVALSHA_RO FCALL FCALL_RO FUNCTION SCRIPT CONFIG CLIENT ACL DEBUG MODULE CLUSTER COMMAND
@@ -62,7 +65,7 @@ def compile_redis(template: Template) -> RedisCommand:
     command, a script or a function.
     """
     name, *arguments = _words(template.shape) or [""]
-    if not name or has_hole(name):
+    if not _NAME.fullmatch(name):
         raise StatementRefused("a Redis statement begins with the name of a command")
     command = name.upper()
     runs = arguments if command in _CARRY_CODE else arguments[:1] if command in _RUN_THEIR_WORD else []

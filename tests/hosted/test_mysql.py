@@ -155,6 +155,14 @@ async def test_a_refused_statement_says_why(database: Asking) -> None:
     assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
 
 
+async def test_a_row_that_cannot_be_read_leaves_no_other_s(mariadb: Server) -> None:
+    """What is no text where one is said to be fails its statement alone."""
+    async with opened(mariadb, pool_size=1) as single:
+        with pytest.raises(QueryFailed, match="can't decode"):
+            await single.sql("SELECT %s AS text FROM seq_1_to_9", "a\udcff")
+        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+
+
 async def test_a_transaction_left_open_is_rolled_back(mariadb: Server, database: Asking) -> None:
     """What a statement leaves behind is no other's."""
     async with opened(mariadb, pool_size=1) as single:

@@ -94,6 +94,14 @@ async def test_a_cancelled_call_stops_waiting_on_the_server(redis: Server, datab
         assert (await single.redis("LPOP", "queue")).rows == [{"value": "still here"}]
 
 
+async def test_what_is_no_unicode_is_a_failure_like_any_other(redis: Server) -> None:
+    """Nothing of it is sent, and the connection's place is free again."""
+    async with opened(redis, pool_size=1) as single:
+        with pytest.raises(QueryFailed, match="not valid Unicode"):
+            await single.redis("ECHO", "a\udcff")
+        assert (await single.redis("ECHO", "a")).rows == [{"value": "a"}]
+
+
 async def test_a_full_pool_makes_calls_wait(redis: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(redis, pool_size=2) as small:

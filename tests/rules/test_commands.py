@@ -69,6 +69,8 @@ def test_w1_quotes_hold_white_space() -> None:
         "FCALL {{ inputs.k }} 0",
         "SCRIPT LOAD {{ inputs.k }}",
         "CONFIG {{ inputs.k }} maxmemory",
+        '"EVAL " {{ inputs.k }} 0',
+        '"SCRIPT LOAD" {{ inputs.k }}',
     ],
 )
 def test_w1_commands_scripts_and_functions_are_not_the_callers_choice(template: str) -> None:

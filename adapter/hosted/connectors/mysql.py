@@ -92,6 +92,9 @@ class MysqlConnector:
                     connection.close()
                     await asyncio.shield(self._kill(connection.thread_id()))
                     raise
+                except (ValueError, TypeError):
+                    connection.close()  # a row that cannot be read stands before others that were not
+                    raise
                 finally:
                     if _LASTING.match(bound.text):
                         connection.close()

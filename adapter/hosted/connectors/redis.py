@@ -72,6 +72,9 @@ class RedisConnector:
                 return _rows(await self._answer(bound.argv), max_rows)
         except ResponseError as error:
             raise QueryFailed(str(error)) from error
+        except UnicodeEncodeError as error:
+            # Of a value no check has seen, as an environment variable's may be; nothing was sent.
+            raise QueryFailed("a value is not valid Unicode") from error
         except (RedisError, OSError) as error:
             raise QueryFailed(_why_closed(error)) from error
 
