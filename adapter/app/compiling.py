@@ -13,6 +13,7 @@ from adapter import log
 from adapter.app.hosting import Hosting
 from adapter.app.loading import Loading
 from adapter.app.planning import Planning
+from adapter.app.steps import Materials
 from adapter.errors import AdapterError
 from adapter.pipeline.auth import AuthRefused
 from adapter.pipeline.failures import CallRefused, StageFailed
@@ -63,13 +64,15 @@ def compiled(
     logger = logger or log.get_logger("adapter")
     loading = Loading.below(settings.directory, logger)
     planning = Planning(
-        settings,
-        loading,
-        Plugins(environ, fetch_document, logger),
-        _presenters(settings, loading),
-        _state_sync(settings, loading, logger),
-        logger,
-        observing,
+        Materials(
+            settings,
+            loading,
+            Plugins(environ, fetch_document, logger),
+            _presenters(settings, loading),
+            _state_sync(settings, loading, logger),
+            logger,
+            observing,
+        )
     )
     hosting = Hosting.of(settings, planning, logger, environ)
     for index, entry in enumerate(settings.servers):

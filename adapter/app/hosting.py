@@ -201,7 +201,9 @@ class Hosting:
         words = own.vary
         if words is None:
             words = ["identity"] if stages.auth is not None else []
-        return Keeping(self.planning.cache_of(entry), own.ttl or server.ttl, varying(words, fingerprint))
+        return Keeping(
+            self.planning.materials.cache_of(entry), own.ttl or server.ttl, varying(words, fingerprint)
+        )
 
 
 def _version() -> str:
