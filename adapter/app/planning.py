@@ -79,8 +79,10 @@ class Planning:
     # --- tools of upstreams -----------------------------------------------------------------------------------
 
     def concerns(self, entry: Server) -> bool:
-        """Whether any tool of an upstream may have a plan."""
-        return entry.upstream.transport != "hosted" and bool(entry.stages or self.materials.sync.policies)
+        """Whether any tool of an upstream may have a plan, or be told of in another way than its server does."""
+        sync = self.materials.sync
+        said = entry.stages or sync.policies or sync.default is not None
+        return entry.upstream.transport != "hosted" and bool(said)
 
     def check(self, entry: Server, place: str) -> None:
         """Compile what every glob says once, so that what is wrong with it is known at start."""
