@@ -149,7 +149,10 @@ INSERTING = {
     '[{"owner": "me", "body": "<{{ inputs.text }}>"}]}}',
 }
 
-FORGETTING = '{"command": {"delete": "notes", "deletes": [{"q": {"owner": "me", "body": {{ inputs.text }}}, "limit": 0}]}}'
+FORGETTING = (
+    '{"command": {"delete": "notes", "deletes": '
+    '[{"q": {"owner": "me", "body": {{ inputs.text }}}, "limit": 0}]}}'
+)
 
 LIMITED = {
     "limited": (
