@@ -29,16 +29,22 @@ class Branch:
 
     def names(self, request: Request) -> Names | None:
         """What stands behind the prefix in the request's path; None if it is not this branch's."""
-        prefix = self.prefix.rstrip("/") + "/"
-        if not request.path.startswith(prefix):
-            return None
-        behind = _path(request.target).split("/")[prefix.count("/") :]
-        if len(behind) != self.depth or not all(behind):
-            return None
-        try:
-            return tuple(_decoded(name) for name in behind)
-        except UnicodeDecodeError:
-            return None
+        names = names_behind(self.prefix, request)
+        return names if names is not None and len(names) == self.depth else None
+
+
+def names_behind(prefix: str, request: Request) -> Names | None:
+    """All names behind a prefix in a request's path; None where it does not begin so, or one of them is empty."""
+    prefix = prefix.rstrip("/") + "/"
+    if not request.path.startswith(prefix):
+        return None
+    behind = _path(request.target).split("/")[prefix.count("/") :]
+    if not all(behind):
+        return None
+    try:
+        return tuple(_decoded(name) for name in behind)
+    except UnicodeDecodeError:
+        return None
 
 
 def query_of(request: Request) -> Mapping[str, str]:

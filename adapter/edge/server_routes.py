@@ -1,0 +1,163 @@
+"""The tool API of the adapter's servers, as branches below ``console.path``, and the document that describes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.edge import openapi
+from adapter.edge.branch import Branch, Names
+from adapter.edge.front import CallLog, Watching
+from adapter.edge.guard import Guard
+from adapter.edge.openapi import Operation
+from adapter.edge.previews import RESOURCE, Previews
+from adapter.edge.request import Request
+from adapter.edge.tool_answers import Extra, send
+from adapter.edge.tool_api import WARNING_FIELD, ToolApi
+from adapter.edge.tool_routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
+from adapter.rules.tool_api import refused
+
+DOCUMENT = Operation(
+    "GET",
+    "/openapi.json",
+    "showOpenApi",
+    "adapter",
+    "This document.",
+    {200: openapi.json("The document.", {"type": "object"})},
+    open=True,
+)
+
+_SERVER = {"server": "The server's id."}
+_EXPOSED = (WARNING_FIELD, "Content-Disposition")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerApi:
+    """What is served for one server."""
+
+    tools: ToolApi
+    previews: Previews
+
+
+class ServerRoutes:
+    """Serves ``apis`` (by server id) below ``path``, and ``document``.
+
+    ``calls`` and ``recent`` are where each call leaves its line, as those over MCP do.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        apis: Mapping[str, ServerApi],
+        document: bytes,
+        guard: Guard,
+        *,
+        calls: CallLog | None = None,
+        recent: Watching | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._apis = apis
+        self._document = document
+        self._guard = guard
+        self._calls = calls
+        self._recent = recent
+        self._clock = clock
+
+    def branches(self) -> Sequence[Branch]:
+        """To be asked in this order, behind those of the console's data."""
+        tools = (
+            PatternBranch(
+                self._path,
+                0,
+                route.methods,
+                _EXPOSED,
+                partial(self._serve_call if route.operation is CALL else self._serve, route),
+                ("{server}", *route.parts),
+            )
+            for route in ROUTES
+        )
+        read = ("GET", "HEAD")
+        return (
+            *tools,
+            PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
+            PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
+        )
+
+    async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
+        server, *rest = names
+        api = self._apis.get(server)
+        if api is None:
+            send(request, refused(404, f"Server not found: {server}"), extra)
+        else:
+            await route.serve(api.tools, request, rest[0] if rest else "", extra)
+
+    async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
+        if self._recent is not None:
+            self._recent.begin()
+        began = time.monotonic()
+        outcome = "client_gone"
+        try:
+            await self._serve(route, request, names, extra)
+            outcome = "ok"
+        finally:
+            if names[0] in self._apis:
+                self._tell(request, names, outcome, time.monotonic() - began)
+
+    def _tell(self, request: Request, names: Names, outcome: str, seconds: float) -> None:
+        status = request.reply.status
+        if outcome == "ok" and status is not None and status >= 400:
+            outcome = "failed" if status >= 500 else "refused"
+        line: dict[str, object] = {
+            "at": self._clock(),
+            "event": "exchange",
+            "server": names[0],
+            "http": request.method,
+            "era": None,
+            "method": "tools/call",
+            "name": names[1],
+            # What nobody took any more has no status of its own; 499 is what proxies write for it.
+            "status": 499 if outcome == "client_gone" else status,
+            "outcome": outcome,
+            "ms": int(seconds * 100_000) / 100,
+            "entrance": "http",
+        }
+        if self._calls is not None:
+            self._calls.write(line)
+        if self._recent is not None:
+            self._recent.end(line, self._guard.principal_of(request.headers))
+
+    async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
+        api = self._apis.get(names[0])
+        if api is None:
+            send(request, refused(404, f"Server not found: {names[0]}"), extra)
+        else:
+            await api.previews.serve(request, extra)
+
+    async def _show_document(self, request: Request, names: Names, extra: Extra) -> None:  # noqa: ARG002 (a branch's)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache"), *extra]
+        request.reply.send(200, fields, self._document)
+
+
+def document(
+    path: str, more: Iterable[Operation] = (), *, title: str = "mcp-file-adapter", version: str
+) -> bytes:
+    """The document of everything below ``path``, and of ``more`` routes, which stand in it as they are."""
+    own = [
+        Operation(
+            route.method,
+            f"/{{server}}{route.path}",
+            route.id,
+            route.tag,
+            route.summary,
+            route.answers,
+            route.asks,
+            route.body,
+            {**_SERVER, **route.named},
+            route.open,
+        ).below(path)
+        for route in (*(route.operation for route in ROUTES), RESOURCE)
+    ]
+    return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)

@@ -1,0 +1,134 @@
+"""The tool API of one server on a real socket, in front of hosted tools, and what its answers say."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from adapter.edge.auth_hook import AuthHook, Hook
+from adapter.edge.bases import Bases
+from adapter.edge.branch import Branch
+from adapter.edge.endpoint import Endpoint
+from adapter.edge.front import Front
+from adapter.edge.guard import Guard
+from adapter.edge.ingress import Ingress
+from adapter.edge.listener import Listener
+from adapter.edge.previews import Previews
+from adapter.edge.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.server_tools import Callers, ServerTools
+from adapter.edge.tool_api import ApiOptions, ToolApi
+from adapter.relay.http_sessions import HttpSessions
+from adapter.relay.recent import Recent
+from adapter.relay.server import Silence
+from adapter.rules.principals import Principals
+from adapter.upstream.port import Upstream
+from tests.edge.raw import Head, RawClient
+from tests.hosted.serving import LOG
+from tests.relay.relaying import Relaying
+
+PATH = "/explorer"
+
+
+def guard_of(tokens: dict[str, str] | None = None) -> Guard:
+    """A guard of loopback, which asks for one of ``tokens`` (by name) where there are any."""
+    digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
+    return Guard(
+        bound_to_loopback=True,
+        hosts=None,
+        origins=None,
+        principals=Principals(digests) if digests else None,
+        token_header="X-Adapter-Token",
+        cors=None,
+    )
+
+
+@dataclass
+class Served:
+    """The API of the server ``one``, being served."""
+
+    port: int
+    relaying: Relaying
+    sessions: HttpSessions
+    recent: Recent
+    lines: list[dict[str, object]] = field(default_factory=list)
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    async def get(self, path: str, **fields: str) -> tuple[Head, Any]:
+        """What ``GET {PATH}{path}`` answers, read as JSON."""
+        async with self.client() as client:
+            head, body = await client.request("GET", b"", PATH + path, **fields)
+            return head, orjson.loads(body)
+
+    async def post(self, path: str, body: bytes = b"{}", /, **fields: str) -> tuple[Head, Any]:
+        """What ``POST {PATH}/one{path}`` answers, read as JSON, to who takes no events."""
+        async with self.client() as client:
+            asked = {"accept": "*/*"} | fields
+            head, said = await client.request("POST", body, f"{PATH}/one{path}", **asked)
+            return head, orjson.loads(said)
+
+
+class Lines:
+    """A log of calls that keeps them."""
+
+    def __init__(self, lines: list[dict[str, object]]) -> None:
+        self._lines = lines
+
+    def write(self, record: dict[str, object]) -> None:
+        self._lines.append(record)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    upstream: Upstream,
+    *,
+    tokens: dict[str, str] | None = None,
+    hook: Hook | None = None,
+    patience: float = 5.0,
+    **options: Any,
+) -> AsyncIterator[Served]:
+    """Execution is on unless ``options``, those of ApiOptions, say otherwise."""
+    relaying = Relaying(upstream)
+    relaying.server.silence = Silence(10, 10)
+    guard, recent = guard_of(tokens), Recent()
+    bases = Bases(None, guard)
+    callers = Callers(guard, bases, frozenset({"x-adapter-token"}))
+    sessions = HttpSessions(relaying.relay, relaying.server, relaying.errands, relaying.clock)
+    provider = ServerTools("one", sessions, callers)
+    api = ToolApi(
+        provider,
+        ApiOptions(**{"allow_execute": True, **options}),
+        LOG,
+        authenticate=callers.authenticate,
+        hook=AuthHook(hook, LOG, patience) if hook is not None else None,
+        view=provider.view,
+    )
+    lines: list[dict[str, object]] = []
+    apis = {"one": ServerApi(api, Previews(sessions, callers))}
+    routes = ServerRoutes(PATH, apis, document(PATH, version="1"), guard, calls=Lines(lines), recent=recent)
+    async with listening(routes.branches(), guard, relaying) as port:
+        try:
+            yield Served(port, relaying, sessions, recent, lines)
+        finally:
+            await sessions.close()
+            await relaying.errands.close()
+            await upstream.close()
+
+
+@contextlib.asynccontextmanager
+async def listening(branches: Sequence[Branch], guard: Guard, relaying: Relaying) -> AsyncIterator[int]:
+    """A front with these branches on a port."""
+    endpoint = Endpoint(relaying.relay, guard, Ingress(1 << 20), LOG, Bases(None, guard))
+    front = Front(endpoint, {}, {}, guard, LOG, None, branches)
+    listener = await Listener.open(front, "127.0.0.1", 0)
+    try:
+        yield listener.address[1]
+    finally:
+        listener.close()
+        await listener.drop()
