@@ -60,7 +60,7 @@ class Validating:
     """A PlanStage: arguments that are not what the tool's schema says end the call; all others pass as they are.
 
     ``strict`` also refuses members that the schema does not declare, see compile_schema. Where no schema is known
-    everything passes. ``selects`` as for Coercing.
+    everything passes. ``selects`` as for Coercing. ``compilations`` is how many schemas were compiled until now.
     """
 
     def __init__(self, tool: str, schema_of: SchemaOf, strict: bool = True, *, selects: bool = False) -> None:
@@ -70,6 +70,7 @@ class Validating:
         self._selects = selects
         self._latest: tuple[Mapping[str, Any], Checker] | None = None
         self._checkers: OrderedDict[str, Checker] = OrderedDict()
+        self.compilations = 0
 
     def __repr__(self) -> str:
         return f"<Validating of {self._tool!r}: {len(self._checkers)} schemas>"
@@ -94,8 +95,10 @@ class Validating:
         if self._latest is not None and self._latest[0] is schema:
             return self._latest[1]
         digest = _digest(schema)
-        checker = self._checkers.get(digest) or compile_schema(schema, strict=self._strict)
-        self._checkers[digest] = checker
+        checker = self._checkers.get(digest)
+        if checker is None:
+            checker = self._checkers[digest] = compile_schema(schema, strict=self._strict)
+            self.compilations += 1
         self._checkers.move_to_end(digest)
         if len(self._checkers) > SCHEMAS_KEPT:
             self._checkers.popitem(last=False)

@@ -241,13 +241,22 @@ async def adapter(
     core: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Running]:
     """The adapter as it is deployed; see ``adapter_settings``. ``core`` are other settings of that section."""
-    port, bearer = free_port(), secrets.token_hex(16)
-    config = place / "adapter.yaml"
-    settings: dict[str, Any] = adapter_settings(upstream, port, bearer, place, adapters)
+    address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
+    settings: dict[str, Any] = adapter_settings(upstream, address.port, address.bearer, place, adapters)
     settings["core"].update(core or {})
+    async with adapter_with(settings, address, place) as running:
+        yield running
+
+
+@asynccontextmanager
+async def adapter_with(
+    settings: Mapping[str, object], address: Address, place: Path
+) -> AsyncIterator[Running]:
+    """The adapter with any settings that let it answer at ``address``."""
+    config = place / "adapter.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
     argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
-    async with _proxy(argv, Address(port, "/mcp/bench", bearer), place) as running:
+    async with _proxy(argv, address, place) as running:
         yield running
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -119,16 +120,18 @@ class Connection(asyncio.Protocol):
 class Client:
     """One MCP client on one connection: at most one session at a time."""
 
-    def __init__(self, address: Address, connection: Connection) -> None:
+    def __init__(self, address: Address, connection: Connection, fields: Sequence[str] = ()) -> None:
         self._address = address
         self._connection = connection
+        self._fields = fields
         self._id = 0
         self._heads: dict[str, bytes] = {}
         self.session = ""
 
     @classmethod
-    async def connect(cls, address: Address) -> Client:
-        return cls(address, await Connection.open(address.port))
+    async def connect(cls, address: Address, fields: Sequence[str] = ()) -> Client:
+        """``fields`` are header lines that every request has too."""
+        return cls(address, await Connection.open(address.port), fields)
 
     def close(self) -> None:
         self._connection.close()
@@ -138,6 +141,7 @@ class Client:
         if known is not None:
             return known
         lines = [f"{method} {self._address.path} HTTP/1.1", f"Host: 127.0.0.1:{self._address.port}"]
+        lines += self._fields
         if self._address.bearer:
             lines.append(f"Authorization: Bearer {self._address.bearer}")
         if self.session:

@@ -12,6 +12,7 @@ import pytest
 from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
 from tests.bench.results import Results, percentile
 from tests.bench.scenarios import SCENARIOS, Sample
+from tests.bench.staging import ROWS
 from tests.bench.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,20 @@ def test_a_few_sessions_and_calls_leave_nothing() -> None:
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("nothing grew") == 2
+
+
+@pytest.mark.e2e
+def test_a_quick_run_of_the_stages_prints_every_row(tmp_path: Path) -> None:
+    """Every stage alone, all of them and every kind of hosted tool answers; no schema is compiled a second time."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.pipeline", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert all(row.title in ran.stdout for row in ROWS)
+    found = orjson.loads(measured.read_bytes())
+    assert found["compilations"] == 2
+    assert all(own > 0 < piped for costs in found["cpu_us"].values() for own, piped in costs)
 
 
 def test_one_number_of_many_rounds() -> None:
