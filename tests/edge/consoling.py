@@ -1,0 +1,146 @@
+"""The console's data over a real socket, before an upstream whose tools a test changes as it likes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from adapter.app import App, build, running
+from adapter.app.consoling import console_data
+from adapter.edge.front import Front
+from adapter.relay.recent import Recent
+from adapter.settings.root import Settings
+from tests.edge.conftest import merged
+from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, result
+
+AGENT, VIEWER, OPERATOR, OTHER = "agent-token", "viewer-token", "operator-token", "other-operators-token"
+TOKENS = {"agent": AGENT, "viewer": VIEWER, "operator": OPERATOR, "chief": OTHER}
+AUTH = {
+    "enabled": True,
+    "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()],
+}
+DATA = "/explorer/-"
+
+Json = dict[str, Any]
+
+
+def tool(name: str, description: str = "Does.", **more: Any) -> Json:
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
+
+
+class Shop:
+    """An upstream's script that offers ``tools``, which may be others any time, and runs whatever it is called for."""
+
+    def __init__(self, *tools: Json) -> None:
+        self.tools = tools
+
+    async def __call__(self, exchange: Exchange) -> None:
+        message: Any = exchange.message
+        if message.get("method") == "tools/list":
+            listed = {"tools": list(self.tools)}
+            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": listed}))
+        else:
+            await exchange.json(result(message["id"]))
+
+
+class Console:
+    """The running adapter with its one server ``raw`` at ``/mcp``."""
+
+    def __init__(self, app: App, recent: Recent, port: int) -> None:
+        self.app = app
+        self.recent = recent
+        self.port = port
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    async def ask(self, method: str, path: str, body: Any = None, **fields: str) -> tuple[Head, Any]:
+        """One request below the console's data; the head and the JSON of its answer."""
+        text = b"" if body is None else orjson.dumps(body)
+        async with self.client() as client:
+            head, answer = await client.request(method, text, f"{DATA}{path}", **fields)
+        return head, orjson.loads(answer) if answer else None
+
+    async def get(self, path: str, token: str | None = None) -> Any:
+        """The JSON of a successful answer."""
+        head, answer = await self.ask("GET", path, **bearer(token))
+        assert head.status == 200, answer
+        return answer
+
+    async def accept(self, digest: str, token: str | None = None) -> tuple[int, Any]:
+        head, answer = await self.ask("POST", "/pins/raw/accept", {"digest": digest}, **bearer(token))
+        return head.status, answer
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+async def listed(client: RawClient, token: str | None = None) -> Any:
+    """What ``tools/list`` answers."""
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    _, answer = await client.request("POST", body, **bearer(token))
+    return orjson.loads(answer)
+
+
+def with_console(app: App, heartbeat: float) -> Recent:
+    """Put the console's data before the app's other routes; where it keeps its exchanges."""
+    front = app.front
+    health, catalogues = front._routes["/healthz"].__self__, app.sessions.on_end[1].__self__  # type: ignore[attr-defined]  # bound methods
+    recent = Recent()
+    data = console_data(
+        app.settings,
+        guard=front._guard,
+        health=health,
+        sessions=app.sessions,
+        filing=app.filing,
+        pins=catalogues.pins,
+        locks=catalogues.locks,
+        recent=recent,
+        log=app.log,
+        version="1.2.3",
+        heartbeat=heartbeat,
+    )
+    app.front = Front(
+        front._endpoint,
+        front._mounts,
+        front._routes,
+        front._guard,
+        app.log,
+        None,
+        [*data.branches(), *front._branches],
+        recent,
+    )
+    return recent
+
+
+@contextlib.asynccontextmanager
+async def console(
+    root: Path,
+    raw: RawUpstream,
+    *,
+    server: Mapping[str, Any] | None = None,
+    heartbeat: float = 15.0,
+    **more: Any,
+) -> AsyncIterator[Console]:
+    """The adapter with its console on, in front of ``raw``, pings off."""
+    entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
+    settings = {
+        "core": {
+            "port": 0,
+            "shutdown_grace_seconds": 0,
+            "upstream_ping": {"enabled": False},
+            "tool_definition_pinning": {"mode": "block", "block_error_session_action": "keep"},
+        },
+        "console": {"enabled": True, "operators": ["operator", "chief"]},
+        "storage": {"root": str(root / "store")},
+        "servers": [entry],
+    }
+    app = build(Settings.model_validate(merged(settings, more)))
+    recent = with_console(app, heartbeat)
+    async with running(app) as (_, port):
+        yield Console(app, recent, port)

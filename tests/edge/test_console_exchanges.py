@@ -1,0 +1,198 @@
+"""The last exchanges over the wire: as a list, and live until somebody leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tests.edge.conftest import StartUpstream
+from tests.edge.consoling import (
+    AGENT,
+    AUTH,
+    DATA,
+    OPERATOR,
+    VIEWER,
+    Console,
+    Shop,
+    bearer,
+    console,
+    listed,
+    tool,
+)
+from tests.edge.raw import RawClient, read_chunk
+
+OFF = {"tool_definition_pinning": {"mode": "off"}}
+STREAM = {"accept": "text/event-stream"}
+
+
+async def watch(client: RawClient, token: str | None = None) -> None:
+    """Open the stream, and read its first piece."""
+    await client.send("GET", b"", f"{DATA}/exchanges", **STREAM, **bearer(token))
+    head = await client.head()
+    assert head.status == 200 and head["content-type"] == "text/event-stream"
+    assert await read_chunk(client.reader) == b": exchanges\n\n"
+
+
+async def pieces(client: RawClient) -> AsyncIterator[tuple[str, Any]]:
+    """Events as they come, heartbeats among them, until the stream ends."""
+    text = b""
+    async with asyncio.timeout(5):
+        while chunk := await read_chunk(client.reader):
+            text += chunk
+            *whole, text = text.split(b"\n\n")
+            for event in whole:
+                if event.startswith(b":"):
+                    yield "comment", event
+                    continue
+                kind, data = event.split(b"\n")
+                yield kind.removeprefix(b"event: ").decode(), orjson.loads(data.removeprefix(b"data: "))
+
+
+async def no_watchers(front: Console) -> None:
+    recent = front.recent
+    async with asyncio.timeout(5):
+        while recent.watchers:
+            await asyncio.sleep(0.005)
+
+
+async def test_the_last_exchanges_are_told(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Those that failed too; a name is told of tools only."""
+    async with (
+        upstream(Shop(tool("weigh"))) as up,
+        console(tmp_path, up, core=OFF) as front,
+        front.client() as agent,
+    ):
+        await agent.initialize()
+        await agent.call("weigh")
+        agent.session = "unknown"
+        await agent.call("weigh", 2)
+        told = await front.get("/exchanges")
+        assert [(each["method"], each["tool"], each["outcome"], each["status"]) for each in told] == [
+            ("tools/call", "weigh", "session_unknown", 404),
+            ("tools/call", "weigh", "ok", 200),
+            ("initialize", None, "ok", 200),
+        ]
+        assert all(each["server"] == "raw" and each["ms"] >= 0 and each["stages"] == [] for each in told)
+        assert {each["entrance"] for each in told} == {"mcp"}
+
+
+async def test_each_viewer_sees_its_own(tmp_path: Path, upstream: StartUpstream) -> None:
+    """An operator sees everybody's, those of strangers among them, in the list and live."""
+    core = {"auth": AUTH, **OFF}
+    async with (
+        upstream(Shop(tool("weigh"))) as up,
+        console(tmp_path, up, core=core) as front,
+        front.client() as agent,
+        front.client() as viewer,
+        front.client() as operator,
+    ):
+        await watch(viewer, VIEWER)
+        await watch(operator, OPERATOR)
+        await agent.initialize(**bearer(AGENT))
+        await agent.call()  # without the token, as a stranger would
+        assert await front.get("/exchanges", VIEWER) == []
+        assert len(await front.get("/exchanges", AGENT)) == 1
+        every = await front.get("/exchanges", OPERATOR)
+        assert [each["outcome"] for each in every] == ["unauthorized", "ok"]
+        live = pieces(operator)
+        assert [await anext(live), await anext(live)] == [("exchange", each) for each in reversed(every)]
+        async with front.client() as own:
+            await own.initialize(**bearer(VIEWER))
+        kind, told = await anext(pieces(viewer))
+        assert (kind, told["method"]) == ("exchange", "initialize")
+
+
+async def test_a_stream_says_that_it_is_still_there(tmp_path: Path, upstream: StartUpstream) -> None:
+    """So that nobody on the way takes it for dead."""
+    async with (
+        upstream(Shop()) as up,
+        console(tmp_path, up, heartbeat=0.01) as front,
+        front.client() as viewer,
+    ):
+        await watch(viewer)
+        live = pieces(viewer)
+        assert await anext(live) == ("comment", b": still here")
+        assert await anext(live) == ("comment", b": still here")
+
+
+async def test_who_leaves_is_told_no_more(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Nothing is left behind, and the others are not disturbed."""
+    async with upstream(Shop()) as up, console(tmp_path, up) as front, front.client() as staying:
+        async with front.client() as leaving:
+            await watch(leaving)
+            assert front.recent.watchers == 1
+        await no_watchers(front)
+        await watch(staying)
+        async with front.client() as agent:
+            await agent.initialize()
+        kind, told = await anext(pieces(staying))
+        assert (kind, told["method"]) == ("exchange", "initialize")
+
+
+async def test_the_stream_ends_when_the_adapter_stops(tmp_path: Path, upstream: StartUpstream) -> None:
+    """It ends in good order and holds nothing up, however long exchanges may take to finish."""
+    async with upstream(Shop()) as up, RawClientOf() as viewer:
+        async with console(tmp_path, up, core={"shutdown_grace_seconds": 60}) as front:
+            client = viewer.at(front.port)
+            await client.__aenter__()
+            await watch(client)
+            ended = asyncio.ensure_future(all_of(client))
+        assert await ended == []
+
+
+class RawClientOf:
+    """A client that outlasts the adapter it watches."""
+
+    def __init__(self) -> None:
+        self._client: RawClient | None = None
+
+    def at(self, port: int) -> RawClient:
+        self._client = RawClient(port)
+        return self._client
+
+    async def __aenter__(self) -> RawClientOf:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._client is not None
+        self._client.close()
+
+
+async def all_of(client: RawClient) -> list[tuple[str, Any]]:
+    return [each async for each in pieces(client)]
+
+
+async def test_a_slow_watcher_is_told_what_it_missed(tmp_path: Path, upstream: StartUpstream) -> None:
+    """It holds up no call, and what waits for it is bounded."""
+    async with (
+        upstream(Shop()) as up,
+        console(tmp_path, up, core=OFF) as front,
+        front.client() as agent,
+        front.client() as slow,
+    ):
+        await watch(slow)
+        for _ in range(400):
+            front.recent.begin()
+            front.recent.end(
+                {
+                    "at": 1.0,
+                    "server": "raw",
+                    "http": "POST",
+                    "method": "ping",
+                    "name": None,
+                    "status": 200,
+                    "outcome": "ok",
+                    "ms": 1.0,
+                },
+                None,
+            )
+        await agent.initialize()
+        live = pieces(slow)
+        kind, told = await anext(live)
+        assert (kind, told) == ("lost", {"count": 400 - 256})
+        assert [(await anext(live))[0] for _ in range(256)] == ["exchange"] * 256
+        await listed(agent)
