@@ -1,0 +1,328 @@
+"""What calls of hosted tools leave behind: ``python -m tests.bench.leak_hosted [--calls N]``.
+
+Statements, scripts in process and in processes of their own, failures, timeouts, cancelled and dropped calls, and
+streams with progress, through a running adapter. It runs in this process, so that its tasks and threads can be
+counted too; what the clients hold is in the numbers. Ends with status 1 when something grew in the second half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import re
+import sqlite3
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from adapter import log
+from adapter.app import App, build, running
+from adapter.settings.root import Settings
+from tests.bench.load import Address, Client, Connection
+from tests.bench.process import open_descriptors, rss_bytes
+from tests.bench.report import table
+from tests.bench.targets import MIB
+
+AT_ONCE = 8
+WARM_UP = 600
+"""Calls before the first reading: they fill pools, caches and arenas."""
+
+SLACK_RSS = 3 * MIB
+"""Bytes that RSS may move without a leak, as in ``tests.bench.leak``, and what the clients' side takes."""
+
+SLACK_OBJECTS = 400
+"""Objects that come and go: entries of caches that are not full, counters of the driver."""
+
+IDLE_THREADS = 8 + 5
+"""Threads that are kept for the next call: of scripts, and of a pool of SQLite's."""
+
+SETTLE = 10.0
+"""Seconds in which what was cancelled has to have ended."""
+
+SCRIPTS = """
+import asyncio
+
+from adapter.api import ToolUserError, progress
+
+
+def add(payload):
+    return payload["inputs"]["n"] + 1
+
+
+async def later(payload):
+    await asyncio.sleep(0)
+    return {"n": payload["inputs"]["n"]}
+
+
+async def steps(payload):
+    for percent in (10, 50, 90):
+        yield progress(percent, "on the way")
+    yield "there"
+
+
+def wrong(payload):
+    raise ToolUserError("Pick another day.")
+
+
+def broken(payload):
+    raise RuntimeError("password=hunter2")
+
+
+async def wait(payload):
+    await asyncio.Event().wait()
+"""
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+
+def settings(place: Path) -> Settings:
+    """Hosted tools over a database of SQLite's, both of them made in ``place``."""
+    (place / "scripts.py").write_text(SCRIPTS)
+    (place / "program.sh").write_text("#!/bin/sh\nread line\necho '\"done\"'\n")
+    (place / "program.sh").chmod(0o755)
+    with contextlib.closing(sqlite3.connect(place / "app.db")) as database, database:
+        database.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)")
+        rows = ((number, f"person {number}") for number in range(200))
+        database.executemany("INSERT INTO people VALUES (?, ?)", rows)
+    number = {"n": {"type": "int"}}
+    one = "SELECT id, name FROM people WHERE id = {{ inputs.n }}"
+    connector = {"name": "main", "connector": "sqlite", "connection_string": str(place / "app.db")}
+    tools: list[dict[str, Any]] = [
+        {"name": "row", "use": "main", "statement": one, "inputs": number},
+        {"name": "kept", "use": "main", "statement": one, "inputs": number, "cache": {"enabled": True}},
+        {"name": "nowhere", "use": "main", "statement": "SELECT * FROM nowhere"},
+        {"name": "endless", "use": "main", "statement": ENDLESS, "limits": {"timeout": 0.01}},
+        {"name": "program", "handler": f"{place}/program.sh", "runtime": "subprocess"},
+        {"name": "late", "handler": f"{place}/scripts.py#wait", "limits": {"timeout": 0.01}},
+        *(
+            {"name": name, "handler": f"{place}/scripts.py#{name}", "inputs": inputs}
+            for name, inputs in (("add", number), ("later", number), ("steps", {}), ("wrong", {}))
+        ),
+        *({"name": name, "handler": f"{place}/scripts.py#{name}"} for name in ("broken", "wait")),
+    ]
+    return Settings.model_validate(
+        {
+            "core": {"port": 0, "shutdown_grace_seconds": 0, "log_level": "error"},
+            "storage": {"root": str(place / "data")},
+            "connectors": [connector],
+            "servers": [
+                {
+                    "id": "bench",
+                    "mount_path": "/mcp",
+                    "upstream": {"transport": "hosted"},
+                    "tools": {"define": tools},
+                }
+            ],
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What this process holds between calls. ``running`` are calls whose tool has not ended, ``left_over`` threads of
+    scripts that were given up."""
+
+    rss: int
+    objects: int
+    descriptors: int
+    threads: int
+    tasks: int
+    sessions: int
+    running: int
+    left_over: int
+
+    def row(self, moment: str) -> list[str]:
+        rest = (self.objects, self.descriptors, self.threads, self.tasks, self.sessions, self.running)
+        return [moment, f"{self.rss / MIB:.2f}", *map(str, rest), str(self.left_over)]
+
+    def quiet_after(self, before: Holding) -> bool:
+        """Whether nothing is going on that was not before."""
+        return (
+            self.tasks <= before.tasks
+            and self.descriptors <= before.descriptors
+            and self.sessions <= before.sessions
+            and self.threads <= max(before.threads, IDLE_THREADS)
+            and self.running == self.left_over == 0
+        )
+
+
+class Exercise:
+    """Calls of every kind to a running adapter, in a fixed order."""
+
+    def __init__(self, app: App, port: int) -> None:
+        self._app = app
+        self._address = Address(port, "/mcp")
+        self._numbers = count(1)
+        self._kinds: tuple[Callable[[Client, int], Awaitable[None]], ...] = (
+            *(_calling("row", n=True) for _ in range(4)),
+            *(_calling("add", n=True) for _ in range(4)),
+            *(_calling("later", n=True) for _ in range(2)),
+            *(_calling("kept", n=True) for _ in range(2)),
+            *(_calling(name) for name in ("steps", "steps", "nowhere", "wrong", "broken", "row", "late")),
+            *(_calling("endless"), self._withdrawn, self._dropped),
+        )
+
+    async def calls(self, number: int) -> None:
+        """That many, spread over sessions that end with them."""
+
+        async def share(first: int) -> None:
+            client = await Client.connect(self._address)
+            await client.initialize()
+            for turn in range(first, number, AT_ONCE):
+                # A process takes a thousand times as long as a row, so one in a hundred calls is one.
+                kind = _calling("program") if turn % 100 == 99 else self._kinds[turn % len(self._kinds)]
+                await kind(client, turn)
+            await client.delete()
+            client.close()
+
+        await asyncio.gather(*(share(first) for first in range(AT_ONCE)))
+
+    async def holding(self, before: Holding | None = None) -> Holding:
+        """What is held now, or as soon as it is no more than ``before``, or when SETTLE is over."""
+        deadline = asyncio.get_running_loop().time() + SETTLE
+        while True:
+            await asyncio.sleep(0.05)
+            gc.collect()
+            found = self._found()
+            wanted = found if before is None else before
+            if found.quiet_after(wanted) or asyncio.get_running_loop().time() > deadline:
+                return found
+
+    def _found(self) -> Holding:
+        me, hosting = os.getpid(), self._app.hosting
+        upstream = hosting.upstreams["bench"]
+        sessions = re.search(r"(\d+) sessions", repr(upstream))
+        assert sessions is not None
+        return Holding(
+            rss_bytes([me]),
+            len(gc.get_objects()),
+            open_descriptors([me]),
+            threading.active_count(),
+            len(asyncio.all_tasks()),
+            int(sessions[1]),
+            upstream.running,
+            hosting.planning.loading.scripts.leftover,
+        )
+
+    # --- calls that are given up ------------------------------------------------------------------------------
+
+    async def _withdrawn(self, client: Client, turn: int) -> None:
+        """As a client of the older era gives up: it says so beside the call."""
+        number = 1_000_000 + next(self._numbers)
+        fields = {"Mcp-Session-Id": client.session, "MCP-Protocol-Version": "2025-11-25"}
+        params: dict[str, Any] = {"name": "wait" if turn % 3 else "endless", "arguments": {}}
+        call, other = await Connection.open(self._address.port), await Connection.open(self._address.port)
+        waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, number)))
+        await self._until_it_runs()
+        await other.exchange(self._request("notifications/cancelled", {"requestId": number}, fields))
+        call.close()
+        other.close()
+        with contextlib.suppress(Exception):
+            await waiting
+
+    async def _dropped(self, client: Client, turn: int) -> None:
+        """As a client of the newer era gives up: it goes."""
+        fields = {
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "wait",
+        }
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": "wait", "arguments": {}, "_meta": meta}
+        call = await Connection.open(self._address.port)
+        waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, turn)))
+        await self._until_it_runs()
+        call.close()
+        with contextlib.suppress(Exception):
+            await waiting
+
+    async def _until_it_runs(self) -> None:
+        """Or another one does, of those beside it; it is given up all the same."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+            if self._app.hosting.upstreams["bench"].running:
+                return
+
+    def _request(
+        self, method: str, params: dict[str, Any], fields: dict[str, str], number: int | None = None
+    ) -> bytes:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        body = orjson.dumps(message if number is None else {**message, "id": number})
+        head = {
+            "Host": f"127.0.0.1:{self._address.port}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **fields,
+        }
+        lines = "\r\n".join(f"{name}: {value}" for name, value in head.items())
+        return f"POST {self._address.path} HTTP/1.1\r\n{lines}\r\n\r\n".encode() + body
+
+
+def _calling(tool: str, *, n: bool = False) -> Callable[[Client, int], Awaitable[None]]:
+    async def call(client: Client, turn: int) -> None:
+        await client.call(tool, **({"n": turn % 150} if n else {}))
+
+    return call
+
+
+@contextlib.asynccontextmanager
+async def exercising(place: Path) -> AsyncIterator[Exercise]:
+    """An adapter to be called, warmed up."""
+    async with running(app := build(settings(place))) as (_, port):
+        exercise = Exercise(app, port)
+        await exercise.calls(WARM_UP)
+        yield exercise
+
+
+async def run(calls: int) -> bool:
+    """Do the calls in two halves and print what is held around them. True when nothing grew."""
+    with tempfile.TemporaryDirectory(prefix="leak-hosted-") as name:
+        async with exercising(Path(name)) as exercise:
+            before = await exercise.holding()
+            await exercise.calls(calls // 2)
+            middle = await exercise.holding(before)
+            await exercise.calls(calls // 2)
+            after = await exercise.holding(middle)
+    flat = (
+        after.quiet_after(before)
+        and after.rss - middle.rss <= SLACK_RSS
+        and after.objects - middle.objects <= SLACK_OBJECTS
+    )
+    title = f"{calls} calls of hosted tools"
+    names = ["RSS MiB", "objects", "descriptors", "threads", "tasks", "sessions", "running", "left over"]
+    halves = [before.row("before"), middle.row(f"after {calls // 2}"), after.row(f"after {calls}")]
+    verdict = "nothing grew" if flat else "IT GREW"
+    per_call = (after.rss - middle.rss) / (calls // 2)
+    sys.stdout.write(f"{table([[title, *names], *halves])}\n")
+    sys.stdout.write(f"{verdict}: {per_call:+.0f} bytes a call in the second half\n")
+    return flat
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.leak_hosted", description="Look for what calls of hosted tools leave."
+    )
+    parser.add_argument("--calls", type=int, default=10_000)
+    given = parser.parse_args()
+    log.configure("error")
+    sys.exit(0 if uvloop.run(run(given.calls)) else 1)
+
+
+if __name__ == "__main__":
+    main()
