@@ -136,6 +136,16 @@ async def test_a_cancelled_call_is_interrupted(file: Path) -> None:
         assert (await single.sql("SELECT 1 AS one", timeout=2)).rows == [{"one": 1}]
 
 
+async def test_a_pattern_has_an_end(database: Asking) -> None:
+    """One that would keep a thread busy for longer than anybody can stop it is refused, on every connection."""
+    for question in ("SELECT ? LIKE ? AS yes", "CREATE TABLE found AS SELECT ? LIKE ?"):
+        with pytest.raises(QueryFailed, match="pattern too complex"):
+            await database.sql(question, "a" * 100_000, "%" + "a" * 20_000 + "b%")
+    assert (await database.sql("SELECT ? LIKE ? AS yes", "a" * 998, "%" + "a" * 998 + "%")).rows == [
+        {"yes": 1}
+    ]
+
+
 async def test_a_lock_is_waited_for_and_the_wait_can_be_cancelled(file: Path, database: Asking) -> None:
     """Another process that writes holds a statement up; it neither fails it nor makes it deaf."""
     other = sqlite3.connect(file, isolation_level=None)

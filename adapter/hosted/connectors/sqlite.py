@@ -34,6 +34,10 @@ _BUSY_PAUSE = 0.02
 _STEPS = 1_000
 """SQLite's instructions between two looks at whether the statement was cancelled."""
 
+_LONGEST_PATTERN = 1_000
+"""Bytes of a pattern of LIKE and GLOB. One comparison takes as long as pattern and text are multiplied, and is a single
+instruction: with SQLite's own limit of 50,000 nobody could stop it for minutes."""
+
 _KNOWN_WRITES = 1_000
 """Texts remembered as writing; statements are few, so more of them means that they are not templates."""
 
@@ -199,6 +203,7 @@ class _Execution:
 
 def _connect(uri: str, query_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
     # Whatever is in a text column is read: SQLite itself takes any bytes for a text.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     if query_only:
