@@ -259,7 +259,10 @@ def main() -> None:
     found = uvloop.run(measured(Extent(given.rounds or extent.rounds, extent.calls)))
     sys.stdout.write("\n\n".join(report(found)) + "\n")
     if given.json:
-        written = {"cpu_us": found.costs, "compilations": found.compilations}
+        written = {
+            "cpu_us": {title: list(map(list, costs)) for title, costs in found.costs.items()},
+            "compilations": found.compilations,
+        }
         given.json.write_bytes(orjson.dumps(written, option=orjson.OPT_INDENT_2))
 
 
