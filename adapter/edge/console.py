@@ -22,11 +22,12 @@ from adapter.edge.ingress import Ingress
 from adapter.edge.request import Request
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.acceptance import Acceptance
+from adapter.relay.http_callers import ToolRefused
 from adapter.relay.recent import Recent
 from adapter.wire.envelope import dump, parse
 
 Look = Callable[[Request, str], Awaitable[object]]
-"""Have the adapter read the tools of a server (id) anew, with the fields of this request. May raise AdapterError."""
+"""Have the adapter list the tools of a server (id) for who makes this request. May raise AdapterError, ToolRefused."""
 
 LOOK_PATIENCE = 5.0
 """Seconds that a server has to list its tools before what was seen last is taken for what it offers."""
@@ -154,7 +155,7 @@ class ConsoleData:
         """Let what was seen last be what is offered now. A server that is away stays as it was seen."""
         if self._look is None:
             return
-        with contextlib.suppress(AdapterError, TimeoutError):
+        with contextlib.suppress(AdapterError, ToolRefused, TimeoutError):
             async with asyncio.timeout(LOOK_PATIENCE):
                 await self._look(request, server)
 

@@ -29,8 +29,9 @@ Pinned = Mapping[str, PinnedTool]
 
 
 def told(standing: Standing) -> dict[str, Any]:
-    """The standing as JSON. ``pinned`` and ``now`` of a tool are its fingerprints, null where it was or is not there;
-    in a change that begins or ends with nothing, ``before`` or ``after`` is null.
+    """The standing as JSON. ``accepted`` is when an operator accepted what sessions start from (Unix seconds), a text
+    where a file says that, null where nobody did. ``pinned`` and ``now`` of a tool are its fingerprints, null where it
+    was or is not there; in a change that begins or ends with nothing, ``before`` or ``after`` is null.
     """
     before = standing.baseline.tools if standing.baseline is not None else {}
     now = standing.now.tools if standing.now is not None else {}
@@ -38,9 +39,8 @@ def told(standing: Standing) -> dict[str, Any]:
     return {
         "mode": standing.mode,
         "origin": standing.origin,
-        "since": standing.since,
         "digest": standing.now.digest if standing.now is not None else None,
-        "accepted": standing.accepted,
+        "accepted": "by a lock file" if standing.origin == "lock" else standing.since,
         "drift": standing.drifted,
         "tools": tools,
         "more": max(0, len(before.keys() | now.keys()) - len(tools)),

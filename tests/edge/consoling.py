@@ -11,6 +11,7 @@ import orjson
 
 from adapter.app import App, build, running
 from adapter.app.consoling import console_data
+from adapter.edge.console import Look
 from adapter.edge.front import Front
 from adapter.relay.recent import Recent
 from adapter.settings.root import Settings
@@ -87,7 +88,7 @@ async def listed(client: RawClient, token: str | None = None) -> Any:
     return orjson.loads(answer)
 
 
-def with_console(app: App, heartbeat: float) -> Recent:
+def with_console(app: App, heartbeat: float, look: Look | None) -> Recent:
     """Put the console's data before the app's other routes; where it keeps its exchanges."""
     front = app.front
     health, catalogues = front._routes["/healthz"].__self__, app.sessions.on_end[1].__self__  # type: ignore[attr-defined]  # bound methods
@@ -103,6 +104,7 @@ def with_console(app: App, heartbeat: float) -> Recent:
         recent=recent,
         log=app.log,
         version="1.2.3",
+        look=look,
         heartbeat=heartbeat,
     )
     app.front = Front(
@@ -125,6 +127,7 @@ async def console(
     *,
     server: Mapping[str, Any] | None = None,
     heartbeat: float = 15.0,
+    look: Look | None = None,
     **more: Any,
 ) -> AsyncIterator[Console]:
     """The adapter with its console on, in front of ``raw``, pings off."""
@@ -141,6 +144,6 @@ async def console(
         "servers": [entry],
     }
     app = build(Settings.model_validate(merged(settings, more)))
-    recent = with_console(app, heartbeat)
+    recent = with_console(app, heartbeat, look)
     async with running(app) as (_, port):
         yield Console(app, recent, port)

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.edge.request import Request
+from adapter.errors import UpstreamUnreachable
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
@@ -65,9 +67,8 @@ async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
         assert await front.get("/pins/raw") == {
             "mode": "block",
             "origin": "nothing",
-            "since": None,
             "digest": None,
-            "accepted": False,
+            "accepted": None,
             "drift": 0,
             "tools": [],
             "more": 0,
@@ -92,7 +93,7 @@ async def test_drift_is_shown_side_by_side(tmp_path: Path, upstream: StartUpstre
         await agent.initialize()
         await listed(agent)
         calm = await front.get("/pins/raw")
-        assert (calm["origin"], calm["drift"], calm["accepted"]) == ("first_seen", 0, False)
+        assert (calm["origin"], calm["drift"], calm["accepted"]) == ("first_seen", 0, None)
         assert [each["name"] for each in calm["tools"]] == ["click", "gone", "old", "shoot"]
         shop.tools = (EVIL, SHOOT, tool("new"), tool("renamed", "Renames."))
         await agent.request("POST", b'{"jsonrpc":"2.0","id":7,"method":"tools/list"}')
@@ -153,7 +154,7 @@ async def test_only_operators_accept(
         if status == 403:
             assert "console.operators" in answer["detail"]
         told = await front.get("/pins/raw", VIEWER)
-        assert told["accepted"] is (status == 200)
+        assert (told["origin"] == "accepted") is (status == 200)
 
 
 async def test_what_is_accepted_is_what_was_shown(tmp_path: Path, upstream: StartUpstream) -> None:
@@ -182,8 +183,8 @@ async def test_a_session_that_is_open_goes_on_with_what_was_accepted(
         assert (await listed(agent, AGENT))["error"]["code"] == -32010
         assert (await call(agent, "click", AGENT))["error"]["code"] == -32010
         status, told = await front.accept(digest, OPERATOR)
-        assert (status, told["accepted"], told["origin"], told["drift"]) == (200, True, "accepted", 0)
-        assert told["digest"] == digest and told["since"] > 0
+        assert (status, told["origin"], told["drift"]) == (200, "accepted", 0)
+        assert told["digest"] == digest and told["accepted"] > 0
         assert "result" in await call(agent, "click", AGENT)
         assert len((await listed(agent, AGENT))["result"]["tools"]) == 2
         async with front.client() as newcomer:
@@ -200,7 +201,7 @@ async def test_what_was_accepted_outlasts_the_adapter(tmp_path: Path, upstream: 
             assert (await front.accept(digest))[0] == 200
         async with console(tmp_path, up) as front:
             told = await front.get("/pins/raw")
-            assert (told["digest"], told["accepted"], told["origin"]) == (digest, True, "accepted")
+            assert (told["digest"], told["drift"], told["origin"]) == (digest, 0, "accepted")
 
 
 async def test_two_operators_at_once_agree_or_one_is_told(tmp_path: Path, upstream: StartUpstream) -> None:
@@ -217,7 +218,32 @@ async def test_two_operators_at_once_agree_or_one_is_told(tmp_path: Path, upstre
         )
         assert [status for status, _ in answers] == [200, 200, 409]
         first, second = answers[0][1], answers[1][1]
-        assert first == second and first["since"] is not None
+        assert first == second and first["accepted"] is not None
+
+
+async def test_what_counts_is_what_is_offered_when_the_word_is_given(
+    tmp_path: Path, upstream: StartUpstream
+) -> None:
+    """Tools that changed since, which no client has seen yet, are looked at before anything is accepted."""
+    shop = Shop(CLICK, SHOOT)
+    away = False
+
+    async def look(request: Request, server: str) -> None:
+        assert server == "raw"
+        if away:
+            raise UpstreamUnreachable()
+        async with RawClient(int(request.headers["Host"].rpartition(":")[2])) as client:
+            await client.initialize()
+            await listed(client)
+
+    async with upstream(shop) as up, console(tmp_path, up, look=look) as front, front.client() as agent:
+        digest = await drifted(front, shop, agent)
+        shop.tools = (EVIL,)
+        assert (await front.get("/pins/raw"))["digest"] == digest
+        assert (await front.accept(digest))[0] == 409
+        now = (await front.get("/pins/raw"))["digest"]
+        away = True
+        assert now != digest and (await front.accept(now))[0] == 200
 
 
 async def test_a_lock_file_is_not_overruled(tmp_path: Path, upstream: StartUpstream) -> None:
@@ -233,7 +259,7 @@ async def test_a_lock_file_is_not_overruled(tmp_path: Path, upstream: StartUpstr
         await agent.initialize()
         await listed(agent)
         told = await front.get("/pins/raw")
-        assert (told["origin"], told["drift"], told["accepted"]) == ("lock", 1, False)
+        assert (told["origin"], told["drift"], told["accepted"]) == ("lock", 1, "by a lock file")
         status, answer = await front.accept(told["digest"])
         assert status == 409 and "lock file" in answer["detail"]
 

@@ -1,0 +1,46 @@
+"""The console's routes are what their OpenAPI document says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+from jsonschema import Draft202012Validator
+
+from adapter.edge import openapi
+from adapter.edge.console_operations import OPERATIONS, SCHEMAS
+from tests.edge.conftest import StartUpstream
+from tests.edge.consoling import DATA, Shop, console, listed
+from tests.edge.test_console_data import READ, TOPICS, UPLOADS, eventually, upload
+from tests.relay.test_health import PING
+
+
+async def test_every_route_is_described_as_it_answers(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Each answer is what the document says of it, and each route stands there."""
+    document = orjson.loads(
+        openapi.document(
+            [operation.below("/explorer") for operation in OPERATIONS], SCHEMAS, title="t", version="1"
+        )
+    )
+    assert set(document["paths"]) == {
+        *(f"{DATA}{topic}" for topic in TOPICS if topic != "/pins/raw"),
+        f"{DATA}/pins/{{server}}",
+        f"{DATA}/pins/{{server}}/accept",
+    }
+    core = {"upstream_ping": {**PING, "enabled": True}}
+    async with (
+        upstream(Shop(READ)) as up,
+        console(tmp_path, up, server=UPLOADS, core=core) as front,
+        front.client() as agent,
+    ):
+        await agent.initialize()
+        await listed(agent)
+        await upload(agent)
+        await eventually(front, "/servers", lambda told: told[0]["history"])
+        for topic in TOPICS:
+            answer = await front.get(topic)
+            path = f"{DATA}/pins/{{server}}" if topic == "/pins/raw" else f"{DATA}{topic}"
+            said = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+            validator = Draft202012Validator({**said, "components": document["components"]})
+            assert [error.message for error in validator.iter_errors(answer)] == [], topic
+            assert answer
