@@ -1,0 +1,93 @@
+"""An upstream on a real socket whose tools do what a test says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tests.edge.raw import Exchange, RawUpstream
+
+Work = Callable[[Exchange], Awaitable[None]]
+
+
+@dataclass
+class Workshop:
+    """A script of a RawUpstream. ``tools`` are definitions by name, or just what each is to answer.
+
+    A dict is the members of a result, bytes are the whole result as JSON, anything else answers the exchange by itself.
+    """
+
+    works: Mapping[str, dict[str, Any] | bytes | Work]
+    definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        message: Any = exchange.message
+        params = message.get("params") or {}
+        if message.get("method") == "tools/list":
+            listed: dict[str, Any] = {"tools": [self._definition(name) for name in self.works]}
+            if "_meta" in params:
+                listed |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            await respond(exchange, orjson.dumps(listed))
+        elif message.get("method") == "tools/call" and params.get("name") in self.works:
+            work = self.works[params["name"]]
+            if isinstance(work, bytes):
+                await respond(exchange, work)
+            elif isinstance(work, dict):
+                complete = {"resultType": "complete"} if _modern(params) else {}
+                await respond(exchange, orjson.dumps({**complete, **work}))
+            else:
+                await work(exchange)
+        elif message.get("method") == "tools/call":
+            error = {"code": -32602, "message": f"Unknown tool: {params.get('name')}"}
+            answer = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+            await exchange.json(orjson.dumps(answer))
+        else:
+            await exchange.answer(405, b"")
+
+    def _definition(self, name: str) -> dict[str, Any]:
+        return {"name": name, "inputSchema": {"type": "object"}, **self.definitions.get(name, {})}
+
+
+def _modern(params: Mapping[str, Any]) -> bool:
+    return "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+
+
+async def respond(exchange: Exchange, result: bytes) -> None:
+    """Answer with a result, JSON that keeps its bytes."""
+    number = orjson.dumps(exchange.message["id"])
+    await exchange.json(b'{"jsonrpc":"2.0","id":' + number + b',"result":' + result + b"}")
+
+
+def arguments_of(exchange: Exchange) -> Any:
+    """What a call that arrived was given."""
+    params: Any = exchange.message["params"]
+    return params.get("arguments")
+
+
+def saying(value: Any, **members: Any) -> dict[str, Any]:
+    """A result whose one text is the JSON of ``value``."""
+    return {"content": [{"type": "text", "text": orjson.dumps(value).decode()}], **members}
+
+
+async def echo(exchange: Exchange) -> None:
+    """A Work that answers with the arguments it was given."""
+    await respond(exchange, orjson.dumps(saying(arguments_of(exchange))))
+
+
+@contextlib.asynccontextmanager
+async def workshop(
+    works: Mapping[str, dict[str, Any] | bytes | Work],
+    definitions: Mapping[str, Mapping[str, Any]] | None = None,
+    **fields: Any,
+) -> AsyncIterator[RawUpstream]:
+    """The upstream, running; its URL fills ``${UPSTREAM}`` of settings."""
+    raw = RawUpstream(Workshop(works, definitions or {}), **fields)
+    await raw.start()
+    try:
+        yield raw
+    finally:
+        await raw.stop()
