@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from adapter.hosted.containment import contained
 from adapter.hosted.inprocess import arity_of, function_of
 from adapter.hosted.modules import Modules
-from adapter.hosted.references import Reference, ScriptFailed, ScriptInvalid, resolve, stamp_of
+from adapter.hosted.references import Reference, ScriptInvalid, resolve, stamp_of
 from adapter.hosted.workers import Workers
 
 
@@ -39,14 +40,11 @@ class LoadedFunction:
 
     async def __call__(self, *arguments: Any) -> Any:
         """See Function."""
-        try:
+        with contained("the function"):
             if inspect.iscoroutinefunction(self.plain):
                 return await self.plain(*arguments)
             value = await self._workers.run(lambda: self.plain(*arguments))
             return await value if inspect.isawaitable(value) else value
-        except SystemExit as left:
-            # In a task it would end the adapter.
-            raise ScriptFailed("the function called sys.exit()") from left
 
 
 def load_function(

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from adapter.hosted.containment import contained
 from adapter.hosted.modules import Modules
 from adapter.hosted.references import (
     Reference,
-    ScriptFailed,
     ScriptInvalid,
     ScriptTimedOut,
     Tell,
@@ -54,14 +54,12 @@ class InProcessScript:
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
-                return await self._driven(arguments, tell or _tell_nobody)
+                with contained("the script"):
+                    return await self._driven(arguments, tell or _tell_nobody)
         except TimeoutError:
             if scope.expired() and timeout is not None:
                 raise ScriptTimedOut(timeout) from None
             raise
-        except SystemExit as left:
-            # In a task it would end the adapter.
-            raise ScriptFailed("the script called sys.exit()") from left
 
     async def _driven(self, arguments: tuple[Any, ...], tell: Tell) -> Any:
         function = self._function

@@ -170,6 +170,10 @@ async def test_what_a_script_raises_arrives(load: Load, kind: str) -> None:
         await called(load(f"{kind} default(payload): raise StopIteration"))
     with pytest.raises(ScriptFailed, match=r"sys\.exit"):
         await called(load(f"import sys\n{kind} default(payload): sys.exit(1)"))
+    with pytest.raises(ScriptFailed, match="raised KeyboardInterrupt"):
+        await called(load(f"{kind} default(payload): raise KeyboardInterrupt"))
+    with pytest.raises(ScriptFailed, match="cancelled itself"):
+        await called(load(f"import asyncio\n{kind} default(payload): raise asyncio.CancelledError"))
 
 
 async def test_an_async_script_is_cancelled_when_its_time_is_up(load: Load) -> None:
