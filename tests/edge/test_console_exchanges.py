@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -135,31 +136,12 @@ async def test_who_leaves_is_told_no_more(tmp_path: Path, upstream: StartUpstrea
 
 async def test_the_stream_ends_when_the_adapter_stops(tmp_path: Path, upstream: StartUpstream) -> None:
     """It ends in good order and holds nothing up, however long exchanges may take to finish."""
-    async with upstream(Shop()) as up, RawClientOf() as viewer:
+    async with upstream(Shop()) as up, contextlib.AsyncExitStack() as clients:
         async with console(tmp_path, up, core={"shutdown_grace_seconds": 60}) as front:
-            client = viewer.at(front.port)
-            await client.__aenter__()
-            await watch(client)
-            ended = asyncio.ensure_future(all_of(client))
+            viewer = await clients.enter_async_context(front.client())
+            await watch(viewer)
+            ended = asyncio.ensure_future(all_of(viewer))
         assert await ended == []
-
-
-class RawClientOf:
-    """A client that outlasts the adapter it watches."""
-
-    def __init__(self) -> None:
-        self._client: RawClient | None = None
-
-    def at(self, port: int) -> RawClient:
-        self._client = RawClient(port)
-        return self._client
-
-    async def __aenter__(self) -> RawClientOf:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._client is not None
-        self._client.close()
 
 
 async def all_of(client: RawClient) -> list[tuple[str, Any]]:
