@@ -13,15 +13,16 @@ from adapter import log
 from adapter.app import parts
 from adapter.app.cataloguing import Cataloguing, locks
 from adapter.app.compiling import compiled, fault
+from adapter.app.exploring import Exploring, Surroundings, exploring
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
 from adapter.edge.endpoint import Endpoint
-from adapter.edge.front import Front, Route
+from adapter.edge.front import Front
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
-from adapter.pipeline.tracing import Observing
+from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -34,11 +35,13 @@ from adapter.relay.pins import Pins
 from adapter.relay.piping import Piping
 from adapter.relay.probe import Watch
 from adapter.relay.reading import Reading
+from adapter.relay.recent import Recent
 from adapter.relay.relay import Relay
 from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
+from adapter.relay.waterfall import BothTracings, Waterfall
 from adapter.rules.exposure import told
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -62,6 +65,7 @@ class App:
     front: Front
     filing: Filing
     hosting: Hosting
+    exploring: Exploring
     telemetry: Telemetry | None
     calls: log.CallLog | None
     log: FilteringBoundLogger
@@ -90,8 +94,8 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     )
     errands = Errands()
     telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
-    observing = None if telemetry is None else Observing(telemetry.tracing, telemetry.measures)
-    made = compiled(settings, logger, observing)
+    recent = Recent() if settings.console.enabled else None
+    made = compiled(settings, logger, _observing(telemetry, recent))
     cataloguing = Cataloguing(
         settings,
         filing,
@@ -119,34 +123,57 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    calling = Calling(mapping, scopes.of)
-    relay = Relay(
-        sessions,
-        mapping,
-        Opening(sessions, mapping, clock),
-        calling,
-        Piping(mapping, parking, errands),
-        Reading(calling, mapping, parking, errands),
-        Listening(calling, mapping, parking, notices),
-    )
+    relay = _relay(sessions, mapping, parking, errands, scopes, notices)
     guard = parts.guard(settings)
+    bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     watches = {
         entry.id: Watch(servers[entry.id], parts.ping(settings, entry), clock, logger)
         for entry in settings.servers
         if settings.ping_for(entry).enabled
     }
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
+    tracing = None if telemetry is None else telemetry.tracing
+    health = _health(settings, servers, watches, sessions, guard, store)
+    around = Surroundings(
+        relay,
+        servers,
+        watches,
+        health,
+        sessions,
+        filing,
+        cataloguing.pins,
+        cataloguing.locks,
+        guard,
+        bases,
+        errands,
+        made.loading,
+        logger,
+        calls,
+        tracing,
+    )
+    explored = exploring(settings, around, recent)
+    made.require()
     front = Front(
-        _endpoint(settings, relay, guard, logger, telemetry),
+        Endpoint(
+            relay,
+            guard,
+            Ingress(settings.core.max_request_bytes),
+            logger,
+            bases,
+            legacy_statuses=settings.core.errors.legacy_status == "http",
+            tracing=tracing,
+        ),
         mounts={server.mount: server for server in servers.values()},
-        routes=_routes(settings, servers, watches, sessions, guard, store),
+        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=guard,
         log=logger,
         calls=calls,
-        branches=filing.branches(sessions, guard),
+        branches=[*explored.branches, *filing.branches(sessions, guard)],
+        recent=recent,
     )
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, (filing.tidy, cataloguing.tidy))
+    rounds = (filing.tidy, cataloguing.tidy, explored.tidy)
+    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
     return App(
         settings,
         store,
@@ -158,37 +185,51 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         front,
         filing,
         made.hosting,
+        explored,
         telemetry,
         calls,
         logger,
     )
 
 
-def _endpoint(
-    settings: Settings, relay: Relay, guard: Guard, logger: FilteringBoundLogger, telemetry: Telemetry | None
-) -> Endpoint:
-    core = settings.core
-    return Endpoint(
-        relay,
-        guard,
-        Ingress(core.max_request_bytes),
-        logger,
-        Bases(core.public_base_url, guard, core.trusted_proxies),
-        legacy_statuses=core.errors.legacy_status == "http",
-        tracing=None if telemetry is None else telemetry.tracing,
+def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing | None:
+    """What watches calls walk their plans, if anything."""
+    waterfall = None if recent is None else Waterfall()
+    if telemetry is None:
+        return None if waterfall is None else Observing(waterfall)
+    tracing: Tracing = telemetry.tracing if waterfall is None else BothTracings(telemetry.tracing, waterfall)
+    return Observing(tracing, telemetry.measures)
+
+
+def _relay(
+    sessions: Sessions,
+    mapping: SessionMapping,
+    parking: Parking,
+    errands: Errands,
+    scopes: Scopes,
+    notices: Notices,
+) -> Relay:
+    calling = Calling(mapping, scopes.of)
+    return Relay(
+        sessions,
+        mapping,
+        Opening(sessions, mapping, time.time),
+        calling,
+        Piping(mapping, parking, errands),
+        Reading(calling, mapping, parking, errands),
+        Listening(calling, mapping, parking, notices),
     )
 
 
-def _routes(
+def _health(
     settings: Settings,
     servers: Mapping[str, Server],
     watches: Mapping[str, Watch],
     sessions: Sessions,
     guard: Guard,
     store: Store,
-) -> dict[str, Route]:
-    """The paths that tell operators how the adapter is."""
-    health = Health(
+) -> Health:
+    return Health(
         servers=list(servers.values()),
         watches=watches,
         sessions=sessions,
@@ -200,4 +241,3 @@ def _routes(
         store=store,
         readiness=settings.core.readiness,
     )
-    return {"/healthz": health.show, "/livez": health.live, "/readyz": health.ready}

@@ -53,6 +53,12 @@ class Compiled:
     planning: Planning
     hosting: Hosting
 
+    def require(self) -> None:
+        """Raise SettingsError with all that is wrong, if anything is."""
+        if self.loading.problems:
+            self.loading.close()
+            raise SettingsError(map(self.planning.materials.settings.traced, self.loading.problems))
+
 
 def compiled(
     settings: Settings,
@@ -78,10 +84,9 @@ def compiled(
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")
-    if loading.problems:
-        loading.close()
-        raise SettingsError(map(settings.traced, loading.problems))
-    return Compiled(loading, planning, hosting)
+    made = Compiled(loading, planning, hosting)
+    made.require()
+    return made
 
 
 def fault(error: Exception) -> BaseException | None:

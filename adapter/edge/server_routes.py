@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 from adapter.edge import openapi
 from adapter.edge.branch import Branch, Names
+from adapter.edge.endpoint import LONGEST_NAME
 from adapter.edge.front import CallLog, Watching
 from adapter.edge.guard import Guard
 from adapter.edge.openapi import Operation
@@ -17,6 +19,7 @@ from adapter.edge.request import Request
 from adapter.edge.tool_answers import Extra, send
 from adapter.edge.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.tool_routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
+from adapter.pipeline.tracing import Tracing
 from adapter.rules.tool_api import refused
 
 DOCUMENT = Operation(
@@ -44,7 +47,7 @@ class ServerApi:
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
-    ``calls`` and ``recent`` are where each call leaves its line, as those over MCP do.
+    ``calls`` and ``recent`` are where each call leaves its line, and ``tracing`` its span, as those over MCP do.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class ServerRoutes:
         *,
         calls: CallLog | None = None,
         recent: Watching | None = None,
+        tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
@@ -64,6 +68,7 @@ class ServerRoutes:
         self._guard = guard
         self._calls = calls
         self._recent = recent
+        self._tracing = tracing
         self._clock = clock
 
     def branches(self) -> Sequence[Branch]:
@@ -100,11 +105,18 @@ class ServerRoutes:
         began = time.monotonic()
         outcome = "client_gone"
         try:
-            await self._serve(route, request, names, extra)
+            with self._spanned(request, names):
+                await self._serve(route, request, names, extra)
             outcome = "ok"
         finally:
             if names[0] in self._apis:
                 self._tell(request, names, outcome, time.monotonic() - began)
+
+    def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
+        if self._tracing is None:
+            return nullcontext()
+        attributes = {"tool.name": names[1][:LONGEST_NAME], "server.id": names[0], "entrance": "http"}
+        return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _tell(self, request: Request, names: Names, outcome: str, seconds: float) -> None:
         status = request.reply.status

@@ -1,0 +1,164 @@
+"""The page, the HTTP API of tools and the console's data, below ``console.path``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.app.consoling import console_data
+from adapter.app.filing import Filing
+from adapter.app.loading import Loading
+from adapter.edge import console_operations
+from adapter.edge.auth_hook import AuthHook
+from adapter.edge.bases import Bases
+from adapter.edge.branch import Branch
+from adapter.edge.front import CallLog
+from adapter.edge.guard import Guard
+from adapter.edge.health import Health
+from adapter.edge.operations import operations
+from adapter.edge.page_files import PageFiles, pages
+from adapter.edge.previews import Previews
+from adapter.edge.request import Request
+from adapter.edge.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.server_tools import Callers, ServerTools
+from adapter.edge.tool_api import ApiOptions, ToolApi
+from adapter.hosted.references import ScriptInvalid
+from adapter.pipeline.tracing import Tracing
+from adapter.relay.errands import Errands
+from adapter.relay.http_sessions import HttpSessions
+from adapter.relay.pins import Pins
+from adapter.relay.probe import Watch
+from adapter.relay.recent import Recent
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server
+from adapter.relay.sessions import Sessions
+from adapter.rules.catalogue import Catalogue
+from adapter.settings.root import Settings
+from adapter.wire.eras import Era
+
+try:
+    VERSION = version("mcp-file-adapter")
+except PackageNotFoundError:
+    VERSION = "0"
+
+
+@dataclass(slots=True)
+class Exploring:
+    """``branches`` are the routes, none where the console is off; ``sessions`` those of its callers, by server."""
+
+    branches: Sequence[Branch] = ()
+    sessions: dict[str, HttpSessions] = field(default_factory=dict)
+
+    async def tidy(self) -> None:
+        """One round of the janitor."""
+        await asyncio.gather(*(sessions.tidy() for sessions in self.sessions.values()))
+
+    async def close(self) -> None:
+        """End the sessions of all callers, here and upstream."""
+        await asyncio.gather(*(sessions.close() for sessions in self.sessions.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the adapter is made of otherwise, as far as the console shows it or works through it."""
+
+    relay: Relay
+    servers: Mapping[str, Server]
+    watches: Mapping[str, Watch]
+    health: Health
+    sessions: Sessions
+    filing: Filing
+    pins: Pins
+    locks: Mapping[str, Catalogue]
+    guard: Guard
+    bases: Bases
+    errands: Errands
+    loading: Loading
+    log: FilteringBoundLogger
+    calls: CallLog | None = None
+    tracing: Tracing | None = None
+
+
+def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -> Exploring:
+    """The console, where it is on; ``recent`` is None where it is off. A hook that cannot be loaded is noted."""
+    console = settings.console
+    if recent is None:
+        return Exploring()
+    credentials = frozenset({settings.core.auth.header_name.lower()})
+    callers = Callers(around.guard, around.bases, credentials)
+    sessions = {
+        server.id: HttpSessions(
+            around.relay, server, around.errands, time.monotonic, era=_era_of(around.watches.get(server.id))
+        )
+        for server in around.servers.values()
+    }
+    hook = _hook(settings, around)
+    options = ApiOptions(
+        title=console.title,
+        allow_execute=console.allow_execute,
+        discovery_auth=console.discovery_auth,
+        invalid_json=console.invalid_json,
+        max_body=console.max_body,
+        expose=settings.core.errors.expose,
+    )
+    apis = {}
+    for server, held in sessions.items():
+        tools = ServerTools(server, held, callers)
+        api = ToolApi(
+            tools, options, around.log, authenticate=callers.authenticate, hook=hook, view=tools.view
+        )
+        apis[server] = ServerApi(api, Previews(held, callers))
+    routes = ServerRoutes(
+        console.path,
+        apis,
+        _document(settings, around),
+        around.guard,
+        calls=around.calls,
+        recent=recent,
+        tracing=around.tracing,
+    )
+
+    async def look(request: Request, server: str) -> None:
+        await sessions[server].tools(callers.of(request))
+
+    data = console_data(
+        settings,
+        guard=around.guard,
+        health=around.health,
+        sessions=around.sessions,
+        filing=around.filing,
+        pins=around.pins,
+        locks=around.locks,
+        recent=recent,
+        log=around.log,
+        version=VERSION,
+        look=look,
+    )
+    shown = pages(console.path, around.servers, PageFiles())
+    return Exploring((*data.branches(), *routes.branches(), *shown), sessions)
+
+
+def _era_of(watch: Watch | None) -> Callable[[], Era | None]:
+    return (lambda: None) if watch is None else (lambda: watch.pulse.era)
+
+
+def _hook(settings: Settings, around: Surroundings) -> AuthHook | None:
+    reference = settings.console.auth_hook
+    if reference is None:
+        return None
+    with around.loading.judging("console.auth_hook", ScriptInvalid):
+        return AuthHook(around.loading.function(reference, least=1, most=1).plain, around.log)
+    return None
+
+
+def _document(settings: Settings, around: Surroundings) -> bytes:
+    path = settings.console.path
+    files = settings.core.upload_path if around.filing.active else None
+    others = operations(files, downloads=settings.core.allow_artifacts_download)
+    data = [each.below(path) for each in console_operations.OPERATIONS]
+    return document(path, [*data, *others], version=VERSION)
