@@ -64,7 +64,8 @@ class Caching:
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What the rest of the plan raises is passed on, and nothing is kept."""
-        key = self._key(call) if await self._read_only(call) else None
+        # What a question was answered with, or a task, is not in the arguments that the key is made of.
+        key = None if call.continues or not await self._read_only(call) else self._key(call)
         if key is None:
             return await forward(call)
         call.notes["cache"] = "miss"

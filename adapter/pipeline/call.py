@@ -43,6 +43,7 @@ class PlannedCall:
     ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan.
     ``session`` tells callers of one principal apart, None where there are no sessions. ``deadline`` is Unix time in
     seconds. ``identity`` is whom the tool's own check found, ``select`` what of the data the caller wants to see.
+    ``continues``: the call is more than its arguments, as it answers a question of the tool's or wants to be a task.
     """
 
     server: str
@@ -57,6 +58,7 @@ class PlannedCall:
     deadline: float | None = None
     identity: Any = None
     select: tuple[str, ...] | None = None
+    continues: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
 
 

@@ -137,6 +137,7 @@ class Planned:
             session=call.scope.id,
             say=partial(self._notices.say, call.scope),
             deadline=deadline,
+            continues=any(params.get(name) is not None for name in CONTINUING),
         )
         planned.notes[CALL] = call
         planned.notes[TASK] = params.get("task") is not None
@@ -162,6 +163,9 @@ CALL = "relay call"
 
 TASK = "task"
 """The note of a planned call that says whether its client wants it to run as a task."""
+
+CONTINUING = ("inputResponses", "requestState", "task")
+"""Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""
 
 
 class _Rejected(Exception):

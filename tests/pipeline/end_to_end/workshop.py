@@ -37,8 +37,7 @@ class Workshop:
             if isinstance(work, bytes):
                 await respond(exchange, work)
             elif isinstance(work, dict):
-                complete = {"resultType": "complete"} if _modern(params) else {}
-                await respond(exchange, orjson.dumps({**complete, **work}))
+                await respond(exchange, orjson.dumps(complete(exchange, work)))
             else:
                 await work(exchange)
         elif message.get("method") == "tools/call":
@@ -52,8 +51,11 @@ class Workshop:
         return {"name": name, "inputSchema": {"type": "object"}, **self.definitions.get(name, {})}
 
 
-def _modern(params: Mapping[str, Any]) -> bool:
-    return "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+def complete(exchange: Exchange, result: dict[str, Any]) -> dict[str, Any]:
+    """A result as the era of the call has it."""
+    params: Any = exchange.message["params"]
+    modern = "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+    return {"resultType": "complete", **result} if modern else result
 
 
 async def respond(exchange: Exchange, result: bytes) -> None:
@@ -75,7 +77,7 @@ def saying(value: Any, **members: Any) -> dict[str, Any]:
 
 async def echo(exchange: Exchange) -> None:
     """A Work that answers with the arguments it was given."""
-    await respond(exchange, orjson.dumps(saying(arguments_of(exchange))))
+    await respond(exchange, orjson.dumps(complete(exchange, saying(arguments_of(exchange)))))
 
 
 @contextlib.asynccontextmanager

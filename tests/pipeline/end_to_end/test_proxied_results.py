@@ -1,0 +1,218 @@
+"""What is kept, shown and told of the results of an upstream's tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.edge.raw import RawUpstream
+from tests.pipeline.end_to_end.living import ERAS, Living, living
+from tests.pipeline.end_to_end.workshop import echo, saying, workshop
+
+READS: Mapping[str, Any] = {"annotations": {"readOnlyHint": True}}
+
+CACHED = """
+state_sync:
+  policies: [{match: "shop.change", invalidates: ["work*", "shop.*"]}]
+servers:
+  - id: up
+    mount_path: /mcp
+    upstream: {url: "${UPSTREAM}"}
+    stages:
+      work: {cache: {enabled: true, ttl: 60}}
+      work_shared: {cache: {enabled: true, ttl: 60, vary: []}}
+      work_by_header: {cache: {enabled: true, ttl: 60, vary: ["header:X-Tenant"]}}
+      work_writes: {cache: {enabled: true}}
+  - id: shop
+    mount_path: /mcp/shop
+    upstream: {transport: hosted}
+    tools: {define: [{name: change, handler: "code.py#change"}]}
+"""
+
+
+def front_of(
+    place: Path, up: RawUpstream, settings: str, code: str = ""
+) -> AbstractAsyncContextManager[Living]:
+    return living(place, settings, {"UPSTREAM": up.url}, scripts={"code": code})
+
+
+CHANGE = "def change(payload):\n    return 'changed'\n"
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_h26_what_a_session_was_answered_is_kept_for_it(tmp_path: Path, version: str) -> None:
+    """By its arguments, for one session: an upstream may answer each from a state of its own."""
+    async with (
+        workshop({"work": echo}, {"work": READS}) as up,
+        front_of(tmp_path, up, CACHED, CHANGE) as front,
+        front.speaker(version) as speaker,
+    ):
+        first, again = [await speaker.call("work", {"n": 1, "m": 2}) for _ in range(2)]
+        other_order = await speaker.call("work", {"m": 2, "n": 1})
+        assert first.result == again.result == other_order.result
+        assert first.messages[0]["id"] != again.messages[0]["id"]
+        await speaker.call("work", {"n": 2})
+        assert len(up.calls("tools/call")) == 2
+        if not speaker.modern:
+            await front.call("work", {"n": 1, "m": 2})
+            assert len(up.calls("tools/call")) == 3
+
+
+async def test_w6_vary_says_who_shares_a_result(tmp_path: Path) -> None:
+    """Nobody by default, everybody if so said, or those who send one header alike."""
+    tools = dict.fromkeys(("work_shared", "work_by_header", "work_writes"), echo)
+    definitions = {"work_shared": READS, "work_by_header": READS}
+    async with workshop(tools, definitions) as up, front_of(tmp_path, up, CACHED, CHANGE) as front:
+        for _ in range(3):
+            await front.call("work_shared", {})
+        assert len(up.calls("tools/call")) == 1
+        for tenant in ("ann", "bob", "ann", ""):
+            await front.call("work_by_header", {}, {"X-Tenant": tenant})
+        assert len(up.calls("tools/call")) == 1 + 3
+        for _ in range(2):
+            await front.call("work_writes", {})
+        assert len(up.calls("tools/call")) == 1 + 3 + 2, "without readOnlyHint nothing is kept"
+
+
+async def test_w6_another_servers_change_purges_what_was_kept(tmp_path: Path) -> None:
+    """A policy may name tools of any server; a change by one drops what was read from the other."""
+    async with (
+        workshop({"work": echo}, {"work": READS}) as up,
+        front_of(tmp_path, up, CACHED, CHANGE) as front,
+        front.speaker() as speaker,
+    ):
+        for _ in range(2):
+            await speaker.call("work", {})
+        assert len(up.calls("tools/call")) == 1
+        changed = await front.call("change", path="/mcp/shop")
+        assert changed.texts[0] == '<cache_invalidation cause="change" domains="work*, shop.*" />'
+        await speaker.call("work", {})
+        assert len(up.calls("tools/call")) == 2
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_w6_only_complete_results_of_plain_calls_are_kept(tmp_path: Path, version: str) -> None:
+    """Neither failures nor what a call led to that was more than its arguments: an answer to a question, a task."""
+    failing = {**saying("no"), "isError": True}
+    async with (
+        workshop({"work": echo, "work_shared": failing}, {"work": READS, "work_shared": READS}) as up,
+        front_of(tmp_path, up, CACHED[CACHED.index("servers:") :], CHANGE) as front,
+        front.speaker(version) as speaker,
+    ):
+        for _ in range(2):
+            assert (await speaker.call("work_shared", {})).result["isError"]
+        assert len(up.calls("tools/call")) == 2
+        more: dict[str, Any] = {"inputResponses": {"q": {"action": "accept"}}, "requestState": "s"}
+        for params in (more, {"task": {"ttl": 1}}, {}, more, {"task": {"ttl": 1}}):
+            await speaker.call("work", {}, **params)
+        assert len(up.calls("tools/call")) == 2 + 5
+        await speaker.call("work", {})
+        assert len(up.calls("tools/call")) == 2 + 5
+
+
+PRESENTED = """
+presenters:
+  person:
+    schema: {id: int, name: string, ssn: string, cards: "list[any]?"}
+    redact: {paths: [ssn, "cards[*].number"]}
+    rules: ["Never say more than was asked."]
+    suggest: [{when: "id > 1", tool: billing.pay, reason: It is due}]
+    select: true
+servers:
+  - id: up
+    mount_path: /mcp
+    upstream: {url: "${UPSTREAM}"}
+    stages:
+      "get_*": {presenter: person, state_sync: {cache_control: no-store}}
+      "set_*": {state_sync: {invalidates: ["get_*", "up.list_*"]}}
+"""
+
+PERSON = {"id": 2, "name": "ann", "ssn": "078-05-1120", "cards": [{"number": "4111"}], "hidden": "undeclared"}
+SECRETS = ("078-05-1120", "4111", "undeclared")
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize("where", ["text", "structured", "both"])
+async def test_v16_w14_what_is_redacted_is_nowhere_in_the_answer(
+    tmp_path: Path, version: str, where: str
+) -> None:
+    """Neither in text, structuredContent, _meta, members that nobody knows nor in further blocks."""
+    told = saying(PERSON) if where != "structured" else {"content": []}
+    if where != "text":
+        told["structuredContent"] = PERSON
+    told |= {"_meta": {"debug": PERSON, "trace": "078-05-1120"}, "raw": PERSON}
+    async with (
+        workshop({"get_person": told}) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+        front.speaker(version) as speaker,
+    ):
+        answer = await speaker.call("get_person", {})
+        assert not [secret for secret in SECRETS if secret.encode() in answer.body], answer.body
+        shown = {"id": 2, "name": "ann", "ssn": "[REDACTED]", "cards": [{"number": "[REDACTED]"}]}
+        data, rules, suggestions = answer.texts
+        assert json.loads(data) == answer.result["structuredContent"] == shown
+        assert "Never say more" in rules and "- billing.pay: It is due" in suggestions
+        assert answer.result.get("resultType") == ("complete" if speaker.modern else None)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_v15_callers_may_select_members(tmp_path: Path, version: str) -> None:
+    """``_select`` is among the inputs of the definition and never goes upstream; rules see everything."""
+    async with (
+        workshop({"get_person": saying(PERSON)}, {"get_person": {"outputSchema": {"type": "object"}}}) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+        front.speaker(version) as speaker,
+    ):
+        definition = (await speaker.tools())["get_person"]
+        assert "outputSchema" not in definition
+        assert definition["inputSchema"]["properties"]["_select"]["items"]["enum"] == [
+            "id",
+            "name",
+            "ssn",
+            "cards",
+        ]
+        answer = await speaker.call("get_person", {"q": 1, "_select": ["name"]})
+        assert json.loads(answer.texts[0]) == answer.result["structuredContent"] == {"name": "ann"}
+        assert "billing.pay" in answer.texts[2]
+        (sent,) = up.calls("tools/call")
+        assert sent.message["params"]["arguments"] == {"q": 1}  # type: ignore[index]  # it is a call
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_w14_data_of_another_shape_does_not_leave(tmp_path: Path, version: str) -> None:
+    """A presenter that cannot read a result fails the call, and says so without the data."""
+    wrong = {
+        "content": [{"type": "text", "text": "ann has 078-05-1120"}, {"type": "image", "data": "NDExMQ=="}]
+    }
+    async with (
+        workshop({"get_a": wrong, "get_b": saying([1])}) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+    ):
+        for tool in ("get_a", "get_b"):
+            answer = await front.call(tool, {}, version=version)
+            assert answer.failure["stage"] == "presenter" and "[person Presenter]" in answer.text
+            assert b"078-05" not in answer.body and b"NDEx" not in answer.body
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_v19_v20_state_sync_is_told_in_lists_and_by_changes(tmp_path: Path, version: str) -> None:
+    """A read tool's description says what may be kept; a change says first what went stale, a failure nothing."""
+    works = {"get_x": saying(PERSON), "set_x": saying("set"), "set_y": {**saying("no"), "isError": True}}
+    definitions = {"get_x": {"description": "Reads."}}
+    async with (
+        workshop(works, definitions) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+        front.speaker(version) as speaker,
+    ):
+        for _ in range(2):
+            tools = await speaker.tools()
+            assert tools["get_x"]["description"] == "Reads. [Cache-Control: no-store]"
+            assert "description" not in tools["set_x"]
+        answer = await speaker.call("set_x", {})
+        assert answer.texts == ['<cache_invalidation cause="set_x" domains="get_*, up.list_*" />', '"set"']
+        assert (await speaker.call("set_y", {})).texts == ['"no"']

@@ -1,0 +1,234 @@
+"""Each stage around a tool of an upstream, by glob: what it lets through, what it makes of it, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.edge.raw import RawUpstream
+from tests.pipeline.end_to_end.living import ERAS, Living, living
+from tests.pipeline.end_to_end.workshop import arguments_of, echo, saying, workshop
+from tests.pipeline.issuer import document, jwk, rsa_key, token
+
+SETTINGS = """
+servers:
+  - id: up
+    mount_path: /mcp
+    upstream: {url: "${UPSTREAM}"}
+    stages:
+      "work*":
+        STAGES
+"""
+
+CODE = """
+from adapter.api import error
+
+
+def input(payload):
+    if payload["inputs"].get("n") == 0:
+        raise ValueError("n is nothing")
+    return {**payload["inputs"], "tool": payload["tool"]}
+
+
+def output(payload):
+    assert payload["result"]["content"][0]["type"] == "text"
+    return {"seen": payload["results"], "tool": payload["tool"]}
+
+
+async def around(ctx, args, next):
+    note("before")
+    if args.get("n") == 0:
+        return error("not nothing", "VALIDATION_ERROR")
+    result = await next({**args, "by": ctx.name})
+    note("after")
+    return {"n": result.data["n"] + 1}
+
+
+def derive(ctx):
+    return {"name": "ann"}
+
+
+async def retry(ctx, args, next):
+    try:
+        return await next()
+    except Exception as error:
+        return {"refused": str(error)}
+"""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "name": {"enum": ["ann"]}},
+    "required": ["n"],
+}
+
+
+def around(place: Path, up: RawUpstream, stages: str, more: str = "") -> AbstractAsyncContextManager[Living]:
+    """The adapter with these stages, one line of YAML each, around every tool that is called ``work…``."""
+    settings = SETTINGS.replace("STAGES", "\n        ".join(stages.strip().splitlines())) + more
+    return living(place, settings, {"UPSTREAM": up.url}, scripts={"code": CODE})
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_h33_a_key_lets_calls_of_a_proxied_tool_in(tmp_path: Path, version: str) -> None:
+    """The header is looked at whether or not it goes upstream; tools that no glob matches need none."""
+    key = "auth: {plugin: api_key, policy: {value: k3y}}"
+    async with workshop({"work": echo, "free": echo}) as up, around(tmp_path, up, key) as front:
+        refused = await front.call("work", {"n": 1}, version=version)
+        assert refused.text == "unauthorized: invalid api key"
+        assert refused.failure == {"stage": "auth", "code": -32000}
+        assert refused.result.get("resultType") == ("complete" if version == ERAS[1] else None)
+        assert (await front.call("free", {"n": 1}, version=version)).data == {"n": 1}
+        let_in = await front.call("work", {"n": 1}, {"x-api-key": "k3y"}, version=version)
+        assert let_in.data == {"n": 1}
+        sent = up.calls("tools/call")
+        assert len(sent) == 2 and not any("x-api-key" in dict(each.head.fields) for each in sent)
+
+
+async def test_a_token_is_checked_by_the_keys_that_its_issuer_publishes(tmp_path: Path) -> None:
+    """The key set is fetched once; scope, issuer and audience have to be those of the policy."""
+    asked: list[str] = []
+
+    async def keys(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(body=document(jwk(rsa_key(), "k1")), content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/keys", keys)
+    now = int(time.time())
+
+    def bearer(**claims: Any) -> dict[str, str]:
+        said = {
+            "sub": "ann",
+            "iss": "https://id",
+            "aud": "adapter",
+            "exp": now + 60,
+            "scope": "work",
+        } | claims
+        return {"Authorization": "Bearer " + token(rsa_key(), "RS256", said, kid="k1")}
+
+    async with TestServer(app) as issuer, workshop({"work": echo}) as up:
+        policy = (
+            f'jwks_url: "{issuer.make_url("/keys")}", issuer: "https://id", audience: adapter, scopes: work'
+        )
+        async with around(tmp_path, up, f"auth: {{plugin: jwt, policy: {{{policy}}}}}") as front:
+            for _ in range(2):
+                assert (await front.call("work", {"n": 1}, bearer())).data == {"n": 1}
+            for wrong in ({"exp": now - 600}, {"aud": "other"}, {"iss": "https://evil"}, {"scope": "read"}):
+                refused = await front.call("work", {}, bearer(**wrong))
+                assert refused.failure["stage"] == "auth" and refused.text.startswith("unauthorized"), wrong
+            assert (await front.call("work", {})).failure["stage"] == "auth"
+    assert asked == ["/keys"] and len(up.calls("tools/call")) == 2
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_mappers_make_arguments_and_results(tmp_path: Path, version: str) -> None:
+    """The upstream gets what the input mapper returns, the client what the output mapper does; and what it promised of
+    its structured content is taken out of its definition."""
+    stages = 'mappers: {input: "code.py#input", output: "code.py#output"}'
+    definition = {"work": {"outputSchema": {"type": "object", "required": ["n"]}}}
+    async with (
+        workshop({"work": echo}, definition) as up,
+        around(tmp_path, up, stages) as front,
+        front.speaker(version) as speaker,
+    ):
+        assert "outputSchema" not in (await speaker.tools())["work"]
+        answer = await speaker.call("work", {"n": 1})
+        made = {"seen": {"n": 1, "tool": "work"}, "tool": "work"}
+        assert answer.data == made and answer.result["structuredContent"] == made
+        assert answer.result.get("resultType") == ("complete" if speaker.modern else None)
+        failed = await speaker.call("work", {"n": 0})
+        assert failed.text == "input transform failed for tool work: n is nothing"
+        assert failed.failure["stage"] == "input_transform"
+        assert [arguments_of(each) for each in up.calls("tools/call")] == [{"n": 1, "tool": "work"}]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_arguments_are_checked_by_the_upstreams_schema(tmp_path: Path, version: str) -> None:
+    """Strictly, with all that is wrong at once; what fits goes on, and what does not never leaves."""
+    definition = {"work": {"inputSchema": SCHEMA}}
+    async with workshop({"work": echo}, definition) as up, around(tmp_path, up, "validate: true") as front:
+        assert (await front.call("work", {"n": 1, "name": "ann"}, version=version)).data == {
+            "n": 1,
+            "name": "ann",
+        }
+        refused = await front.call("work", {"name": "bob", "more": 1}, version=version)
+        assert refused.failure["stage"] == "validation"
+        assert refused.text.startswith('<validation_error action="work">')
+        for field in ('name="n"', 'name="name"', "'more'"):
+            assert field in refused.text
+        assert len(up.calls("tools/call")) == 1
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_middleware_of_both_forms_stands_around_the_upstream(tmp_path: Path, version: str) -> None:
+    """What one returns joins the context of the next, which changes arguments and result, or answers by itself."""
+    stages = 'middleware: ["code.py#derive", "code.py#around"]'
+    async with workshop({"work": echo}) as up, around(tmp_path, up, stages) as front:
+        answer = await front.call("work", {"n": 1}, version=version)
+        assert answer.data == {"n": 2} == answer.result["structuredContent"]
+        assert arguments_of(up.calls("tools/call")[0]) == {"n": 1, "by": "ann"}
+        own = await front.call("work", {"n": 0}, version=version)
+        assert own.result["isError"] and "not nothing" in own.text
+        assert len(up.calls("tools/call")) == 1 and front.ran() == ["before", "after", "before"]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_middleware_may_catch_the_upstreams_error(tmp_path: Path, version: str) -> None:
+    """A JSON-RPC error of the upstream is an exception for those around it; uncaught it leaves as it came."""
+    stages = 'middleware: ["code.py#retry"]'
+    async with workshop({}) as up, around(tmp_path, up, stages) as front:
+        answer = await front.call("work", {}, version=version)
+        assert answer.data == {"refused": "Unknown tool: work"}
+        assert (await front.call("other", {}, version=version)).error["code"] == -32602
+
+
+async def test_a_rate_counts_the_calls_of_a_session(tmp_path: Path) -> None:
+    """Beyond it the model reads when to come again; another session has calls of its own."""
+    limits = "limits: {rate: {max: 2, window: 60, key: session}}"
+    async with workshop({"work": echo, "works": echo}) as up, around(tmp_path, up, limits) as front:
+        async with front.speaker() as speaker:
+            for _ in range(2):
+                assert (await speaker.call("work", {"n": 1})).data == {"n": 1}
+            refused = await speaker.call("work", {"n": 1})
+            assert refused.failure["reason"] == "rate" and 0 < refused.failure["retry_after"] <= 60
+            assert 'code="RATE_LIMITED"' in refused.text and "<retry_after>" in refused.text
+            assert (await speaker.call("works", {"n": 1})).data == {"n": 1}, "another tool"
+        assert (await front.call("work", {"n": 1})).data == {"n": 1}
+        assert len(up.calls("tools/call")) == 4
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_what_is_too_large_is_cut_by_whole_items(tmp_path: Path, version: str) -> None:
+    """The golden sentence comes last; a result that fits is not touched."""
+    items = [{"type": "text", "text": f"{number}" * 400} for number in range(5)]
+    large = {"content": items, "structuredContent": {"x": "y" * 3000}, "_meta": {"v": 1}}
+    async with (
+        workshop({"work": large, "works": saying("small")}) as up,
+        around(tmp_path, up, "limits: {egress: 1Ki}") as front,
+    ):
+        assert (await front.call("works", {}, version=version)).text == '"small"'
+        answer = await front.call("work", {}, version=version)
+        assert answer.texts[-1] == (
+            "\n\n[SYSTEM INTERVENTION: Payload truncated at 1KB to prevent memory crash. You MUST use pagination "
+            "(limit/offset) or filters to retrieve smaller result sets.]"
+        )
+        assert len(json.dumps(answer.result)) <= 1200 and "structuredContent" not in answer.result
+        assert answer.result.get("resultType") == ("complete" if version == ERAS[1] else None)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_each_tool_has_its_own_mode_of_errors(tmp_path: Path, version: str) -> None:
+    """A glob that says jsonrpc makes JSON-RPC errors of its tools' failures, and of no others."""
+    stages = "auth: {plugin: api_key, policy: {value: k}}"
+    more = "      work2: {errors: {mode: jsonrpc}}\n"
+    async with workshop({"work1": echo, "work2": echo}) as up, around(tmp_path, up, stages, more) as front:
+        assert (await front.call("work1", {}, version=version)).failure["stage"] == "auth"
+        error = (await front.call("work2", {}, version=version)).error
+        assert (error["code"], error["message"]) == (-32000, "unauthorized: invalid api key")
