@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench conformance reference clean
+.PHONY: run test lint bench conformance reference screenshots vendor clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,12 @@ conformance: $(VENV)/.ready  ## the public conformance suite, direct and through
 
 bench: $(VENV)/.ready  ## CPU, latency and memory beside nginx and FastMCP's proxy, in one run
 	$(BIN)/python -m tests.bench
+
+screenshots: $(VENV)/.ready  ## writes docs/images/*.png: the console in front of scripted servers
+	$(BIN)/python -m tests.e2e.console_screenshots
+
+vendor:  ## copies what the console ships of others out of pinned npm packages
+	adapter/edge/page/vendor/refresh.sh
 
 clean:
 	rm -rf $(VENV) .venvs .cache build dist

@@ -1,0 +1,86 @@
+// A file behind a link of a result or in the list of files: its preview, its download, its expiry.
+
+import { Refused, base, reason, refused, send } from './api.js';
+import { button, fill, h, icon } from './dom.js';
+import { bytes, plain, relative } from './format.js';
+import { download } from './leaving.js';
+import { longText } from './longtext.js';
+import { essence, isPicture, isSound, shown } from './media.js';
+import { me } from './world.js';
+
+const LARGEST_PREVIEW = 25 * 1024 * 1024;
+
+/** A resource of a server, read through the adapter. Raises Refused. */
+export async function fetched(server, uri, signal) {
+  const response = await send(`${encodeURIComponent(server)}/resources?uri=${encodeURIComponent(uri)}`, { accept: '*/*', signal });
+  if (!response.ok) throw refused(response.status, await response.json().catch(() => null));
+  return response.blob();
+}
+
+/**
+ * A card for `{uri, filename, media_type, size, expires_at, download_url}` of a server, all but `uri` optional.
+ * Only files the adapter holds, or resources it can read, have buttons that work; others say why not.
+ */
+export function fileCard(server, file, { open = false } = {}) {
+  const name = plain(file.filename || file.uri.split('/').pop() || file.uri);
+  const place = h('div', { class: 'preview' });
+  const facts = [essence(file.media_type), file.size === undefined || file.size === null ? null : bytes(file.size), file.expires_at ? `expires ${relative(file.expires_at)}` : null];
+  const look = button('Preview', preview, { look: 'small', picture: 'eye', 'aria-label': `Preview ${name}` });
+  const large = (file.size ?? 0) > LARGEST_PREVIEW;
+  const node = h('div', { class: 'card file-card' },
+    h('div', { class: 'file' }, icon('files'),
+      h('div', { class: 'grow' }, h('div', { class: 'name', title: plain(file.uri, 500) }, name), h('div', { class: 'told' }, facts.filter(Boolean).join(' · '))),
+      me.hosted && !large ? look : null, saver(server, file, name)),
+    file.description ? h('p', { class: 'hint' }, String(file.description).slice(0, 1000)) : null, place);
+  if (open && me.hosted && !large && (isPicture(file.media_type) || isSound(file.media_type))) preview();
+
+  async function preview() {
+    look.disabled = true;
+    fill(place, h('p', { class: 'told', role: 'status' }, 'Reading…'));
+    try {
+      const blob = await fetched(server, file.uri);
+      fill(place, (await view(blob, name)) ?? h('p', { class: 'notice' }, `Files of type ${plain(blob.type || 'unknown', 60)} are not shown here; download it.`));
+      look.remove();
+    } catch (failure) {
+      fill(place, h('p', { class: 'notice', role: 'alert' }, why(failure)));
+      look.disabled = false;
+    }
+  }
+
+  return node;
+}
+
+async function view(blob, name) {
+  const type = essence(blob.type);
+  if (type.startsWith('text/') || type === 'application/json') return longText(await blob.text(), { filename: name });
+  return shown(blob, name);
+}
+
+function saver(server, file, name) {
+  const link = near(file.download_url);
+  // A signed link of the adapter's own streams to the disk; all else goes through memory.
+  if (link) return h('a', { class: 'button small', href: link, download: name, rel: 'noopener' }, icon('down'), h('span', {}, 'Download'));
+  if (!me.hosted) return null;
+  const save = button('Download', async () => {
+    save.disabled = true;
+    try {
+      download(await fetched(server, file.uri), name);
+    } catch (failure) {
+      save.after(h('span', { class: 'told bad', role: 'alert' }, why(failure)));
+    } finally {
+      save.disabled = false;
+    }
+  }, { look: 'small', picture: 'down', 'aria-label': `Download ${name}` });
+  return save;
+}
+
+function near(text) {
+  try {
+    const url = new URL(text);
+    return url.origin === base.origin ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+const why = (failure) => (failure instanceof Refused && failure.status === 404 ? 'It is not there any more, or was never kept.' : reason(failure));

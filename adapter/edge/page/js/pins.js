@@ -1,0 +1,98 @@
+// The pins of a server: what its tools were when they were trusted beside what they are now, and the decision.
+
+import { Refused, get, post, reason } from './api.js';
+import { button, fill, h, toast } from './dom.js';
+import { count, plain, relative } from './format.js';
+import { badge, failed, nothing, waiting } from './pieces.js';
+import { marked } from './words.js';
+import { me, refresh, tools } from './world.js';
+
+const MOST_TOOLS = 100;
+
+export function showPins({ signal, id }) {
+  const node = h('div', { class: 'pins' }, waiting());
+  const path = `-/pins/${encodeURIComponent(id)}`;
+  load();
+
+  async function load() {
+    try {
+      const told = await get(path, { signal });
+      fill(node, ...page(told));
+    } catch (failure) {
+      if (failure.name !== 'AbortError') fill(node, failed(failure, load));
+    }
+  }
+
+  function page(told) {
+    const changed = (told.tools ?? []).filter((tool) => (tool.changes ?? []).length || !tool.pinned || !tool.now);
+    const head = h('div', { class: 'card pins-head' },
+      h('div', { class: 'grow' },
+        h('h2', {}, changed.length ? `${count(changed.length, 'tool')} changed since ${changed.length === 1 ? 'it was' : 'they were'} pinned` : 'Nothing changed'),
+        h('p', { class: 'told' }, [`mode ${told.mode}`, told.digest ? `now ${String(told.digest).slice(0, 12)}` : null, accepted(told.accepted)].filter(Boolean).join(' · '))),
+      changed.length ? decision(told, changed) : null);
+    if (!changed.length) return [head, nothing('Every tool is what it was', `${count((told.tools ?? []).length, 'tool')} as pinned.`)];
+    return [head, changed.slice(0, MOST_TOOLS).map(sheet), changed.length > MOST_TOOLS ? h('p', { class: 'notice' }, `${changed.length - MOST_TOOLS} more are not shown; mcp-adapter pins diff shows all.`) : null];
+  }
+
+  function decision(told, changed) {
+    if (!me.operator) {
+      return h('div', { class: 'decision' }, button('Accept', () => {}, { disabled: true, picture: 'check', 'aria-describedby': 'why-not' }),
+        h('p', { class: 'hint', id: 'why-not' }, `Accepting is for operators. ${me.principal ? `“${plain(me.principal, 60)}” is not one of console.operators.` : 'Enter an operator’s token.'}`));
+    }
+    return h('div', { class: 'decision' }, button('Accept…', () => ask(told, changed), { look: 'primary', picture: 'check' }));
+  }
+
+  function ask(told, changed) {
+    const sure = h('dialog', { class: 'dialog', 'aria-labelledby': 'sure-title' },
+      h('h2', { id: 'sure-title' }, `Accept what ${id} offers now?`),
+      h('p', {}, `${count(changed.length, 'changed tool')}: ${changed.slice(0, 6).map((tool) => plain(nameOf(tool), 60)).join(', ')}${changed.length > 6 ? ' …' : ''}. Every new session starts from this catalogue.`),
+      h('p', { class: 'told mono' }, String(told.digest ?? '').slice(0, 64)),
+      h('div', { class: 'actions' }, button('Back', () => sure.close(), { autofocus: true }), button('Accept', () => accept(told, sure), { look: 'primary', picture: 'check' })));
+    sure.addEventListener('close', () => sure.remove());
+    document.body.append(sure);
+    sure.showModal();
+  }
+
+  async function accept(told, sure) {
+    try {
+      await post(`${path}/accept`, { digest: told.digest });
+      toast(`Accepted: sessions of ${id} start from these tools now.`);
+      tools(id, { anew: true }).catch(() => {});
+      await refresh();
+    } catch (failure) {
+      const late = failure instanceof Refused && failure.status === 409;
+      toast(late ? 'The tools have changed once more meanwhile. Look again before you accept.' : reason(failure), { bad: true });
+    } finally {
+      sure.close();
+      load();
+    }
+  }
+
+  return node;
+}
+
+const nameOf = (tool) => tool.name ?? tool.now?.name ?? tool.pinned?.name;
+
+function accepted(value) {
+  if (!value) return 'nothing accepted yet';
+  const at = typeof value === 'object' ? value.at ?? value.when : value;
+  return typeof at === 'number' ? `accepted ${relative(at)}` : `accepted ${plain(typeof at === 'string' ? at : '', 40)}`.trim();
+}
+
+function sheet(tool) {
+  const kind = !tool.pinned ? ['new', 'accent'] : !tool.now ? ['removed', 'warn'] : ['changed', 'bad'];
+  const changes = (tool.changes ?? []).length ? tool.changes : [{ path: 'definition', before: tool.pinned ?? undefined, after: tool.now ?? undefined }];
+  return h('article', { class: 'card sheet' }, h('header', { class: 'split' }, h('h3', { class: 'mono' }, plain(nameOf(tool), 120)), badge(kind[0], kind[1])),
+    changes.slice(0, 50).map(({ path, before, after }) => {
+      const [old, now] = marked(said(before), said(after));
+      return h('div', { class: 'change' }, h('p', { class: 'change-path mono' }, plain(path || 'definition', 200)),
+        h('div', { class: 'sides' },
+          h('div', { class: 'one old' }, h('p', { class: 'label' }, 'Pinned'), h('pre', {}, old)),
+          h('div', { class: 'one now' }, h('p', { class: 'label' }, 'Now'), h('pre', {}, now))));
+    }));
+}
+
+function said(value) {
+  if (value === undefined || value === null) return '';
+  return plain(typeof value === 'string' ? value : JSON.stringify(value, null, 2), 6000).replaceAll('\\u000a', '\n');
+}

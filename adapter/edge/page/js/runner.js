@@ -1,0 +1,152 @@
+// Running a tool: validate, run, progress as it comes, cancel, and the result.
+
+import { reason } from './api.js';
+import { call, refusal, validate } from './calling.js';
+import { announce, button, fill, h } from './dom.js';
+import { duration, plain } from './format.js';
+import { copyButton } from './leaving.js';
+import { badge } from './pieces.js';
+import { rawNode, resultNode } from './result.js';
+import { tabs } from './tabs.js';
+import { me } from './world.js';
+
+const TICK = 100;
+
+/** The node to run a tool in; leaving the tool (`signal`) cancels the call. */
+export function runner({ server, name, form, signal }) {
+  const execute = button('Run', run, { look: 'primary', picture: 'play', title: 'Ctrl + Enter' });
+  const check = button('Validate', () => judge(true), { picture: 'check' });
+  const cancel = button('Cancel', () => under?.abort(), { picture: 'stop', hidden: true });
+  const elapsed = h('span', { class: 'elapsed', 'aria-hidden': 'true' });
+  const verdict = h('p', { class: 'verdict', role: 'status' });
+  const live = h('div', { class: 'live', hidden: true });
+  const outcome = h('div', { class: 'outcome' });
+  const actions = h('div', { class: 'run-bar' }, execute, check, cancel, elapsed, verdict);
+  let under = null;
+  if (!me.allow_execute) forbid();
+
+  function forbid() {
+    execute.remove();
+    actions.append(h('p', { class: 'hint' }, 'Running tools is off here (console.allow_execute: false). You can look and validate.'));
+  }
+
+  function read() {
+    try {
+      form.blame([]);
+      return form.read();
+    } catch (failure) {
+      form.complain(failure.message);
+      return null;
+    }
+  }
+
+  async function judge(loudly) {
+    const args = read();
+    if (args === null) return false;
+    try {
+      const errors = await validate(server, name, args);
+      form.blame(errors);
+      verdict.className = errors.length ? 'verdict bad' : 'verdict good';
+      verdict.textContent = errors.length ? `${errors.length === 1 ? 'One thing is' : `${errors.length} things are`} wrong` : loudly ? 'Valid' : '';
+      return errors.length === 0;
+    } catch (failure) {
+      verdict.className = 'verdict bad';
+      verdict.textContent = reason(failure);
+      return false;
+    }
+  }
+
+  async function run() {
+    const args = read();
+    if (args === null || under) return;
+    under = new AbortController();
+    const stop = () => under?.abort();
+    signal.addEventListener('abort', stop);
+    const began = performance.now();
+    const timer = setInterval(() => {
+      elapsed.textContent = duration(performance.now() - began);
+    }, TICK);
+    busy(true);
+    try {
+      const answer = await call(server, name, args, { progress: show, signal: under.signal });
+      arrived(answer, performance.now() - began);
+    } catch (failure) {
+      if (failure.name === 'AbortError') tell('Cancelled', `The call was given up after ${duration(performance.now() - began)}, and the server was told.`, 'warn');
+      else tell('No result', reason(failure), 'bad');
+    } finally {
+      clearInterval(timer);
+      elapsed.textContent = '';
+      signal.removeEventListener('abort', stop);
+      under = null;
+      busy(false);
+    }
+  }
+
+  function busy(now) {
+    execute.disabled = now;
+    execute.lastChild.textContent = now ? 'Executing…' : 'Run';
+    cancel.hidden = !now;
+    live.hidden = true;
+    verdict.textContent = '';
+    if (now) {
+      fill(live);
+      fill(outcome);
+      announce('Executing.');
+      if (document.activeElement === execute || document.activeElement === document.body) cancel.focus();
+    } else if (document.activeElement === cancel || document.activeElement === document.body) execute.focus();
+  }
+
+  function show({ progress, total, message }) {
+    live.hidden = false;
+    const known = Number.isFinite(total) && total > 0;
+    let bar = live.querySelector('progress');
+    if (!bar) {
+      bar = h('progress', { 'aria-label': 'Progress of the call' });
+      fill(live, bar, h('span', { class: 'told', 'aria-live': 'polite' }));
+    }
+    if (known) [bar.max, bar.value] = [total, progress];
+    else bar.removeAttribute('value');
+    const share = known ? `${Math.round((100 * progress) / total)} %` : Number.isFinite(progress) ? `${progress}` : '';
+    live.lastChild.textContent = [share, plain(message ?? '', 300)].filter(Boolean).join(' · ');
+  }
+
+  function arrived(answer, ms) {
+    const why = refusal(answer);
+    if (why) {
+      tell(why[0], why[1], 'bad');
+      if (answer.status === 403) forbid();
+      return;
+    }
+    const result = answer.body;
+    const bad = result.isError === true;
+    const trace = result._meta?._trace_id;
+    const head = h('div', { class: 'outcome-head' }, h('h3', { class: 'unseen' }, 'Result'), badge(bad ? 'error' : 'success', bad ? 'bad' : 'ok'), badge(String(answer.status), '', 'HTTP status'),
+      h('span', { class: 'told' }, duration(ms)), trace ? copyButton(`trace ${plain(trace, 12)}`, () => String(trace), 'small quiet') : null);
+    const sides = tabs('The result', [['result', 'Result'], ['raw', 'Raw MCP']], (wanted) => {
+      fill(sides.panel, wanted === 'raw' ? rawNode(result) : shown);
+    });
+    const shown = resultNode(server, result);
+    fill(sides.panel, shown);
+    fill(outcome, head, sides.list, sides.panel);
+    outcome.classList.toggle('failed', bad);
+    outcome.scrollIntoView({ block: 'nearest' });
+    announce(`${bad ? 'The tool reports an error' : 'The result is here'} after ${duration(ms)}.`);
+  }
+
+  function tell(title, about, look) {
+    outcome.classList.remove('failed');
+    fill(outcome, h('div', { class: `notice ${look}`, role: 'alert' }, h('strong', {}, title), h('p', {}, about)));
+  }
+
+  const node = h('div', { class: 'runner' }, form.node, actions, live, outcome);
+  node.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      if (me.allow_execute) run();
+    } else if (event.key === 'Escape' && under) {
+      event.stopPropagation();
+      under.abort();
+    }
+  });
+  return node;
+}

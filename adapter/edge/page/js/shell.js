@@ -1,0 +1,132 @@
+// What stands around every view: the rail, the theme, the token, the keys that work everywhere.
+
+import { hasToken, onUnauthorized, useToken } from './api.js';
+import { announce, arrows, button, fill, h, icon, refill, toast, unique } from './dom.js';
+import { plain } from './format.js';
+import { badge, dot } from './pieces.js';
+import { link, place } from './route.js';
+import { fleet, me, meet, watch } from './world.js';
+
+const at = (id) => document.getElementById(id);
+
+/** The rail's list of views and servers; drawn again when the place changes. */
+export function drawRail(views) {
+  const [view, server] = place();
+  const entry = (href, current, ...content) => h('a', { class: 'rail-link', href, 'data-key': href, 'aria-current': current ? 'page' : null }, content);
+  refill(at('places'), me.hosted ? views.map(([name, title, picture]) => entry(link(name), view === name, icon(picture), h('span', {}, title))) : null);
+  refill(at('fleet'), me.hosted && fleet()?.length ? h('h2', {}, 'Servers') : null, (me.hosted ? fleet() ?? [] : []).map((one) =>
+    entry(link('server', one.id), view === 'server' && server === one.id, dot(one.status), h('span', { class: 'grow cut' }, one.id),
+      one.drift ? badge(`${one.drift}`, 'bad', 'changed tools') : h('span', { class: 'told' }, one.tools ?? ''))));
+  at('title').textContent = plain(me.title, 60);
+  at('version').textContent = me.version ? `version ${me.version}` : '';
+}
+
+export function beginShell(views, focusSearch) {
+  arrows(at('rail'), '.rail-link');
+  watch(() => drawRail(views));
+  fill(at('menu'), icon('menu'));
+  at('menu').addEventListener('click', () => openRail(at('menu').getAttribute('aria-expanded') !== 'true'));
+  at('shade').addEventListener('click', () => openRail(false));
+  const token = tokenField();
+  fill(at('bar-end'), token.node, themeButton());
+  onUnauthorized(() => token.hint('This needs a credential.'));
+  addEventListener('keydown', (event) => {
+    const typing = event.target.closest?.('input, textarea, select, [contenteditable]');
+    if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      focusSearch();
+    } else if (event.key === 'Escape') {
+      openRail(false);
+      token.close();
+    }
+  });
+  return { closeRail: () => openRail(false, false) };
+}
+
+/** On a narrow page the rail lies over it. */
+function openRail(wanted, refocus = true) {
+  const was = at('menu').getAttribute('aria-expanded') === 'true';
+  if (was === wanted) return;
+  at('menu').setAttribute('aria-expanded', String(wanted));
+  at('rail').classList.toggle('open', wanted);
+  at('shade').hidden = !wanted;
+  if (wanted) at('rail').querySelector('a')?.focus();
+  else if (refocus) at('menu').focus();
+}
+
+function themeButton() {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  const now = () => document.documentElement.getAttribute('data-theme') ?? (system.matches ? 'dark' : 'light');
+  const toggle = button('', () => {
+    const next = now() === 'dark' ? 'light' : 'dark';
+    document.documentElement.setAttribute('data-theme', next);
+    try {
+      localStorage.setItem('console.theme', next);
+    } catch {
+      // It then holds until the page is closed.
+    }
+    draw();
+    announce(`${next} theme`);
+  }, { look: 'quiet icon' });
+  const draw = () => {
+    fill(toggle, icon(now() === 'dark' ? 'sun' : 'moon'));
+    toggle.setAttribute('aria-label', now() === 'dark' ? 'Light theme' : 'Dark theme');
+  };
+  system.addEventListener('change', draw);
+  draw();
+  return toggle;
+}
+
+function tokenField() {
+  const id = unique('token');
+  const box = h('input', { type: 'password', id, autocomplete: 'off', spellcheck: 'false', placeholder: 'Bearer token' });
+  const hint = h('p', { class: 'hint' });
+  const form = h('form', { class: 'token-form', hidden: true, on: { submit: enter } },
+    h('label', { for: id, class: 'name' }, 'Bearer token'), box, hint,
+    h('div', { class: 'actions' }, button('Forget', () => use(''), { look: 'small' }), h('button', { class: 'primary small', type: 'submit' }, 'Use')));
+  const who = h('span', { class: 'who' });
+  const open = h('button', { type: 'button', class: 'quiet', 'aria-expanded': 'false', on: { click: () => (form.hidden ? show('') : close()) } }, icon('key'), h('span', { class: 'unseen' }, 'Token'), who);
+  const node = h('div', { class: 'token' }, open, form);
+  node.addEventListener('focusout', (event) => {
+    if (event.relatedTarget && !node.contains(event.relatedTarget)) close();
+  });
+  watch(draw);
+
+  function draw() {
+    fill(who, h('span', { class: 'cut' }, plain(me.principal ?? (me.auth ? 'no token' : ''), 40)), me.operator ? badge('operator', 'accent') : null);
+  }
+
+  function show(sentence) {
+    form.hidden = false;
+    open.setAttribute('aria-expanded', 'true');
+    hint.textContent = sentence || (me.auth || !me.hosted ? 'It stays in this page’s memory, and is gone when you close it.' : 'This adapter asks for none.');
+    box.focus();
+  }
+
+  function close() {
+    form.hidden = true;
+    open.setAttribute('aria-expanded', 'false');
+  }
+
+  function enter(event) {
+    event.preventDefault();
+    use(box.value);
+  }
+
+  async function use(text) {
+    useToken(text);
+    box.value = '';
+    close();
+    Object.assign(me, { principal: null, operator: false });
+    try {
+      await meet();
+      draw();
+      if (hasToken() && me.principal === null && me.hosted) toast('That token is not accepted.', { bad: true });
+      else announce(me.principal ? `You are ${me.principal}.` : 'Token forgotten.');
+    } finally {
+      dispatchEvent(new Event('hashchange'));
+    }
+  }
+
+  return { node, close, hint: (sentence) => (form.hidden && !node.contains(document.activeElement) ? show(`${sentence} Enter a bearer token; it stays in memory alone.`) : null) };
+}

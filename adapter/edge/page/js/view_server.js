@@ -1,0 +1,106 @@
+// One server: its tools beside the one that is open, and its pins.
+
+import { button, fill, h } from './dom.js';
+import { count, plain } from './format.js';
+import { longList } from './longlist.js';
+import { annotationBadges, dot, failed, nothing, waiting } from './pieces.js';
+import { showPins } from './pins.js';
+import { go, link } from './route.js';
+import { facts } from './view_servers.js';
+import { showTool } from './view_tool.js';
+import { fleet, me, server as known, tools, watch } from './world.js';
+
+const ROW = 62;
+
+export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
+  title(id);
+  const head = h('div', { class: 'server-bar' });
+  const pins = me.hosted ? h('a', { class: 'tab', href: link('server', id, 'pins'), 'aria-current': tab === 'pins' ? 'page' : null }) : null;
+  const tabs = h('nav', { class: 'tabs', 'aria-label': `Parts of ${id}` },
+    h('a', { class: 'tab', href: link('server', id, 'tools'), 'aria-current': tab === 'tools' ? 'page' : null }, 'Tools'), pins);
+  watch(() => {
+    const server = known(id);
+    fill(head, server ? dot(server.status) : null, h('h1', { tabindex: '-1' }, me.hosted ? id : me.title), h('div', { class: 'badges' }, server ? facts(server) : null));
+    if (pins) fill(pins, 'Pins', server?.drift ? h('span', { class: 'count bad' }, `${server.drift} changed`) : null);
+  }, signal);
+  if (!fleet()) fill(head, h('h1', { tabindex: '-1' }, id));
+  const body = tab === 'pins' ? showPins({ signal, id }) : catalogue({ signal, id, title });
+  return { node: h('section', { class: `view server-view ${tab}` }, head, tabs, body.node ?? body), moved: body.moved };
+}
+
+function catalogue({ signal, id, title }) {
+  const filter = h('input', { type: 'search', placeholder: 'Filter tools', 'aria-label': `Filter the tools of ${id}`, autocomplete: 'off', on: { input: narrow, keydown: leave } });
+  const told = h('p', { class: 'told', role: 'status' });
+  const list = longList({ label: `Tools of ${id}`, height: ROW, row, opened: (tool) => go('server', id, 'tools', tool.name) });
+  const detail = h('div', { class: 'detail' });
+  const node = h('div', { class: 'catalogue' },
+    h('div', { class: 'side' }, h('div', { class: 'filter' }, filter, button('', () => load(true), { look: 'quiet icon', picture: 'reload', 'aria-label': 'Reload the catalogue' })), told, list.node), detail);
+  let [all, open, leaving] = [[], null, null];
+  load(false);
+
+  async function load(anew) {
+    told.textContent = 'Loading…';
+    try {
+      all = await tools(id, { anew });
+      if (signal.aborted) return;
+      narrow();
+    } catch (failure) {
+      told.textContent = '';
+      fill(detail, failed(failure, () => load(true)));
+    }
+  }
+
+  function narrow() {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kept = words.length ? all.filter((tool) => words.every((word) => `${tool.name} ${tool.description ?? ''}`.toLowerCase().includes(word))) : all;
+    list.show(kept);
+    told.textContent = kept.length === all.length ? count(all.length, 'tool') : `${kept.length.toLocaleString('en')} of ${count(all.length, 'tool')}`;
+  }
+
+  function leave(event) {
+    if (event.key === 'ArrowDown' || event.key === 'Enter') {
+      event.preventDefault();
+      list.focus();
+    } else if (event.key === 'Escape' && filter.value) {
+      event.stopPropagation();
+      filter.value = '';
+      narrow();
+    }
+  }
+
+  /** Shows the tool that the address names now, and leaves list and filter as they are. */
+  function moved([, , , name]) {
+    if (name === open && leaving) return;
+    leaving?.abort();
+    leaving = new AbortController();
+    signal.addEventListener('abort', () => leaving.abort());
+    const before = open;
+    open = name;
+    node.classList.toggle('opened', name !== undefined);
+    list.select((tool) => tool.name === name);
+    title(name === undefined ? id : `${plain(name, 80)} – ${id}`);
+    if (name === undefined) {
+      fill(detail, nothing('Choose a tool', 'Arrow keys move through the list, Enter opens. Press / to search all servers.'));
+      if (before !== null) list.focus();
+      return;
+    }
+    fill(detail, waiting());
+    showTool({ signal: leaving.signal, server: id, name }).then((shown) => {
+      if (open !== name) return;
+      fill(detail, h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'), shown);
+      if (before !== null || matchMedia('(max-width: 60rem)').matches) shown.querySelector('h2')?.focus({ preventScroll: true });
+    });
+  }
+
+  return { node, moved };
+}
+
+function row(tool) {
+  const claims = tool.annotations ?? {};
+  const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
+  return [
+    h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
+    h('p', { class: 'row-about' }, plain((tool.description ?? '').split('\n', 1)[0], 160)),
+  ];
+}
+

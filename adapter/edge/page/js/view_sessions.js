@@ -1,0 +1,37 @@
+// Sessions that are open: the reader's own, and for operators everybody's.
+
+import { get } from './api.js';
+import { fill, h, refill } from './dom.js';
+import { count, moment, plain, relative } from './format.js';
+import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
+import { me } from './world.js';
+
+const POLL = 5000;
+const MOST = 500;
+
+export function showSessions({ signal }) {
+  const place = h('div', {}, waiting());
+  every(POLL, signal, load);
+
+  async function load() {
+    try {
+      const sessions = await get('-/sessions', { signal });
+      refill(place, sessions.length ? table(sessions) : nothing('No sessions', 'A session begins with a client’s first request.'));
+    } catch (failure) {
+      if (failure.name !== 'AbortError') fill(place, failed(failure, load));
+    }
+  }
+
+  return h('section', { class: 'view' }, heading('Sessions', me.operator ? 'All sessions. You see them as an operator.' : 'Your own sessions.'), place);
+}
+
+function table(sessions) {
+  const heads = ['Server', 'Scope', 'Principal', 'Era', 'Begun', 'Last seen', 'In flight'];
+  const when = (at) => h('td', { title: moment(at) }, relative(at));
+  return h('div', { class: 'card flush' }, h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Sessions' }, h('table', {},
+    h('thead', {}, h('tr', {}, heads.map((head) => h('th', { scope: 'col' }, head)))),
+    h('tbody', {}, sessions.slice(0, MOST).map((one) => h('tr', {},
+      h('td', {}, one.server), h('td', { class: 'mono' }, plain(one.scope, 40), one.own ? badge('yours', 'accent') : null), h('td', {}, plain(one.principal, 60)), h('td', {}, one.era),
+      when(one.created), when(one.last_seen), h('td', { class: 'number' }, one.in_flight)))))),
+  sessions.length > MOST ? h('p', { class: 'notice' }, `${count(sessions.length - MOST, 'more session')} not shown.`) : null);
+}

@@ -1,0 +1,97 @@
+// What the page knows: who reads it, the servers and their catalogues. Views ask here and are told of changes.
+
+import { Refused, get } from './api.js';
+
+/** Who reads the page and what they may do; `hosted` is false where a host serves its own tools without servers. */
+export const me = { principal: null, operator: false, title: 'MCP Tool Explorer', allow_execute: false, version: '', auth: false, hosted: true };
+
+const POLL = 5000;
+const listeners = new Set();
+const catalogues = new Map();
+let servers = null;
+let failure = null;
+
+/** Calls `act` when servers or the reader changed, until `signal` is aborted; also at once when they are known. */
+export function watch(act, signal) {
+  listeners.add(act);
+  signal?.addEventListener('abort', () => listeners.delete(act));
+  if (servers || failure) act();
+}
+
+const tell = () => listeners.forEach((act) => act());
+
+/** The servers, or null before they are known. */
+export const fleet = () => servers;
+
+/** Why the servers are not known, or null. */
+export const trouble = () => failure;
+
+export const server = (id) => servers?.find((one) => one.id === id) ?? null;
+
+/** The path of a server's tools below the page's. */
+export const toolsPath = (id) => (me.hosted ? `${encodeURIComponent(id)}/tools` : 'tools');
+
+/** The path of one tool; its name may hold slashes. */
+export const toolPath = (id, name) => `${toolsPath(id)}/${encodeURIComponent(name)}`;
+
+/** Asks again who reads and what there is; begins anew with other credentials. */
+export async function meet() {
+  catalogues.clear();
+  try {
+    Object.assign(me, await get('-/me'), { hosted: true });
+  } catch (refusal) {
+    if (!(refusal instanceof Refused)) throw refusal;
+    if (refusal.status === 404) await meetHost();
+    else if (refusal.status !== 401) throw refusal;
+    else me.auth = true;
+  }
+  await refresh();
+}
+
+/** A host that serves its own tools tells title and permission by `meta`, or not at all. */
+async function meetHost() {
+  me.hosted = false;
+  try {
+    Object.assign(me, await get('meta'));
+  } catch (refusal) {
+    if (!(refusal instanceof Refused)) throw refusal;
+    me.allow_execute = true; // It says no itself, where a call is refused.
+  }
+}
+
+/** Asks for the servers once; `watch` tells of the answer. */
+export async function refresh() {
+  try {
+    const told = me.hosted ? await get('-/servers') : [hostItself()];
+    if (!failure && JSON.stringify(told) === JSON.stringify(servers)) return;
+    [servers, failure] = [told, null];
+  } catch (refusal) {
+    if (failure && failure.message === refusal.message) return;
+    failure = refusal;
+  }
+  tell();
+}
+
+function hostItself() {
+  return { id: 'tools', status: 'ok', history: [], missing: [], drift: 0 };
+}
+
+/** Asks again and again while the page is seen. */
+export function poll() {
+  setInterval(() => {
+    if (!document.hidden) refresh();
+  }, POLL);
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) refresh();
+  });
+}
+
+/** The tools of a server, from memory unless `anew`. Raises Refused. */
+export function tools(id, { anew = false } = {}) {
+  if (anew || !catalogues.has(id)) {
+    const asked = get(toolsPath(id));
+    catalogues.set(id, asked);
+    asked.catch(() => catalogues.delete(id));
+  }
+  return catalogues.get(id);
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Installs the pinned packages beside the project and copies what the page needs out of them, licences included.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+there=$(mktemp -d)
+trap 'rm -rf "$there"' EXIT
+cp "$here"/package.json "$here"/package-lock.json "$there"
+(cd "$there" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+
+take() { # take FILE NAME: a file of node_modules, under the name that the page asks for
+  cp "$there/node_modules/$1" "$here/$2"
+  chmod 644 "$here/$2"
+}
+take marked/lib/marked.esm.js marked.esm.js
+take marked/LICENSE marked.LICENSE
+take echarts/dist/echarts.min.js echarts.min.js
+take echarts/LICENSE echarts.LICENSE
+take echarts/NOTICE echarts.NOTICE
+take @mermaid-js/tiny/dist/mermaid.tiny.js mermaid.tiny.js
+take @mermaid-js/tiny/LICENSE mermaid.LICENSE
+take @fontsource-variable/inter/files/inter-latin-wght-normal.woff2 inter-latin.woff2
+take @fontsource-variable/inter/LICENSE inter.LICENSE

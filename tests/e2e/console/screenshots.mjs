@@ -1,0 +1,73 @@
+// node screenshots.mjs URL DIRECTORY: the main views of the console as pictures for people who have not started it yet.
+
+import { browser } from './browser.mjs';
+
+const [url, directory] = process.argv.slice(2);
+const at = (...parts) => `${url}#/${parts.map(encodeURIComponent).join('/')}`;
+const chromium = await browser();
+
+const run = (page) => page.getByRole('button', { name: 'Run', exact: true }).click();
+
+const VIEWS = {
+  async servers(page) {
+    await page.goto(url);
+    await page.getByRole('heading', { name: 'studio' }).waitFor();
+  },
+  async run(page) {
+    await page.goto(at('server', 'studio', 'tools', 'plan_trip'));
+    await page.getByLabel('destination').fill('Lisbon');
+    await page.getByLabel('departure').fill('2026-09-01T08:30:15');
+    await page.getByRole('button', { name: 'Validate' }).click();
+    await page.getByText('Valid', { exact: true }).waitFor();
+  },
+  async result(page) {
+    await page.goto(at('server', 'studio', 'tools', 'report/weekly'));
+    await run(page);
+    await page.locator('.plot iframe').first().scrollIntoViewIfNeeded();
+    await page.frameLocator('.plot iframe').first().locator('svg').first().waitFor();
+    await page.locator('.prose').first().evaluate((node) => node.scrollIntoView({ block: 'start' }));
+    await page.frameLocator('.plot iframe').nth(1).locator('svg').first().waitFor();
+  },
+  async artifact(page) {
+    await page.goto(at('server', 'studio', 'tools', 'draw_landscape'));
+    await run(page);
+    await page.waitForFunction(() => document.querySelector('.picture img')?.naturalWidth > 0);
+    await page.locator('.outcome').evaluate((node) => node.scrollIntoView({ block: 'end' }));
+  },
+  async pins(page) {
+    await page.goto(at('server', 'studio', 'pins'));
+    await page.getByText('Pinned').first().waitFor();
+  },
+  async exchanges(page) {
+    await page.goto(at('exchanges'));
+    await page.locator('.exchange').nth(24).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.locator('.exchange summary').nth(2).click();
+  },
+};
+
+/** File, view and what the page is opened with. */
+const PICTURES = [
+  ['console-servers', 'servers', {}],
+  ['console-run', 'run', {}],
+  ['console-result', 'result', {}],
+  ['console-artifact', 'artifact', { colorScheme: 'dark' }],
+  ['console-pins', 'pins', {}],
+  ['console-exchanges', 'exchanges', {}],
+  ['console-phone', 'run', { narrow: true, colorScheme: 'dark' }],
+];
+
+try {
+  for (const [file, view, options] of PICTURES) {
+    const { page } = await chromium.open({ timezoneId: 'UTC', locale: 'en-GB', ...options });
+    await VIEWS[view](page);
+    await page.evaluate(() => document.fonts.ready);
+    await page.mouse.move(0, 0);
+    await page.waitForTimeout(300);
+    await page.screenshot({ path: `${directory}/${file}.png` });
+    console.log(`${file}.png`);
+    await page.context().close();
+  }
+} finally {
+  await chromium.close();
+}

@@ -1,0 +1,177 @@
+"""The console's page in the system's chromium, with scripted servers behind it: what a reader does, and what it
+withstands."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.console_backend import Backend, serving
+from tests.e2e.processes import start
+from tests.e2e.provision import packages
+
+pytestmark = pytest.mark.e2e
+
+SCENES = Path(__file__).parent / "console" / "scenes.mjs"
+SCENE_TIMEOUT = 90.0
+"""Seconds a scene may take, with the start of its browser."""
+
+NOTHING: dict[str, list[str]] = {"dialogs": [], "errors": [], "elsewhere": []}
+"""What a browser reports of a page that behaves: no dialog, no uncaught error, no request to another host."""
+
+
+@pytest.fixture
+def stage(node: Path, chromium: Path, tmp_path: Path) -> Stage:
+    return Stage(node, chromium, tmp_path)
+
+
+class Stage:
+    """Where scenes of ``scenes.mjs`` are played."""
+
+    def __init__(self, node: Path, chromium: Path, place: Path) -> None:
+        self._node, self._chromium, self._place = node, chromium, place
+
+    async def play(self, scene: str, backend: Backend, *words: str) -> dict[str, Any]:
+        """What the scene saw. Fails with its error when it does not come to its end."""
+        environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(self._chromium)}
+        async with serving(backend) as url:
+            running = await start(
+                [self._node, SCENES, scene, url, *words], self._place / "scene.log", environment
+            )
+            try:
+                seen = json.loads(await running.line(SCENE_TIMEOUT))
+            finally:
+                await running.stop()
+        assert isinstance(seen, dict)
+        return seen
+
+
+def calm(seen: dict[str, Any]) -> bool:
+    """Whether the browser had nothing to report."""
+    return {name: seen[name] for name in NOTHING} == NOTHING
+
+
+async def test_a_tool_is_found_and_run_by_keyboard(stage: Stage) -> None:
+    """Slash, a word, Enter, the argument, Ctrl+Enter; the result stands there raw too, and as a command to paste."""
+    backend = Backend(auth=False)
+    seen = await stage.play("find", backend)
+    assert backend.calls == [("count_words", {"path": "upload://somewhere"})]
+    assert "structuredContent" in seen["raw"]
+    assert """--data-raw '{"path":"upload://somewhere"}'""" in seen["curl"]
+    assert '"path": "upload://somewhere"' in seen["python"]
+    assert calm(seen)
+
+
+async def test_a_file_is_uploaded_with_its_progress_seen(stage: Stage) -> None:
+    """The bar moves in several steps, and the handle is the argument of the call."""
+    backend = Backend()
+    seen = await stage.play("upload", backend)
+    assert backend.uploads == [("hamlet.txt", 24 * 1024**2)]
+    assert len(seen["bars"]) > 2 and seen["bars"] == sorted(seen["bars"])
+    assert seen["handle"] == "upload://sessions/4be1/0c11"
+    assert backend.calls[-1] == ("count_words", {"path": seen["handle"]})
+    assert calm(seen)
+
+
+async def test_progress_is_shown_and_cancel_ends_the_call(stage: Stage) -> None:
+    """The first call runs to its end; the second is given up, and whoever serves it learns that."""
+    backend = Backend()
+    seen = await stage.play("cancel", backend)
+    assert "Importing part" in seen["shown"]
+    assert backend.cancelled == ["import_catalogue"]
+    assert seen["again"] and calm(seen)
+
+
+async def test_an_artifact_is_previewed_and_downloaded(stage: Stage) -> None:
+    """As a picture in the result, and as a file under its name."""
+    seen = await stage.play("artifact", Backend())
+    assert (seen["width"], seen["filename"]) == (480, "morning.png")
+    assert calm(seen)
+
+
+async def test_plots_are_drawn_where_they_can_do_no_harm(stage: Stage) -> None:
+    """A chart and a diagram, each in a frame without an origin, under the policy as it is."""
+    seen = await stage.play("plots", Backend())
+    assert seen["origins"] == ["null", "null"]
+    assert "prints" in seen["texts"][0] and "Reminder" in seen["texts"][1]
+    assert seen["violations"] == [] and calm(seen)
+
+
+async def test_an_operator_accepts_changed_tools(stage: Stage) -> None:
+    """With a token that the page asks for; the changed words are marked."""
+    backend = Backend(auth=True)
+    seen = await stage.play("accept", backend)
+    assert "~/.ssh/id_ed25519" in seen["marked"]
+    assert backend.accepted and calm(seen)
+
+
+async def test_a_viewer_is_told_why_not(stage: Stage) -> None:
+    """The button does nothing, and says whose it is."""
+    backend = Backend(auth=True)
+    seen = await stage.play("refused", backend)
+    assert not seen["enabled"] and "operators" in seen["why"] and "vic" in seen["why"]
+    assert not backend.accepted and calm(seen)
+
+
+async def test_the_form_and_its_json_say_the_same(stage: Stage) -> None:
+    """Only what is required is filled in before; what a field cannot show it keeps; faults stand at their fields."""
+    backend = Backend()
+    seen = await stage.play("form", backend)
+    assert seen["prefilled"] == {"destination": None, "departure": None, "travellers": 2}
+    assert seen["faults"] == ["null is no string", "null is no string"]
+    filled = {
+        "destination": "Lisbon",
+        "departure": "2026-09-01T08:30:15Z",
+        "travellers": 2,
+        "class": "business",
+        "refundable": True,
+        "stops": [{"place": "Porto"}],
+    }
+    assert seen["filled"] == filled
+    assert seen["budget"] == '"much"'
+    assert backend.calls == [("plan_trip", {**filled, "travellers": 3, "budget": "much", "unknown": [1]})]
+    assert calm(seen)
+
+
+async def test_exchanges_appear_as_they_happen(stage: Stage) -> None:
+    """Held, the table stays while more happens; opened, one shows its stages."""
+    seen = await stage.play("exchanges", Backend())
+    assert seen["held"] == seen["still"] >= 25
+    assert seen["stages"] == ["gate", "pins", "uploads", "upstream", "artifacts"]
+    assert 0 < seen["kept"] < seen["held"] and calm(seen)
+
+
+async def test_a_phone_is_wide_enough(stage: Stage) -> None:
+    """The rail comes on demand, nothing is wider than 390 pixels, and the theme is remembered."""
+    seen = await stage.play("around", Backend())
+    assert seen["quota"] == "47" and seen["theme"] == "dark"
+    assert seen["wide"] == 390 and calm(seen)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(stage: Stage, scheme: str) -> None:
+    """In no view, on no width, in neither color scheme."""
+    assert (await stage.play("axe", Backend(), scheme))["found"] == []
+
+
+async def test_nothing_a_hostile_tool_says_runs(stage: Stage) -> None:
+    """Markup in names, schemas, texts, types, links and plots stays text; the policy has nothing to stop."""
+    seen = await stage.play("hostile", Backend(rough=True))
+    assert set(seen["harmed"]) == {None}
+    assert seen["markup"] == 0
+    assert not [
+        href for href in seen["hrefs"] if not href.startswith(("http://127.0.0.1", "https:", "blob:"))
+    ]
+    assert set(seen["images"]) <= {"src", "alt", "loading", "decoding"}
+    assert seen["violations"] == [] and calm(seen)
+
+
+async def test_much_does_not_freeze_the_page(stage: Stage) -> None:
+    """Of 5,000 tools those in sight are drawn; while ten megabytes arrive a click is answered within two seconds."""
+    seen = await stage.play("heavy", Backend(rough=True))
+    assert seen["rows"] < 60
+    assert max(seen["waits"]) < 2000 and calm(seen)
