@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors"},
     "log": {"settings", "errors"},
     "telemetry": {"settings", "errors"},
-    "api": {"pipeline", "rules"},
+    "api": {"app", "edge", "log"} | SHARED,
     "__init__": set(),
 }
 

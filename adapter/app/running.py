@@ -12,10 +12,10 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
-from adapter.app.parts import is_loopback
 from adapter.edge.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
+from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 
 
@@ -25,31 +25,43 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
+    core = app.settings.core
+    async with awake(app):
+        listener = await Listener.open(app.front, core.host, core.port)
+        try:
+            yield listener.address
+        finally:
+            listener.close()
+            await app.front.drain(core.shutdown_grace_seconds)
+            await listener.drop()
+
+
+@contextlib.asynccontextmanager
+async def awake(app: App) -> AsyncIterator[None]:
+    """All that serving takes but a listener, for whoever has requests of its own for ``app.front``.
+
+    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
+    """
     try:
-        async with app.hosting.opened(), _listening(app) as address:
-            yield address
+        async with app.hosting.opened(), _working(app):
+            yield
     finally:
         if app.telemetry is not None and not await app.telemetry.close():
             app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
 
 
 @contextlib.asynccontextmanager
-async def _listening(app: App) -> AsyncIterator[tuple[str, int]]:
-    core = app.settings.core
+async def _working(app: App) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     await app.store.open()
     await app.filing.open()
     await app.sessions.load()
-    listener = await Listener.open(app.front, core.host, core.port)
     tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(loop.create_task(app.janitor.run()))
     try:
-        yield listener.address
+        yield
     finally:
-        listener.close()
-        await app.front.drain(core.shutdown_grace_seconds)
-        await listener.drop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -60,6 +72,7 @@ async def _let_go(app: App) -> None:
     await asyncio.gather(*(watch.close() for watch in app.watches.values()))
     with contextlib.suppress(StoreUnavailable):
         await app.sessions.write_last_seen()
+    await app.exploring.close()
     await app.errands.close()
     for server in app.servers.values():
         await server.upstream.close()

@@ -52,6 +52,7 @@ class CallStream:
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether the caller takes events, and no plain answer."""
-    accept = request.headers.get("Accept", "").lower()
-    return EVENT_STREAM in accept and "application/json" not in accept
+    """Whether the caller takes events, and names them before JSON if it takes that too."""
+    kinds = [kind.partition(";")[0].strip() for kind in request.headers.get("Accept", "").lower().split(",")]
+    named = [kind for kind in kinds if kind in (EVENT_STREAM, "application/json")]
+    return named[:1] == [EVENT_STREAM]

@@ -288,6 +288,22 @@ async def test_progress_comes_as_events_before_the_result() -> None:
         assert result["status"] == 500 and result["body"]["isError"] is True
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/event-stream, application/json", "text/event-stream"),
+        ("application/json, text/event-stream", "application/json"),
+        ("text/html;q=1, Text/Event-Stream;q=0.9", "text/event-stream"),
+        ("*/*", "application/json"),
+    ],
+)
+async def test_the_first_of_both_forms_that_is_accepted_counts(accept: str, kind: str) -> None:
+    """The page says that it would take either; MCP's clients say so too, and expect JSON."""
+    async with serving(tools()) as api, api.client() as client:
+        head, _ = await client.request("POST", b"{}", f"{PATH}/one/tools/count/call", accept=accept)
+        assert head["content-type"] == kind
+
+
 async def test_a_refusal_is_no_stream() -> None:
     """What never ran is answered as ever."""
     async with serving(tools(), allow_execute=False) as api:

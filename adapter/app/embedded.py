@@ -1,0 +1,48 @@
+"""The adapter without a listener, for an application that brings one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter.app.building import App, build
+from adapter.app.running import awake
+from adapter.edge.front import Front
+from adapter.settings.load import load
+from adapter.settings.root import Settings
+
+Source = Settings | Path | str | Mapping[str, Any]
+"""Settings, the path of their file, or what such a file would say."""
+
+
+class Embedded(NamedTuple):
+    """``front`` answers requests while ``lifetime`` is entered."""
+
+    front: Front
+    lifetime: Callable[[], AbstractAsyncContextManager[None]]
+
+
+def embedded(source: Source) -> Embedded:
+    """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
+    app = build(_settings(source))
+    return Embedded(app.front, lambda: _lifetime(app))
+
+
+def _settings(source: Source) -> Settings:
+    if isinstance(source, Settings):
+        return source
+    if isinstance(source, Mapping):
+        return load(None, overrides=source, environ={})
+    return load(Path(source))
+
+
+@contextlib.asynccontextmanager
+async def _lifetime(app: App) -> AsyncIterator[None]:
+    async with awake(app):
+        try:
+            yield
+        finally:
+            await app.front.drain(app.settings.core.shutdown_grace_seconds)

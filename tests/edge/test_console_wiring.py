@@ -1,0 +1,119 @@
+"""The tool API as the settings wire it: what is served is described, and calls walk the road of MCP's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.app.parts import guard
+from adapter.edge.branch import Branch
+from adapter.edge.page_files import Doorstep, ServerPages
+from adapter.edge.tool_routes import PatternBranch
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.hosting import furnished, serving
+from tests.edge.raw import Exchange, result
+
+CONSOLE = {"enabled": True, "allow_execute": True}
+
+
+def described(paths: dict[str, Any], branch: Branch) -> bool:
+    """Whether the document has a path with as many names behind the branch's prefix, and its methods."""
+    prefix = branch.prefix.rstrip("/").split("/")
+    for path, methods in paths.items():
+        parts = path.split("/")
+        behind = parts[len(prefix) :]
+        if parts[: len(prefix)] != prefix:
+            continue
+        pattern = branch.pattern if isinstance(branch, PatternBranch) else None
+        fits = len(behind) == branch.depth if pattern is None else tuple(behind) == pattern
+        if fits and {method.upper() for method in methods} <= {*branch.methods}:
+            return True
+    return False
+
+
+async def test_every_served_route_is_described(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The tool API, the console's data, uploads, downloads and health; the page is for people."""
+    producer = {"type": "artifact_producer", "tools": ["make"], "output_path_argument": "path"}
+    taker = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"}
+    server = {"adapters": [producer, taker]}
+    async with (
+        upstream() as up,
+        adapter(up, server=server, console=CONSOLE, core={"allow_artifacts_download": True}) as front,
+        front.client() as client,
+    ):
+        head, body = await client.request("GET", path="/explorer/openapi.json")
+        assert head.status == 200
+        paths = orjson.loads(body)["paths"]
+        branches = branches_of(front)
+    assert len(branches) > 10
+    missing = [branch for branch in branches if not described(paths, branch)]
+    assert missing == []
+    assert {"/healthz", "/livez", "/readyz"} <= set(paths)
+
+
+def branches_of(front: Adapter) -> list[Branch]:
+    """All branches that are served, but those of the page."""
+    app = front.app
+    served = [*app.exploring.branches, *app.filing.branches(app.sessions, guard(app.settings))]
+    return [
+        branch
+        for branch in served
+        if not isinstance(branch, Doorstep | ServerPages) and not branch.prefix.endswith("/assets")
+    ]
+
+
+async def test_calls_go_to_the_server_and_stay_in_one_session(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Of the caller's own, which ends with the adapter."""
+
+    async def script(exchange: Exchange) -> None:
+        number = exchange.message["id"]
+        assert isinstance(number, int)
+        if exchange.message["method"] == "tools/list":
+            listed = {
+                "jsonrpc": "2.0",
+                "id": number,
+                "result": {"tools": [{"name": "tool", "inputSchema": {}}]},
+            }
+            await exchange.json(orjson.dumps(listed))
+        else:
+            await exchange.json(result(number))
+
+    async with upstream(script) as up:
+        async with adapter(up, console=CONSOLE) as front, front.client() as client:
+            for _ in range(2):
+                head, body = await client.request(
+                    "POST", b"{}", "/explorer/raw/tools/tool/call", accept="*/*"
+                )
+                assert head.status == 200
+                assert orjson.loads(body) == {"content": [{"type": "text", "text": "done"}], "isError": False}
+        assert up.opened == 1 and len(up.calls("tools/list")) == 1 and len(up.calls("DELETE")) == 1
+
+
+async def test_hosted_tools_walk_their_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their validation, their statements and their failures, over HTTP as over MCP."""
+    place = furnished(tmp_path / "shop")
+    monkeypatch.setenv("FOLDER", str(place / "data"))
+    async with serving(place, console__enabled=True, console__allow_execute=True) as front:
+        adapter = Adapter(front.app, front.port)
+
+        async def call(name: str, body: bytes) -> tuple[int, Any]:
+            async with adapter.client() as client:
+                path = f"/explorer/shop/tools/{name}/call"
+                head, said = await client.request("POST", body, path, accept="*/*")
+                return head.status, orjson.loads(said)
+
+        status, body = await call("get-user", b'{"user_id":1}')
+        assert status == 200 and orjson.loads(body["content"][0]["text"]) == [{"id": 1, "name": "ann"}]
+        status, body = await call("get-user", b"{}")
+        assert status == 500 and body["isError"] is True and "_meta" not in body
+        status, body = await call("wrong", b"{}")
+        assert (status, body["content"][0]["text"]) == (500, "Pick another day.")
+        status, body = await call("leak", b"{}")
+        assert status == 500 and "hunter2" not in str(body)
+        assert (await call("rename", b"{oops"))[0] == 400
+        assert (await call("hidden", b"{}"))[0] == 404
