@@ -5,7 +5,6 @@ upstream has answered, so that its stages are the same ones that stand around a 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,8 @@ from adapter.relay.stages import Call, Stages
 from adapter.rules.results import rpc_result
 from adapter.wire.envelope import dump, parse
 from adapter.wire.failure import error_response
-from adapter.wire.spans import Drop, Insert, Replace, edit
+from adapter.wire.repeats import repeats
+from adapter.wire.spans import Drop, Insert, Replace, edit, find, members
 
 LIVE = "walk"
 """The live member of a call that holds its walk."""
@@ -33,6 +33,9 @@ RESTARTED = (
 NO_TASK = (
     "This tool cannot run as a task here: its result is made ready for its caller. Call it without a task."
 )
+
+INVALID_PARAMS = -32602
+NO_OBJECT = "The arguments of a tool are an object."
 
 PLANS = 1024
 """Tools of one server whose compiled plan is kept; names come from clients."""
@@ -86,7 +89,8 @@ class Planned:
         params = parse(call.request).get("params") or {}
         said = params.get("arguments")
         if said is not None and not isinstance(said, dict):
-            return None  # the upstream's to refuse: a stage has nothing to look at
+            # An upstream may be less strict, and would run what no stage has looked at.
+            return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
         walk = _Walk(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
         call.defer(walk.end)
@@ -96,7 +100,7 @@ class Planned:
             return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
         if isinstance(arrived, Outcome):
             return rpc_result(call.envelope.id_bytes, _complete(arrived.result, call))
-        self._put(call, said, arrived)
+        self._put(call, params, arrived)
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
@@ -118,11 +122,10 @@ class Planned:
             return rejected.response
         except CallRefused as refused:
             return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
-        if outcome.result is result:
+        if outcome.result is result and not (self._plan.reshapes and _ambiguous(response)):
             return response
-        if result is None:
-            return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
-        return edit(response, [Replace(("result",), dump(_complete(outcome.result, call)))])
+        # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
+        return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
@@ -143,19 +146,23 @@ class Planned:
         planned.notes[TASK] = params.get("task") is not None
         return planned
 
-    def _put(self, call: Call, said: dict[str, Any] | None, arguments: Mapping[str, Any]) -> None:
+    def _put(self, call: Call, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
         """Have the request say what the stages saw and made of it, and its mirrors too."""
-        changed = arguments is not said and arguments != (said or {})
-        if changed or _repeats(call.request):
+        said = params.get("arguments") or {}
+        if repeats(call.request):
+            text = dump({**params, "arguments": dict(arguments)})
+            call.request = edit(call.request, [Replace(("params",), text)])
+        elif arguments is not said and arguments != said:
             text = dump(dict(arguments))
             call.request = edit(
                 edit(call.request, [Drop(("params", "arguments"))]), [Insert(("params", "arguments"), text)]
             )
-        if changed:
-            for name, value in arguments.items():
-                old = (said or {}).get(name)
-                if value != old and isinstance(value, str):
-                    self._mirrors.rewrite(call, (name,), old, value)
+        else:
+            return
+        for name, value in arguments.items():
+            old = said.get(name)
+            if value != old and isinstance(value, str):
+                self._mirrors.rewrite(call, (name,), old, value)
 
 
 CALL = "relay call"
@@ -227,13 +234,9 @@ def _complete(result: Mapping[str, Any], call: Call) -> Mapping[str, Any]:
     return {"resultType": "complete", **result} if call.modern and "resultType" not in result else result
 
 
-def _repeats(request: bytes) -> bool:
-    """Whether some object has a key twice: of two values a stage has seen one, and an upstream might take the other."""
-    repeated = False
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal repeated
-        repeated = repeated or len({key for key, _ in pairs}) < len(pairs)
-
-    json.loads(request, object_pairs_hook=look)
-    return repeated
+def _ambiguous(response: bytes) -> bool:
+    """Whether a client might read another result in the response than the stages did."""
+    span = find(response, ("result",))
+    assert span is not None, "the result was just read from these bytes"
+    outer, inner = ([member.key.casefold() for member in members(response, start)] for start in (0, span[0]))
+    return "error" in outer or len({*outer}) < len(outer) or len({*inner}) < len(inner)

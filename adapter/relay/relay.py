@@ -22,6 +22,7 @@ from adapter.relay.reading import Reading
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.headers import to_client
+from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
@@ -70,8 +71,7 @@ class Relay:
             if isinstance(envelope, Batch) and session.protocol_version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
-        if not (isinstance(envelope, Envelope) and envelope.kind is Kind.REQUEST):
-            _require_harmless(ask.server, envelope)
+        _require_clear(ask.server, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
@@ -161,12 +161,19 @@ class Relay:
         return Answer(reply.status, to_client(reply.headers), body)
 
 
-def _require_harmless(server: Server, envelope: Envelope | Batch) -> None:
-    """Raise BadRequest for a tool call without an id: nobody would judge it, and an upstream might run it."""
-    members = envelope.members if isinstance(envelope, Batch) else [envelope]
-    calls = [each for each in members if each.method == "tools/call" and each.kind is Kind.NOTIFICATION]
-    if calls and not server.plan.empty:
-        raise BadRequest("tools/call is a request and needs an id.")
+def _require_clear(server: Server, envelope: Envelope | Batch) -> None:
+    """Raise BadRequest for what the upstream might take for something else than is judged here.
+
+    A tool call without an id is judged by nobody, and an upstream might run it; so it might where a key is spelled
+    in another case.
+    """
+    if server.plan.empty:
+        return
+    for each in envelope.members if isinstance(envelope, Batch) else (envelope,):
+        if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
+            raise BadRequest("tools/call is a request and needs an id.")
+        if each.lookalike is not None:
+            raise BadRequest(f'The member "{shown(each.lookalike, 40)}" is another one in the wrong case.')
 
 
 def _opens(envelope: Envelope) -> bool:

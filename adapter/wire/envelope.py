@@ -16,6 +16,8 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 _READ_OF_MESSAGE = ("jsonrpc", "id", "method", "params")
 _READ_OF_PARAMS = ("name", "uri", "_meta")
+_MEANT_IN_MESSAGE = frozenset(_READ_OF_MESSAGE)
+_MEANT_IN_PARAMS = frozenset((*_READ_OF_PARAMS, "arguments", "task"))
 _EXACT_FLOATS = 2.0**53
 _MOST_DIGITS = 4000
 # In a large body of few, long strings (a file in base64) the walk is faster than eight counts.
@@ -35,8 +37,10 @@ class Envelope:
 
     ``method`` is "" for a response; ``failed`` says that a response carries an error. ``name`` is what the
     message is about: ``params.name``, else ``params.uri`` (the other way round for ``resources/…``, which
-    know no name). ``meta_version`` is the protocol version in ``params._meta``, "" if it is no string;
-    ``has_modern_meta`` says that ``_meta`` has that key, or one that begins like it.
+    know no name; tools and prompts go by their name alone). ``meta_version`` is the protocol version in
+    ``params._meta``, "" if it is no string; ``has_modern_meta`` says that ``_meta`` has that key, or one that begins
+    like it. ``lookalike`` is a key of a request or its params that is another one but for case: some readers, such as
+    Go's encoding/json, take it for that one.
     """
 
     kind: Kind
@@ -47,6 +51,7 @@ class Envelope:
     has_modern_meta: bool
     body: bytes
     failed: bool = False
+    lookalike: str | None = None
 
     @property
     def id_bytes(self) -> bytes:
@@ -161,7 +166,9 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     params = message.get("params")
     name = version = None
     modern = False
+    lookalike = _lookalike(message, _MEANT_IN_MESSAGE)
     if isinstance(params, dict):
+        lookalike = lookalike or _lookalike(params, _MEANT_IN_PARAMS)
         name = _name(method, params)
         meta = params.get("_meta")
         if isinstance(meta, dict):
@@ -170,7 +177,7 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
         raise BadRequest("The params of a JSON-RPC message are an object or an array.")
     _refuse_ambiguity(message, params, body)
     kind = Kind.NOTIFICATION if number is None else Kind.REQUEST
-    return Envelope(kind, method, number, name, version, modern, body)
+    return Envelope(kind, method, number, name, version, modern, body, lookalike=lookalike)
 
 
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:
@@ -199,9 +206,15 @@ def _exact(value: str | int | float, body: bytes) -> str | int | float:
 
 def _name(method: str, params: dict[str, Any]) -> str | None:
     name, uri = params.get("name"), params.get("uri")
+    if method.startswith(("tools/", "prompts/")):
+        return name if isinstance(name, str) else None
     if isinstance(uri, str) and (not isinstance(name, str) or method.startswith("resources/")):
         return uri
     return name if isinstance(name, str) else None
+
+
+def _lookalike(members: dict[str, Any], meant: frozenset[str]) -> str | None:
+    return next((key for key in members if key not in meant and key.casefold() in meant), None)
 
 
 def _version(meta: dict[str, Any]) -> tuple[str | None, bool]:

@@ -92,7 +92,7 @@ async def test_other_arguments_go_upstream() -> None:
 async def test_a_repeated_key_goes_upstream_once() -> None:
     """Of two values of one argument the upstream gets the one that the stages have seen."""
     asked = ASKED.replace(b'{"x":1.0}', b'{"x":1.0,"x":3}')
-    sent = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"name":"save","arguments":{"x":3}}}'
+    sent = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"arguments":{"x":3},"name":"save"}}'
     stage = Watching()
     relaying = planned(answering(asked=sent), stage)
     assert await relaying.post(asked, await relaying.open()) == CAME
@@ -139,7 +139,7 @@ async def test_what_a_stage_makes_of_the_result_leaves() -> None:
         "content": [{"type": "text", "text": "made"}],
         "big": 1,
     }
-    assert answer.startswith(b'{"jsonrpc":"2.0", "result":') and answer.endswith(b',"id":1 }')
+    assert answer.startswith(b'{"jsonrpc":"2.0","id":1,"result":')
 
 
 async def test_an_error_of_the_upstream_leaves_as_it_came() -> None:

@@ -67,7 +67,15 @@ def test_name_of_a_resource_is_its_uri() -> None:
     params = b'{"uri":"file:///a","name":"b"}'
     assert read(call(params)).name == "b"
     assert read(call(params).replace(b"tools/call", b"resources/read")).name == "file:///a"
-    assert read(call(b'{"uri":"u","name":5}')).name == "u"
+    assert read(call(b'{"uri":"u","name":5}')).name is None
+    assert read(call(b'{"uri":"u","name":5}').replace(b"tools/call", b"completion/complete")).name == "u"
+
+
+def test_a_key_in_another_case_is_told() -> None:
+    """What some readers would take for a member that is read here, in the message and in its params."""
+    assert read(call(b'{"name":"a","uri":"b","_meta":{},"cursor":"c"}')).lookalike is None
+    assert read(call(b'{"name":"a","Name":"b"}')).lookalike == "Name"
+    assert read(call().replace(b'"id"', b'"Method":1,"id"')).lookalike == "Method"
 
 
 @pytest.mark.parametrize(

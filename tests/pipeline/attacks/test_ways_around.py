@@ -1,0 +1,84 @@
+"""Calls spelled so that an upstream might run what no stage has looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.pipeline.attacks.hostile import Hostile, behind, spoken
+from tests.pipeline.end_to_end.living import ERAS
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("arguments", [b"[]", b'"x"', b"false", b"0", b'""'])
+async def test_w_arguments_that_are_no_object_get_around_no_stage(
+    tmp_path: Path, era: str, arguments: bytes
+) -> None:
+    """A tool whose plan nobody walked is not run, however lenient its upstream is."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        answer = await spoken(speaker, b'{"name":"locked_a","arguments":%b}' % arguments, "locked_a")
+    assert (answer.error["code"], upstream.ran) == (-32602, [])
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        (b'{"name":"free","Name":"locked_a"}', "free"),
+        ('{"name":"free","argument\u017f":{"a":1},"arguments":{}}'.encode(), "free"),
+        (b'{"name":"free","TASK":{}}', "free"),
+        (b'{"name":"free","\\u004eame":"locked_a"}', "free"),
+    ],
+)
+async def test_w_no_key_in_another_case_gets_around_a_stage(
+    tmp_path: Path, era: str, params: bytes, named: str
+) -> None:
+    """Readers that do not mind case, such as Go's, would take such a key for the one that was judged."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        answer = await spoken(speaker, params, named)
+    assert (answer.head.status, upstream.ran) == (400, [])
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("key", ["Params", "METHOD", "\u0130d", "Id"])
+async def test_w_no_member_in_another_case_gets_around_a_stage(tmp_path: Path, era: str, key: str) -> None:
+    """The same of the members of the message itself; what merely looks a little alike is nobody's business."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        answer = await spoken(speaker, b'{"name":"free"}', "free", **{key: '{"name":"locked_a"}'})
+    assert bool(upstream.ran) == (answer.head.status == 200) == (key == "\u0130d")
+
+
+@pytest.mark.parametrize("name", [b'["locked_a"]', b"{}", b"null", b"5"])
+async def test_w_a_tool_is_named_by_its_name(tmp_path: Path, name: bytes) -> None:
+    """A name that is no text is not made up for by a URI: to an upstream the list of one text may be that text."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker() as speaker:
+        answer = await spoken(speaker, b'{"name":%b,"uri":"free"}' % name, "free")
+    assert (answer.error["code"], upstream.ran) == (-32602, [])
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_w_of_a_repeated_task_the_upstream_gets_what_was_judged(tmp_path: Path, era: str) -> None:
+    """Whether a call runs as a task is not left to which of two members an upstream reads."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        await spoken(speaker, b'{"name":"shown_a","task":{},"task":null}', "shown_a")
+    (ran,) = upstream.ran
+    assert ran.count(b'"task"') == 1
+    assert orjson.loads(ran)["params"]["task"] is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("value", [b"1" * 300, b"[" * 900 + b"]" * 900, b"1.50"])
+async def test_odd_arguments_pass_stages_that_do_not_mind(tmp_path: Path, era: str, value: bytes) -> None:
+    """Numbers of hundreds of digits and deep nesting are legal JSON and reach the upstream as they came."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        answer = await spoken(speaker, b'{"name":"rare_a","arguments":{"a":%b}}' % value, "rare_a")
+    assert answer.head.status == 200
+    assert upstream.ran[0].count(b'{"a":%b}' % value) == 1
