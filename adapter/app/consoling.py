@@ -12,7 +12,6 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app.filing import Filing
 from adapter.edge.console import ConsoleData, ConsoleFacts, Look
-from adapter.edge.console_exchanges import HEARTBEAT
 from adapter.edge.console_status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
@@ -37,8 +36,7 @@ def console_data(
     recent: Recent,
     log: FilteringBoundLogger,
     version: str,
-    look: Look | None = None,
-    heartbeat: float = HEARTBEAT,
+    look: Look,
 ) -> ConsoleData:
     """The routes of the console's data. ``locks`` are the baselines that files set; ``look`` is as ConsoleData has it.
 
@@ -73,7 +71,6 @@ def console_data(
         acceptance,
         recent,
         look,
-        heartbeat,
     )
 
 

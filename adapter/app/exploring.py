@@ -49,10 +49,14 @@ except PackageNotFoundError:
 
 @dataclass(slots=True)
 class Exploring:
-    """``branches`` are the routes, none where the console is off; ``sessions`` those of its callers, by server."""
+    """``branches`` are the routes, none where the console is off; ``sessions`` those of its callers, by server.
+
+    ``recent`` keeps the last exchanges, None where nobody looks at them.
+    """
 
     branches: Sequence[Branch] = ()
     sessions: dict[str, HttpSessions] = field(default_factory=dict)
+    recent: Recent | None = None
 
     async def tidy(self) -> None:
         """One round of the janitor."""
@@ -140,7 +144,7 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
         look=look,
     )
     shown = pages(console.path, around.servers, PageFiles())
-    return Exploring((*data.branches(), *routes.branches(), *shown), sessions)
+    return Exploring((*data.branches(), *routes.branches(), *shown), sessions, recent)
 
 
 def _era_of(watch: Watch | None) -> Callable[[], Era | None]:

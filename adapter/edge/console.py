@@ -14,7 +14,7 @@ from typing import Any
 
 from adapter.edge import console_pins
 from adapter.edge.branch import Branch, Names
-from adapter.edge.console_exchanges import HEARTBEAT, stream, wants_stream
+from adapter.edge.console_exchanges import stream, wants_stream
 from adapter.edge.console_status import Belongings, ServerStatus
 from adapter.edge.console_viewers import Viewer, Viewers
 from adapter.edge.guard import Guard
@@ -56,7 +56,7 @@ class ConsoleData:
     """Serves the routes.
 
     What is shown of a server's tools is what its clients saw last. ``look`` has them read anew before a word on them
-    counts; None: what was seen last is what counts.
+    counts.
     """
 
     def __init__(
@@ -67,8 +67,7 @@ class ConsoleData:
         belongings: Belongings,
         acceptance: Acceptance,
         recent: Recent,
-        look: Look | None = None,
-        heartbeat: float = HEARTBEAT,
+        look: Look,
     ) -> None:
         self._facts = facts
         self._viewers = Viewers(guard, facts.operators)
@@ -78,7 +77,6 @@ class ConsoleData:
         self._acceptance = acceptance
         self._recent = recent
         self._look = look
-        self._heartbeat = heartbeat
         self._ingress = Ingress(facts.max_body)
 
     def branches(self) -> Sequence[Branch]:
@@ -96,7 +94,7 @@ class ConsoleData:
         (topic,) = names
         viewer = self._viewers.of(request.headers)
         if topic == "exchanges" and wants_stream(request):
-            await stream(request, self._recent, viewer, extra, self._heartbeat)
+            await stream(request, self._recent, viewer, extra)
             return
         _send(request, await self._told(topic, viewer), extra)
 
@@ -153,8 +151,6 @@ class ConsoleData:
 
     async def _look_again(self, request: Request, server: str) -> None:
         """Let what was seen last be what is offered now. A server that is away stays as it was seen."""
-        if self._look is None:
-            return
         with contextlib.suppress(AdapterError, ToolRefused, TimeoutError):
             async with asyncio.timeout(LOOK_PATIENCE):
                 await self._look(request, server)

@@ -33,7 +33,11 @@ def wants_stream(request: Request) -> bool:
 
 
 async def stream(
-    request: Request, recent: Recent, viewer: Viewer, extra: list[tuple[str, str]], heartbeat: float
+    request: Request,
+    recent: Recent,
+    viewer: Viewer,
+    extra: list[tuple[str, str]],
+    heartbeat: float = HEARTBEAT,
 ) -> None:
     """Tell of exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
 

@@ -10,9 +10,6 @@ from typing import Any
 import orjson
 
 from adapter.app import App, build, running
-from adapter.app.consoling import console_data
-from adapter.edge.console import Look
-from adapter.edge.front import Front
 from adapter.relay.recent import Recent
 from adapter.settings.root import Settings
 from tests.edge.conftest import merged
@@ -88,46 +85,12 @@ async def listed(client: RawClient, token: str | None = None) -> Any:
     return orjson.loads(answer)
 
 
-def with_console(app: App, heartbeat: float, look: Look | None) -> Recent:
-    """Put the console's data before the app's other routes; where it keeps its exchanges."""
-    front = app.front
-    health, catalogues = front._routes["/healthz"].__self__, app.sessions.on_end[1].__self__  # type: ignore[attr-defined]  # bound methods
-    recent = Recent()
-    data = console_data(
-        app.settings,
-        guard=front._guard,
-        health=health,
-        sessions=app.sessions,
-        filing=app.filing,
-        pins=catalogues.pins,
-        locks=catalogues.locks,
-        recent=recent,
-        log=app.log,
-        version="1.2.3",
-        look=look,
-        heartbeat=heartbeat,
-    )
-    app.front = Front(
-        front._endpoint,
-        front._mounts,
-        front._routes,
-        front._guard,
-        app.log,
-        None,
-        [*data.branches(), *front._branches],
-        recent,
-    )
-    return recent
-
-
 @contextlib.asynccontextmanager
 async def console(
     root: Path,
     raw: RawUpstream,
     *,
     server: Mapping[str, Any] | None = None,
-    heartbeat: float = 15.0,
-    look: Look | None = None,
     **more: Any,
 ) -> AsyncIterator[Console]:
     """The adapter with its console on, in front of ``raw``, pings off."""
@@ -144,6 +107,7 @@ async def console(
         "servers": [entry],
     }
     app = build(Settings.model_validate(merged(settings, more)))
-    recent = with_console(app, heartbeat, look)
+    recent = app.exploring.recent
+    assert recent is not None, "the console is on"
     async with running(app) as (_, port):
         yield Console(app, recent, port)

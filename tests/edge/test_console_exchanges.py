@@ -10,6 +10,12 @@ from typing import Any
 
 import orjson
 
+from adapter.edge.branch import Branch, Names
+from adapter.edge.console_exchanges import stream
+from adapter.edge.console_viewers import Viewer
+from adapter.edge.request import Request
+from adapter.relay.recent import Recent
+from adapter.rules.principals import ANONYMOUS
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
@@ -24,7 +30,10 @@ from tests.edge.consoling import (
     listed,
     tool,
 )
-from tests.edge.raw import RawClient, read_chunk
+from tests.edge.raw import RawClient, call_body, read_chunk
+from tests.edge.tool_serving import guard_of, listening
+from tests.hosted.serving import hosted
+from tests.relay.relaying import Relaying
 
 OFF = {"tool_definition_pinning": {"mode": "off"}}
 STREAM = {"accept": "text/event-stream"}
@@ -81,6 +90,36 @@ async def test_the_last_exchanges_are_told(tmp_path: Path, upstream: StartUpstre
         assert {each["entrance"] for each in told} == {"mcp"}
 
 
+async def test_a_planned_call_carries_its_stages(tmp_path: Path, upstream: StartUpstream) -> None:
+    """By either entrance, in the order they began, up to the one that failed."""
+    key = {"plugin": "api_key", "policy": {"value": "opensesame"}}
+    server = {"stages": {"weigh": {"auth": key, "validate": True, "limits": {"egress": "1Mi"}}}}
+    async with (
+        upstream(Shop(tool("weigh"))) as up,
+        console(tmp_path, up, server=server, core=OFF, console={"allow_execute": True}) as front,
+        front.client() as agent,
+    ):
+        await agent.initialize()
+        await agent.request("POST", call_body("weigh"), x_api_key="opensesame")
+        await agent.request("POST", b"{}", "/explorer/raw/tools/weigh/call", x_api_key="opensesame")
+        await agent.request("POST", b"{}", "/explorer/raw/tools/weigh/call")
+        calls = [each for each in await front.get("/exchanges") if each["method"] == "tools/call"]
+        whole = [("auth", "ok"), ("validate", "ok"), ("execute", "ok")]
+        assert [(each["entrance"], each["status"], walked(each)) for each in reversed(calls)] == [
+            ("mcp", 200, whole),
+            ("http", 200, whole),
+            ("http", 401, [("auth", "failed")]),
+        ]
+
+
+def walked(exchange: Any) -> list[tuple[str, str]]:
+    """The stages of an exchange and what became of each; each begins no earlier than the one before it."""
+    stages = exchange["stages"]
+    begun = [stage["start_ms"] for stage in stages]
+    assert begun == sorted(begun) and all(0 <= stage["ms"] <= exchange["ms"] + 1 for stage in stages)
+    return [(stage["name"], stage["outcome"]) for stage in stages]
+
+
 async def test_each_viewer_sees_its_own(tmp_path: Path, upstream: StartUpstream) -> None:
     """An operator sees everybody's, those of strangers among them, in the list and live."""
     core = {"auth": AUTH, **OFF}
@@ -107,15 +146,17 @@ async def test_each_viewer_sees_its_own(tmp_path: Path, upstream: StartUpstream)
         assert (kind, told["method"]) == ("exchange", "initialize")
 
 
-async def test_a_stream_says_that_it_is_still_there(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_stream_says_that_it_is_still_there() -> None:
     """So that nobody on the way takes it for dead."""
-    async with (
-        upstream(Shop()) as up,
-        console(tmp_path, up, heartbeat=0.01) as front,
-        front.client() as viewer,
-    ):
-        await watch(viewer)
-        live = pieces(viewer)
+    recent, viewer = Recent(), Viewer(ANONYMOUS, operator=True)
+
+    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+        await stream(request, recent, viewer, extra, heartbeat=0.01)
+
+    branch = Branch(DATA, 1, ("GET",), (), serve)
+    async with listening([branch], guard_of(), Relaying(hosted([]))) as port, RawClient(port) as client:
+        await watch(client)
+        live = pieces(client)
         assert await anext(live) == ("comment", b": still here")
         assert await anext(live) == ("comment", b": still here")
 

@@ -9,8 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.edge.request import Request
-from adapter.errors import UpstreamUnreachable
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
@@ -62,7 +60,7 @@ async def drifted(front: Console, shop: Shop, agent: RawClient, token: str | Non
 async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
     tmp_path: Path, upstream: StartUpstream
 ) -> None:
-    """Nor is there anything to accept."""
+    """Nor, while the server is away, is there anything to accept."""
     async with upstream(Shop(CLICK)) as up, console(tmp_path, up) as front:
         assert await front.get("/pins/raw") == {
             "mode": "block",
@@ -73,6 +71,7 @@ async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
             "tools": [],
             "more": 0,
         }
+        await up.stop()
         status, answer = await front.accept("0" * 64)
         assert status == 409 and "has not seen this server's tools yet" in answer["detail"]
 
@@ -226,23 +225,13 @@ async def test_what_counts_is_what_is_offered_when_the_word_is_given(
 ) -> None:
     """Tools that changed since, which no client has seen yet, are looked at before anything is accepted."""
     shop = Shop(CLICK, SHOOT)
-    away = False
-
-    async def look(request: Request, server: str) -> None:
-        assert server == "raw"
-        if away:
-            raise UpstreamUnreachable()
-        async with RawClient(int(request.headers["Host"].rpartition(":")[2])) as client:
-            await client.initialize()
-            await listed(client)
-
-    async with upstream(shop) as up, console(tmp_path, up, look=look) as front, front.client() as agent:
+    async with upstream(shop) as up, console(tmp_path, up) as front, front.client() as agent:
         digest = await drifted(front, shop, agent)
         shop.tools = (EVIL,)
         assert (await front.get("/pins/raw"))["digest"] == digest
         assert (await front.accept(digest))[0] == 409
         now = (await front.get("/pins/raw"))["digest"]
-        away = True
+        await up.stop()
         assert now != digest and (await front.accept(now))[0] == 200
 
 
