@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 
 from adapter.app.hosting import Hosting
 from adapter.edge.guard import Cors, Guard
@@ -15,6 +14,7 @@ from adapter.rules.breaker import Breaker
 from adapter.rules.principals import Principals
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
+from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server as ServerSettings
 from adapter.settings.servers import Upstream as UpstreamSettings
@@ -139,12 +139,3 @@ def _digest_of(entry: NamedToken) -> bytes:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

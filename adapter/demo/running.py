@@ -16,6 +16,7 @@ import yaml
 from adapter.app import serve
 from adapter.demo import shop
 from adapter.demo.welcome import welcome
+from adapter.settings.core import is_loopback
 from adapter.settings.load import load
 
 ROOT = Path("data/demo")
@@ -68,7 +69,7 @@ def run(host: str, port: int, root: Path | None = None) -> int:
         with _demo_server(root) as upstream:
             shop.stock(root / _DATABASE)
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
-            sys.stdout.write(welcome(host, port, root, TOOLS))
+            sys.stdout.write(welcome(host, port, root, TOOLS, console=is_loopback(host)))
             sys.stdout.flush()
             return serve(settings)
     except DemoFailed as error:
@@ -130,6 +131,7 @@ def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
     settings = {
         "core": {"host": host, "port": port, "allow_artifacts_download": True},
         "storage": {"root": str(root)},
+        "console": {"enabled": is_loopback(host), "allow_execute": True},
         "connectors": [
             {
                 "name": "shop",

@@ -18,11 +18,6 @@ _INITIALIZE = {
     },
 }
 
-_META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
 _TOUR = """\
 import asyncio
 from mcp import Client
@@ -69,16 +64,19 @@ curl -sS -o orders.png -w '%{content_type}, %{size_download} bytes\\n' "$link"
 """
 
 _SHOP = """\
-shop() {{ curl -sS {base}/mcp/shop -H 'Content-Type: application/json' \\
-  -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \\
-  -H 'Mcp-Method: tools/call' -H "Mcp-Name: $1" \\
-  -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"'"$1"'","arguments":'"$2"',"_meta":{meta}}}}}' |
-  {python} -c 'import json, sys; [print(part["text"]) for part in json.load(sys.stdin)["result"]["content"]]'; }}
+shop() {{ curl -sS {base}/explorer/shop/tools/$1/call -H 'Content-Type: application/json' -d "$2"; echo; }}
 shop search-products '{{"text": "lamp", "limit": 3}}'
 shop get-customer '{{"code": "C-001"}}'
 shop orders-of-customer '{{"customer": "C-001", "status": "overdue"}}'
 shop sales-by-month '{{"region": "north"}}'
 shop forecast '{{"figures": "3677.9, 22164.4, 18798.6, 10310.6", "months": 3}}'
+"""
+
+_SIXTH = """\
+6. Ask the shop, whose tools are the files in {tools}; every tool can be called so.
+
+{shop}
+
 """
 
 _WELCOME = """\
@@ -87,13 +85,13 @@ The adapter serves a demo server at
     {url}
 
 and at {base}/mcp/shop the database of a shop, which it asks itself.
-
+{page}
 Add it to a client:
 
     {snippet}
     claude mcp add --transport http demo {url}
 
-Six things to try in another terminal:
+{count} things to try in another terminal:
 
 1. Open a session with curl; the answer's Mcp-Session-Id header is the adapter's own.
 
@@ -115,17 +113,16 @@ Six things to try in another terminal:
 
 {download}
 
-6. Ask the shop. Its tools are the files in {tools}.
-
-{shop}
-
-Health: {base}/healthz
+{sixth}Health: {base}/healthz
 State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
 """
 
 
-def welcome(host: str, port: int, root: Path, tools: Path) -> str:
-    """What is printed at the start: ``root`` is the demo's state, ``tools`` are the files of the shop's tools."""
+def welcome(host: str, port: int, root: Path, tools: Path, *, console: bool) -> str:
+    """What is printed at the start: ``root`` is the demo's state, ``tools`` are the files of the shop's tools.
+
+    ``console``: there is a page, and the API behind it.
+    """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
     base = f"http://{reachable}:{port}"
     url = f"{base}/mcp/demo"
@@ -142,12 +139,13 @@ def welcome(host: str, port: int, root: Path, tools: Path) -> str:
         url=url,
         base=base,
         root=root,
-        tools=tools,
         snippet=json.dumps({"mcpServers": {"demo": {"type": "http", "url": url}}}),
         curl=curl,
         inspector=inspector,
         tour=f"{python} - <<'END'\n{_TOUR.format(url=url)}END",
         upload=_ASK.format(python=python, url=url) + _UPLOAD.rstrip(),
         download=_DOWNLOAD.rstrip(),
-        shop=_SHOP.format(base=base, python=python, meta=json.dumps(_META, separators=(",", ":"))).rstrip(),
+        count="Six" if console else "Five",
+        sixth=_SIXTH.format(tools=tools, shop=_SHOP.format(base=base).rstrip()) if console else "",
+        page=f"Look at both, and run their tools, at {base}/explorer/\n" if console else "",
     )

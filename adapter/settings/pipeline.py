@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from adapter.settings.core import is_loopback
 from adapter.settings.presenters import Presenter
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
@@ -49,6 +50,9 @@ def _console(settings: Settings) -> Iterator[Problem]:
         if operator not in names:
             sentence = f"no entry of core.auth.tokens has the name {operator}"
             yield Problem(f"console.operators[{index}]", sentence)
+    if console.enabled and not auth.enabled and not is_loopback(settings.core.host):
+        sentence = "is open to the network, as core.host is no loopback address: enable core.auth, or bind to 127.0.0.1"
+        yield Problem("console.enabled", sentence)
     if console.discovery_auth and not auth.enabled:
         yield Problem(
             "console.discovery_auth", "demands a token, but core.auth is not enabled: nobody has one"

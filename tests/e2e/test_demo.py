@@ -133,8 +133,10 @@ def test_a_file_goes_in_and_a_picture_comes_out(demo: Demo) -> None:
 
 def test_the_shop_answers_from_its_database(demo: Demo) -> None:
     """The sixth suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
-    printed = pasted(demo.suggestion(6))
-    lamps, orders, months = (json.loads(line) for line in printed.splitlines() if line.startswith("[{"))
+    answers = [json.loads(line) for line in pasted(demo.suggestion(6)).splitlines()]
+    texts = [part["text"] for answer in answers for part in answer["content"]]
+    lamps, orders, months = (json.loads(text) for text in texts if text.startswith("[{"))
+    printed = "\n".join(texts)
     assert [row["name"] for row in lamps] == ["Cork Desk Lamp", "Linen Desk Lamp", "Ash Desk Lamp"]
     assert {row["status"] for row in orders} == {"overdue"}
     assert [row["month"] for row in months] == [f"2025-{month:02}" for month in range(1, 13)]

@@ -66,3 +66,11 @@ def test_a_mistake_in_the_console_is_told_at_its_place(
 def test_a_console_that_is_off_takes_no_path(file: Path) -> None:
     """A server may be mounted where the console would be."""
     assert loaded(file, proxied({}, console={"path": "/mcp/a"})).console.path == "/mcp/a"
+
+
+def test_without_tokens_it_is_for_this_machine_only(file: Path) -> None:
+    """Bound to the network it needs core.auth, as whoever reaches it might run tools."""
+    open_to_all = proxied({}, console={"enabled": True}, core={"host": "0.0.0.0"})
+    assert refusal(file, open_to_all).startswith("console.enabled: is open to the network, as core.host is")
+    guarded = proxied({}, console={"enabled": True}, core={**TOKENS, "host": "0.0.0.0"})
+    assert loaded(file, guarded).console.enabled
