@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.databases import Database
-from adapter.pipeline.cache import ResultCache, key_of
+from adapter.pipeline.cache import ResultCache, Shareable, key_of
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.outcome import Outcome, Unread
 from adapter.pipeline.tracing import CACHE
 from adapter.rules.exposure import Expose, exposed
-from adapter.rules.outcomes import as_result
+from adapter.rules.json_values import compact
+from adapter.rules.outcomes import Result, as_result, text_block
 from adapter.rules.statements import Bound, EnvironmentFailed, Statement, SubstitutionFailed, bind, reads
 
 TRUNCATED_KEY = "adapter/truncated"
@@ -45,9 +48,19 @@ class Asking:
 
     async def __call__(self, call: PlannedCall) -> Outcome:
         """See Work: the rows as compact JSON in one text."""
-        rows = await self._rows(self._bound(call.arguments), call)
-        meta = {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if rows.truncated else None
-        return Outcome.of(as_result(rows.rows), meta)
+        bound = self._bound(call.arguments)
+        try:
+            if self.keeping is None or not reads(self.statement):
+                rows = await self.database.run(bound, self.timeout)
+                return Outcome.of(as_result(rows.rows), self._meta(rows.truncated))
+            answer = await self._kept(bound, self.keeping, call)
+            return answer.outcome(self._meta(answer.truncated))
+        except QueryTimedOut as late:
+            raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
+        except (QueryFailed, ConnectorFailed) as failed:
+            self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
+            self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
+            raise StageFailed("connector", self._told(failed)) from None
 
     def _bound(self, values: Mapping[str, Any]) -> Bound:
         try:
@@ -57,30 +70,44 @@ class Asking:
         except SubstitutionFailed as failed:
             raise StageFailed("substitution", str(failed)) from None
 
-    async def _rows(self, bound: Bound, call: PlannedCall) -> Rows:
-        try:
-            if self.keeping is None or not reads(self.statement):
-                return await self.database.run(bound, self.timeout)
-            # Of one statement of one tool only the text and the values differ from call to call.
-            key = key_of(self.tool, bound.text, list(bound.values), list(self.keeping.differs(call)))
-            found = await self.keeping.cache.find(
-                key, self.tool, self.keeping.ttl, lambda: self.database.run(bound, self.timeout)
-            )
-            call.notes[CACHE] = "hit" if found.hit else "miss"
-            rows: Rows = found.value
-            return rows
-        except QueryTimedOut as late:
-            raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
-        except (QueryFailed, ConnectorFailed) as failed:
-            self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
-            self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
-            raise StageFailed("connector", self._told(failed)) from None
+    async def _kept(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
+        # Of one statement of one tool only the text and the values differ from call to call.
+        key = key_of(self.tool, bound.text, bound.values, keeping.differs(call))
+        found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))
+        call.notes[CACHE] = "hit" if found.hit else "miss"
+        answer: _Answer = found.value
+        return answer
+
+    async def _answer(self, bound: Bound) -> _Answer:
+        return _Answer(await self.database.run(bound, self.timeout))
+
+    def _meta(self, truncated: bool) -> Mapping[str, Any] | None:
+        return {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if truncated else None
 
     def _told(self, failed: QueryFailed | ConnectorFailed) -> str:
         told = exposed(failed, expose=self.expose)
         if self.expose == "safe":
             return told
         return f"{_FAILED}: {told if isinstance(failed, ConnectorFailed) else f'failed to execute query: {told}'}"
+
+
+class _Answer(Shareable):
+    """Rows as they will be sent, and most calls want no more of them. Raises NotJson for what cannot be sent."""
+
+    __slots__ = ("_text", "truncated")
+
+    def __init__(self, rows: Rows) -> None:
+        self._text = compact(rows.rows)
+        self.truncated = rows.truncated
+        self.weight = len(self._text.encode())
+
+    def outcome(self, meta: Mapping[str, Any] | None) -> Outcome:
+        """The outcome of one call, with rows that are its own."""
+        return Outcome.of(Result([text_block(self._text)], data=Unread(self._rows)), meta)
+
+    def _rows(self) -> Any:
+        # Not by the faster reader, to which long integers are floats.
+        return json.loads(self._text)
 
 
 _FAILED = "tool execution failed"

@@ -11,8 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
+
 ENTRY_COST = 512
 """Bytes that an entry costs beside its value."""
+
+_AS_JSON_ONLY = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 
 
 def key_of(*parts: Any) -> str:
@@ -22,7 +31,22 @@ def key_of(*parts: Any) -> str:
     the result may differ by, such as the caller's identity.
     """
     # Not the canonical form of ``rules.canonical``, to which texts that only look alike are one.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    try:
+        text = orjson.dumps(parts, option=_AS_JSON_ONLY)
+    except orjson.JSONEncodeError:
+        text = b""
+    if not text or b"null" in text:
+        # To orjson an infinite number is null too.
+        text = json.dumps(parts, sort_keys=True).encode()
+    return hashlib.sha256(text).hexdigest()
+
+
+class Shareable:
+    """A value that nobody can change: everybody has the same one. ``weight`` is the bytes that it takes."""
+
+    __slots__ = ("weight",)
+
+    weight: int
 
 
 class Found(NamedTuple):
@@ -32,15 +56,20 @@ class Found(NamedTuple):
     hit: bool
 
 
+_Packed = bytes | Shareable
+"""A value of which anybody may have a copy: pickled, or itself."""
+
+
 @dataclass(slots=True)
 class _Entry:
     tool: str
-    packed: bytes
+    packed: _Packed
     expires: float
 
     @property
     def cost(self) -> int:
-        return len(self.packed) + ENTRY_COST
+        packed = self.packed
+        return (packed.weight if isinstance(packed, Shareable) else len(packed)) + ENTRY_COST
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +77,7 @@ class _Flight:
     """A result that is being worked out. ``outdated`` says that its tool was purged meanwhile."""
 
     tool: str
-    task: asyncio.Task[tuple[Any, bytes | None]] = field(init=False)
+    task: asyncio.Task[tuple[Any, _Packed | None]] = field(init=False)
     waiting: int = 0
     outdated: bool = False
 
@@ -62,7 +91,7 @@ class _Lead:
 
     tool: str
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    packed: bytes | None = None
+    packed: _Packed | None = None
     left: bool = False
     outdated: bool = False
 
@@ -70,7 +99,8 @@ class _Lead:
 class ResultCache:
     """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
 
-    Whoever asks gets a copy of its own. Values that cannot be copied are passed on and not kept.
+    Whoever asks gets a copy of its own, unless it is a Shareable. Values that cannot be copied are passed on and not
+    kept.
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
@@ -165,7 +195,7 @@ class ResultCache:
     ) -> _Flight:
         flight = _Flight(tool)
 
-        async def fly() -> tuple[Any, bytes | None]:
+        async def fly() -> tuple[Any, _Packed | None]:
             try:
                 value = await work()
                 packed = _packed(value)
@@ -182,7 +212,7 @@ class ResultCache:
         self._flights[key] = flight
         return flight
 
-    async def _wait(self, key: str, flight: _Flight) -> tuple[Any, bytes | None]:
+    async def _wait(self, key: str, flight: _Flight) -> tuple[Any, _Packed | None]:
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
@@ -220,7 +250,7 @@ class ResultCache:
 
     # --- what is kept -----------------------------------------------------------------------------------------
 
-    def _kept(self, key: str) -> bytes | None:
+    def _kept(self, key: str) -> _Packed | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -244,8 +274,10 @@ class ResultCache:
         self.bytes -= self._entries.pop(key).cost
 
 
-def _packed(value: Any) -> bytes | None:
-    """A value as bytes of which any number of copies can be made; None where that cannot be."""
+def _packed(value: Any) -> _Packed | None:
+    """A value as something of which any number of copies can be made; None where that cannot be."""
+    if isinstance(value, Shareable):
+        return value
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception:
@@ -253,5 +285,7 @@ def _packed(value: Any) -> bytes | None:
         return None
 
 
-def _unpacked(packed: bytes) -> Any:
+def _unpacked(packed: _Packed) -> Any:
+    if isinstance(packed, Shareable):
+        return packed
     return pickle.loads(packed)  # noqa: S301  (these bytes never leave this process)

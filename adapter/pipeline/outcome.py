@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,22 @@ from adapter.rules.blocks import NO_BLOCKS, Blocks
 from adapter.rules.outcomes import NOTHING, Result, payload
 
 
+class Unread:
+    """Data that is ``made`` anew for everybody who wants to see it, and most calls end without anybody who does."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Callable[[], Any]) -> None:
+        self.made = made
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``result`` holds the members of a CallToolResult, those of an upstream as they came, and nobody changes it.
 
-    ``data`` is the value that the content was written from, NOTHING where there is none or nobody knows; ``blocks``
-    are those of the content that are not data. ``final``: a stage answered in the tool's stead, so that what
-    would be made of the tool's data is not made of this.
+    ``data`` is the value that the content was written from, NOTHING where there is none or nobody knows; it may be
+    Unread, so ask for ``payload``. ``blocks`` are those of the content that are not data. ``final``: a stage answered
+    in the tool's stead, so that what would be made of the tool's data is not made of this.
     """
 
     result: Mapping[str, Any]
@@ -55,7 +64,9 @@ class Outcome:
     @property
     def payload(self) -> Any:
         """What mappers and presenters see of it."""
-        return payload(self.result) if self.data is NOTHING else self.data
+        if self.data is NOTHING:
+            return payload(self.result)
+        return self.data.made() if isinstance(self.data, Unread) else self.data
 
     def written(self, result: Result) -> Outcome:
         """The same call with content of its data written anew; other members of the result stay."""

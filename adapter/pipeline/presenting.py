@@ -65,7 +65,7 @@ class Presenting:
 
     def _data(self, outcome: Outcome, parts: Attachments) -> Any:
         if outcome.data is not NOTHING:
-            return outcome.data
+            return outcome.payload
         data = payload({**outcome.result, "content": parts.data})
         if self.presenter.redacts and data and data is parts.data:
             # Texts, images, files: no path leads into them, so nobody can say what of them is to be kept back.

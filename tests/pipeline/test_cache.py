@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache import ENTRY_COST, ResultCache, key_of
+from adapter.pipeline.cache import ENTRY_COST, ResultCache, Shareable, key_of
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -74,6 +74,26 @@ async def test_everybody_has_a_copy(cache: ResultCache) -> None:
         assert value == [{"tags": ["a"]}]
         value[0]["tags"].append("b")
         source.value = [{"tags": ["a"]}]
+
+
+async def test_what_cannot_change_is_everybodys(cache: ResultCache) -> None:
+    """Nobody needs a copy of it, and it weighs what it says."""
+    sentence = Sentence("hello")
+    for hit in (False, True, True):
+        found = await cache.find("k", "t", 30, Source(sentence))
+        assert found.value is sentence
+        assert found.hit is hit
+    assert cache.bytes == ENTRY_COST + len("hello")
+
+
+class Sentence(Shareable):
+    """A text that has no way to be changed."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.weight = len(text)
 
 
 async def test_a_result_lasts_its_time(cache: ResultCache, clock: Clock) -> None:
@@ -189,6 +209,8 @@ async def test_the_longest_unused_makes_room(clock: Clock) -> None:
         (("t", ["1"]), ("t", [1])),
         (("t", [1]), ("t", [True])),
         (("t", {"a": None}), ("t", {})),
+        (("t", [float("inf")]), ("t", [None])),
+        (("t", [2**64]), ("t", [float(2**64)])),
     ],
 )
 def test_keys_of_different_parts_differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
