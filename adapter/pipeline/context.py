@@ -69,6 +69,9 @@ class View(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"there is no {name!r} here") from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
 
 class AuthRequest(View):
     """The request behind a call: ``tool, server, entrance, headers, principal``."""

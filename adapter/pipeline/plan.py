@@ -13,6 +13,9 @@ from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.tracing import Observing
 from adapter.rules.egress import limited
 
+TRACE_KEY = "_trace_id"
+"""The member of a result's ``_meta`` with its trace, for callers over HTTP."""
+
 Kind = Literal["proxied", "script", "statement"]
 
 
@@ -74,11 +77,19 @@ class ToolPlan:
         except BaseException:
             call.context.given_up.abort()
             raise
-        return outcome if self.egress is None else self._limited(outcome, self.egress)
+        if self.egress is not None:
+            outcome = self._limited(outcome, self.egress)
+        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
 
     def _limited(self, outcome: Outcome, egress: int) -> Outcome:
         result = limited(outcome.result, egress)
         return outcome if result is outcome.result else Outcome(result, final=True)
+
+
+def _traceable(outcome: Outcome, call: PlannedCall) -> Outcome:
+    """The outcome with the trace it is found by: the current one, or what a script has put there."""
+    trace_id = call.context.get("trace_id")
+    return outcome if trace_id in (None, "") else outcome.with_meta(TRACE_KEY, str(trace_id))
 
 
 def _composed(steps: Sequence[Step], observing: Observing | None) -> Forward:
