@@ -12,10 +12,10 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
-from adapter.app.parts import is_loopback
 from adapter.edge.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
+from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 
 
