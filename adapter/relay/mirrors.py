@@ -6,7 +6,7 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from adapter.errors import HeaderMismatch
@@ -54,6 +54,29 @@ class Mirrors:
                 (field, value) if field.lower().startswith(PREFIX) and _says(said, old) else (field, said)
                 for field, said in call.headers
             ]
+
+    def renew(self, call: Call, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Make the headers of a modern call say the arguments ``after`` they were changed: one that is another now, or
+        gone, or new. Those of arguments that stayed are left as they came.
+
+        While the schema is not known, texts are found by what headers say, as for ``rewrite``.
+        """
+        if not call.modern:
+            return
+        known = self._headers.get(call.envelope.name or "")
+        if known is None:
+            for name, value in after.items():
+                if isinstance(value, str) and value != before.get(name):
+                    self.rewrite(call, (name,), before.get(name), value)
+            return
+        for path, header in known.items():
+            value = _at(after, path)
+            was = _at(before, path)
+            if value == was and type(value) is type(was):
+                continue
+            call.headers = [field for field in call.headers if field[0].lower() != header.lower()]
+            if isinstance(value, str | int):
+                call.headers.append((header, encode_mirror(value)))
 
 
 def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:

@@ -159,10 +159,7 @@ class Planned:
             )
         else:
             return
-        for name, value in arguments.items():
-            old = said.get(name)
-            if value != old and isinstance(value, str):
-                self._mirrors.rewrite(call, (name,), old, value)
+        self._mirrors.renew(call, said, arguments)
 
 
 CALL = "relay call"

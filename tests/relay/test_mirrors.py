@@ -66,3 +66,35 @@ def test_legacy_calls_have_no_mirrors() -> None:
     """A header of that name is some client's own."""
     came = call(("Mcp-Param-File", "old"), era=Era.LEGACY)
     assert rewritten(came, "form", "file") == [("Mcp-Param-File", "old")]
+
+
+def test_headers_follow_arguments_that_were_made_anew() -> None:
+    """One that changed, one that is new and one that is gone, of any plain type; what stayed keeps its spelling."""
+    named = ("kept", "size", "deep", "new", "gone")
+    properties = {name: {"x-mcp-header": name.title()} for name in named}
+    mirrors = Mirrors()
+    mirrors.learn("read", {"properties": properties})
+    made = call(
+        ("Mcp-Param-Kept", "=?base64?a2VwdA==?="),
+        ("mcp-param-size", "1"),
+        ("Mcp-Param-Deep", "true"),
+        ("Mcp-Param-Gone", "x"),
+    )
+    mirrors.renew(
+        made,
+        {"kept": "kept", "size": 1, "deep": True, "gone": "x"},
+        {"kept": "kept", "size": 2, "deep": False, "new": "n"},
+    )
+    assert made.headers == [
+        ("Mcp-Param-Kept", "=?base64?a2VwdA==?="),
+        ("Mcp-Param-Size", "2"),
+        ("Mcp-Param-Deep", "false"),
+        ("Mcp-Param-New", "n"),
+    ]
+
+
+def test_headers_of_an_unknown_schema_follow_texts() -> None:
+    """While nobody has read the list, a header is found by the text that it said."""
+    made = call(("Mcp-Param-A", "old"), ("Mcp-Param-B", "1"))
+    Mirrors().renew(made, {"a": "old", "b": 1}, {"a": "new", "b": 2})
+    assert made.headers == [("Mcp-Param-A", "new"), ("Mcp-Param-B", "1")]
