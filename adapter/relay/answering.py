@@ -15,6 +15,7 @@ from adapter.relay.flows import Along
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, answers
 from adapter.wire.failure import failure
+from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20
@@ -244,16 +245,15 @@ class AnswerStream:
 
     def _strike_off(self, event: SseEvent) -> bool:
         """Whether the event answers a request that is still waiting, which it then no longer is."""
-        if event.skipped or (event.data and event.data.lstrip()[:1] == b"["):
+        if event.skipped:
             self._wanted.clear()
             return True
         if not event.data:
             return False
-        for envelope in self._wanted:
-            if answers(event.data, envelope.id):
-                self._wanted.remove(envelope)
-                return True
-        return False
+        messages = _messages(event.data)
+        waiting = [each for each in self._wanted if not any(answers(data, each.id) for data in messages)]
+        struck, self._wanted = len(waiting) < len(self._wanted), waiting
+        return struck
 
     def _reader_after(self, last_id: bytes) -> SseReader:
         reader = self._new_reader()
@@ -279,3 +279,13 @@ class AnswerStream:
 
     def _error_events(self) -> bytes:
         return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self._wanted)
+
+
+def _messages(data: bytes) -> list[bytes]:
+    """The JSON-RPC messages of an event: one, or those of a batch (MCP 2025-03-26)."""
+    if data.lstrip()[:1] != b"[":
+        return [data]
+    try:
+        return [data[start:end] for start, end in items(data)]
+    except ValueError:
+        return [data]

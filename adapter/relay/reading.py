@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.errors import AdapterError, BadJson, UpstreamSilent
+from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.answering import AnswerStream
 from adapter.relay.answers import ANSWER_LIMIT, decoded, media_type, read_body, require_plain
 from adapter.relay.calling import Calling
@@ -22,7 +22,7 @@ from adapter.rules.results import without_paths
 from adapter.wire.envelope import Envelope, answers, parse
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
-from adapter.wire.spans import find
+from adapter.wire.spans import find, items
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Reading:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
-                    aside=partial(_seen_meanwhile, call.withheld) if call.withheld is not None else None,
+                    aside=partial(_seen_meanwhile, call) if call.guarded or call.withheld else None,
                     heed=ask.server.listener(),
                     limit=ANSWER_LIMIT,
                 )
@@ -78,12 +78,19 @@ class Reading:
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
-        body, status = decoded(raw, reply), reply.status
+        # Some clients pass over a byte order mark.
+        body, status = decoded(raw, reply).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
-        if media_type(reply) == "application/json" and _answers(ask, call, body):
+        # And of other types, since a client may not look at that.
+        if _answers(ask, call, body):
             came, body = body, await walk_response(stages, call, body)
             if status != 200 and body is not came and find(body, ("error",)) is None:
                 status = 200
+        elif call.guarded and body:
+            whole = await _batch(stages, call, body)
+            if whole is None and status < 400:
+                raise UpstreamBroken("The upstream server answered with something else than a response.")
+            body = whole or b""
         recovery.finish()
         return Answer(status, headers, body)
 
@@ -101,20 +108,53 @@ def _answers(ask: Ask, call: Call, body: bytes) -> bool:
 async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
     """The response as the stages want it; the failure of one is an error response, for the head has left.
 
-    What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came.
+    What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came, unless the call is guarded.
     """
-    if not answers(response, call.envelope.id):
-        return response
     try:
-        return await walk_response(stages, call, response)
+        if answers(response, call.envelope.id):
+            return await walk_response(stages, call, response)
+        if not call.guarded:
+            return response
+        whole = await _batch(stages, call, response)
+        if whole is None:
+            raise UpstreamBroken("The upstream server answered with something else than a response.")
+        return whole
     except AdapterError as error:
         return failure(error, call.envelope.id_bytes)
 
 
-def _seen_meanwhile(withheld: Callable[[str], str], data: bytes) -> bytes:
-    """A message on its way to the response, such as one of progress, with its texts as they may be seen."""
+async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
+    """Of a batch of messages the response to the call, as the stages want it, and what is no response at all.
+
+    None for what is no batch, or none with the response in it.
+    """
+    try:
+        if not isinstance(parse(data), list):
+            return None
+    except BadJson:
+        return None
+    members = [data[start:end] for start, end in items(data)]
+    response = next((each for each in members if answers(each, call.envelope.id)), None)
+    if response is None:
+        return None
+    others = [each for each in members if _is_aside(parse(each))]
+    return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
+
+
+def _seen_meanwhile(call: Call, data: bytes) -> bytes:
+    """A message on the way of the response, such as one of progress, with its texts as they may be seen.
+
+    Of a guarded call's stream whatever is no such message stays behind, such as a response that comes twice.
+    """
     try:
         message = parse(data)
     except BadJson:
-        return data
-    return without_paths(data, withheld) if isinstance(message, dict) else data
+        message = None
+    if call.guarded and not _is_aside(message):
+        return b""
+    return without_paths(data, call.withheld) if call.withheld and isinstance(message, dict) else data
+
+
+def _is_aside(message: object) -> bool:
+    """Whether this is a notification or a request of the upstream's."""
+    return isinstance(message, dict) and "method" in message and not message.keys() & {"result", "error"}

@@ -167,12 +167,14 @@ def _require_clear(server: Server, envelope: Envelope | Batch) -> None:
     A tool call without an id is judged by nobody, and an upstream might run it; so it might where a key is spelled
     in another case.
     """
-    if server.plan.empty:
+    plan = server.plan
+    if plan.empty:
         return
+    judged = plan.gate is not None or plan.around is not None
     for each in envelope.members if isinstance(envelope, Batch) else (envelope,):
         if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
             raise BadRequest("tools/call is a request and needs an id.")
-        if each.lookalike is not None:
+        if judged and each.lookalike is not None:
             raise BadRequest(f'The member "{shown(each.lookalike, 40)}" is another one in the wrong case.')
 
 

@@ -28,7 +28,8 @@ class Call:
     the request, which ``began`` in Unix seconds. ``notes`` is where a stage keeps what it must remember from the
     request to the response; it must be JSON, since a parked call outlives the process. What is in ``live`` does not,
     and ``fetch`` is None for a call of an earlier process. ``withheld`` is what a text of the upstream's other
-    messages on the call's stream becomes, None where they pass as they come.
+    messages on the call's stream becomes, None where they pass as they come. ``guarded``: of what the upstream
+    answers nothing leaves that has not passed the stages, also where it cannot be read.
     """
 
     server: str
@@ -46,6 +47,7 @@ class Call:
     caller: Caller = NOBODY
     began: float = 0.0
     live: dict[str, object] = field(default_factory=dict)
+    guarded: bool = False
 
     @property
     def modern(self) -> bool:
