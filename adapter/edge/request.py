@@ -34,6 +34,11 @@ class Fields(Mapping[str, str]):
         # Mapping's own get goes through an exception for each field that is not there, ten times a call.
         return self._first.get(name.lower(), default)
 
+    @property
+    def lower(self) -> Mapping[str, str]:
+        """The fields by their names in lower case."""
+        return self._first
+
     def __getitem__(self, name: str) -> str:
         return self._first[name.lower()]
 

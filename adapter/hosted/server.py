@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -29,7 +29,7 @@ from adapter.hosted.port import Fields, Reply, Request, fields_of
 from adapter.hosted.sessions import HostedSession, HostedSessions
 from adapter.hosted.tools import HostedTool
 from adapter.rules.callers import Caller
-from adapter.wire.envelope import Batch, Envelope, Kind, parse, read_envelope
+from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, parse
 from adapter.wire.eras import Era, classify, is_modern
 
 BATCH_VERSION = "2025-03-26"
@@ -114,34 +114,41 @@ class HostedUpstream:
 
     async def _post(self, request: Request, silence: float | None) -> Reply:
         head = _Head(fields_of(request.headers), request.caller)
-        envelope = read_envelope(_plain(request.body, head.fields))
+        body = _plain(request.body, head.fields)
+        message = parse(body)
+        envelope = envelope_of(message, body)
         version = head.fields.get("mcp-protocol-version")
         if classify(version, envelope) is Era.LEGACY:
-            return await self._legacy(head, envelope, version, silence)
+            return await self._legacy(head, message, envelope, version, silence)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
             raise BadRequest("A request body of this protocol version is one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
-        incoming = _incoming(envelope, head, Era.MODERN, None)
+        incoming = _incoming(envelope, message, head, Era.MODERN, None)
         return await self._answer(incoming, silence)
 
     async def _legacy(
-        self, head: _Head, envelope: Envelope | Batch, version: str | None, silence: float | None
+        self,
+        head: _Head,
+        message: Any,
+        envelope: Envelope | Batch,
+        version: str | None,
+        silence: float | None,
     ) -> Reply:
         if isinstance(envelope, Envelope) and _opens(envelope):
-            return self._open(_incoming(envelope, head, Era.LEGACY, None))
+            return self._open(_incoming(envelope, message, head, Era.LEGACY, None))
         session = self._sessions.find(head.fields.get("mcp-session-id"))
         if version is not None and version not in LEGACY_VERSIONS:
             raise BadRequest(f"MCP-Protocol-Version is none of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             if session.version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-            return await self._batch(head, envelope, session, silence)
+            return await self._batch(head, message, envelope, session, silence)
         if envelope.kind is not Kind.REQUEST:
-            _heed(envelope, session)
+            _heed(envelope, message, session)
             return WholeReply(202)
-        return await self._answer(_incoming(envelope, head, Era.LEGACY, session), silence)
+        return await self._answer(_incoming(envelope, message, head, Era.LEGACY, session), silence)
 
     def _open(self, incoming: Incoming) -> Reply:
         said, opened = self._methods.initialize(incoming)
@@ -150,16 +157,18 @@ class HostedUpstream:
         session = self._sessions.open(opened.version, opened.capabilities)
         return WholeReply(said.status, [*JSON, ("Mcp-Session-Id", session.id)], said.body)
 
-    async def _batch(self, head: _Head, batch: Batch, session: HostedSession, silence: float | None) -> Reply:
+    async def _batch(
+        self, head: _Head, messages: list[Any], batch: Batch, session: HostedSession, silence: float | None
+    ) -> Reply:
         """All members at once; a batch is answered whole, so nobody hears of its calls' progress."""
         waited = []
-        for member in batch.members:
+        for member, message in zip(batch.members, messages, strict=True):
             if member.kind is Kind.REQUEST:
-                incoming = _incoming(member, head, Era.LEGACY, session)
+                incoming = _incoming(member, message, head, Era.LEGACY, session)
                 incoming.streams = False
                 waited.append(self._answer(incoming, silence))
             else:
-                _heed(member, session)
+                _heed(member, message, session)
         replies = await asyncio.gather(*waited)
         said = [reply.whole for reply in replies if reply.whole]
         return WholeReply(200, JSON, b"[" + b",".join(said) + b"]") if said else WholeReply(202)
@@ -198,8 +207,9 @@ class _Head(NamedTuple):
     caller: Caller
 
 
-def _incoming(envelope: Envelope, head: _Head, era: Era, session: HostedSession | None) -> Incoming:
-    message = parse(envelope.body)
+def _incoming(
+    envelope: Envelope, message: dict[str, Any], head: _Head, era: Era, session: HostedSession | None
+) -> Incoming:
     accept = (head.fields.get("accept") or "").lower()
     return Incoming(
         envelope,
@@ -216,11 +226,11 @@ def _opens(envelope: Envelope) -> bool:
     return envelope.method == "initialize" and envelope.kind is Kind.REQUEST
 
 
-def _heed(envelope: Envelope, session: HostedSession) -> None:
+def _heed(envelope: Envelope, message: dict[str, Any], session: HostedSession) -> None:
     """A notification or response of a legacy client; only a cancellation means anything here."""
     if envelope.method != "notifications/cancelled":
         return
-    params = parse(envelope.body).get("params")
+    params = message.get("params")
     number = params.get("requestId") if isinstance(params, dict) else None
     # True is 1 to a dict, but not to JSON.
     if isinstance(number, str | int | float) and not isinstance(number, bool):

@@ -8,7 +8,6 @@ from typing import Any
 
 from adapter.pipeline.cache import ResultCache, key_of
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.context import Headers
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.state_sync import Invalidation
 
@@ -120,8 +119,8 @@ def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall
         # A caller without sessions is still not every other one.
         return lambda call: [call.caller.principal, call.session]
     if (header := _HEADER.fullmatch(word)) is not None:
-        name = header[1]
-        return lambda call: Headers(call.caller.fields).get(name)
+        name = header[1].lower()
+        return lambda call: call.caller.lower_fields.get(name)
     raise ValueError(f"results vary by identity, principal, session or header:NAME, not by {word!r}")
 
 

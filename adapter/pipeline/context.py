@@ -41,10 +41,10 @@ class Signal:
 
 
 class Headers(dict[str, str]):
-    """Header fields by name in any spelling; its own keys are in lower case."""
+    """A caller's header fields by name in any spelling; its own keys are in lower case."""
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        super().__init__((name.lower(), value) for name, value in fields.items())
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller.lower_fields)
 
     def __repr__(self) -> str:
         # Values are credentials more often than not.
@@ -82,7 +82,7 @@ class AuthRequest(View):
             tool=tool,
             server=server,
             entrance=caller.entrance,
-            headers=Headers(caller.fields),
+            headers=Headers(caller),
             principal=caller.principal,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -100,9 +100,9 @@ def _composed(steps: Sequence[Step], observing: Observing | None) -> Forward:
     return walk
 
 
-async def _execute(call: PlannedCall) -> Outcome:
-    return await call.execute(call)
+def _execute(call: PlannedCall) -> Awaitable[Outcome]:
+    return call.execute(call)
 
 
-async def _around(run: PlanStage, forward: Forward, call: PlannedCall) -> Outcome:
-    return await run(call, forward)
+def _around(run: PlanStage, forward: Forward, call: PlannedCall) -> Awaitable[Outcome]:
+    return run(call, forward)

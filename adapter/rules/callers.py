@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from adapter.rules.principals import ANONYMOUS
@@ -12,13 +13,18 @@ Entrance = Literal["mcp", "http"]
 """By which door a call came: MCP, or the HTTP tool API."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
     """``fields`` are the header fields of the client's request by name in any spelling; of several the first."""
 
     principal: str = ANONYMOUS
     entrance: Entrance = "mcp"
     fields: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def lower_fields(self) -> dict[str, str]:
+        """The fields by their names in lower case; shared, so nobody changes it."""
+        return {name.lower(): value for name, value in self.fields.items()}
 
 
 NOBODY = Caller()

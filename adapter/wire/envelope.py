@@ -76,7 +76,11 @@ def read_envelope(body: bytes) -> Envelope | Batch:
 
     A message in which a member that is read here appears twice is refused: the upstream may read the other.
     """
-    message = parse(body)
+    return envelope_of(parse(body), body)
+
+
+def envelope_of(message: Any, body: bytes) -> Envelope | Batch:
+    """As ``read_envelope``, for who has parsed ``body`` already. Raises BadRequest."""
     if isinstance(message, dict):
         return _envelope(message, body)
     if not isinstance(message, list):
@@ -214,6 +218,8 @@ def _name(method: str, params: dict[str, Any]) -> str | None:
 
 
 def _lookalike(members: dict[str, Any], meant: frozenset[str]) -> str | None:
+    if meant.issuperset(members):
+        return None
     return next((key for key in members if key not in meant and key.casefold() in meant), None)
 
 
