@@ -36,7 +36,8 @@ class Listening:
         if session is not None and ask.last_event_id is not None and not plan.empty:
             await self.parking.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        needed = session is not None and (bool(plan.named) or self.parking.waits(session))
+        judged = bool(plan.named) or plan.around is not None
+        needed = session is not None and (judged or self.parking.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.
         heed = ask.server.listener()
         if needed or heed is not None:
@@ -48,7 +49,7 @@ class Listening:
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self.parking.claim, session)
+            rewrite = partial(self._heard, session, guards=plan.around is not None)
         if reply.whole is not None and rewrite is None:
             if heed is not None:
                 heed(reply.whole)
@@ -63,3 +64,10 @@ class Listening:
         inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
         release = both(reply.abort, partial(self.notices.close, scope, session.key, inbox))
         return Answer(reply.status, headers, noticing(pieces, inbox), release=release)
+
+    async def _heard(self, session: Session, data: bytes, *, guards: bool) -> bytes:
+        """The data of an event as it may leave."""
+        claimed = await self.parking.claim(session, data)
+        if claimed is not None:
+            return claimed
+        return session.guarded.withheld(data) if guards else data

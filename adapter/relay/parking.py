@@ -17,7 +17,7 @@ from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Plan, Stages, finish, walk_response
 from adapter.rules.scopes import Scope
 from adapter.state.port import Store
-from adapter.wire.envelope import Envelope, answers, read_envelope
+from adapter.wire.envelope import Envelope, answers, dump, read_envelope
 
 TABLE = "parked"
 
@@ -63,14 +63,14 @@ class Parking:
         """Whether an answer to one of this session's exchanges is still to come."""
         return session.key in self._held
 
-    async def claim(self, session: Session, data: bytes) -> bytes:
-        """``data`` of an event on a GET stream, changed by its stages if it answers a parked exchange."""
+    async def claim(self, session: Session, data: bytes) -> bytes | None:
+        """``data`` of an event on a GET stream as its stages want it; None if it answers no parked exchange."""
         held = self._held.get(session.key)
         if held is None:
-            return data
+            return None
         key = next((key for key, each in held.items() if answers(data, each.call.envelope.id)), None)
         if key is None:
-            return data
+            return None
         parked = held.pop(key)
         if not held:
             del self._held[session.key]
@@ -92,7 +92,7 @@ class Parking:
 
 
 def _key(session: Session, envelope: Envelope) -> str:
-    return f"{session.key}:{orjson.dumps(envelope.id).decode()}"
+    return f"{session.key}:{dump(envelope.id).decode()}"
 
 
 def _encode(call: Call) -> bytes:

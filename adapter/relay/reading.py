@@ -44,6 +44,8 @@ class Reading:
             if own is not None:
                 recovery.finish()
                 return Answer(200, [JSON], own)
+            if call.guarded and session is not None:
+                session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except BaseException:
             recovery.finish()

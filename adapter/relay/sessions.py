@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
+from adapter.relay.replays import Guarded
 from adapter.rules.sessions import (
     Event,
     Refuse,
@@ -38,7 +39,8 @@ class Session:
     """What the hot path needs of a session. The record in the store has the rest.
 
     ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
-    ``renewal`` is the one task that replaces its upstream session, while there is one.
+    ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
+    answers have to pass stages.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Session:
     in_flight: int = 0
     touched: bool = False
     renewal: asyncio.Task[None] | None = field(default=None, repr=False)
+    guarded: Guarded = field(default_factory=Guarded)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
@@ -134,7 +137,7 @@ class Sessions:
             # It may be written all the same, and nobody will ever know its id.
             await self._store.delete(TABLE, key)
             raise
-        self._keep(key, record)
+        self._keep(key, record).guarded.everything = False
         return session_id
 
     # --- finding ----------------------------------------------------------------------------------------------

@@ -46,12 +46,17 @@ async def plainly(exchange: Exchange, number: Any) -> None:
 
 @dataclass
 class Hostile:
-    """An upstream's script. ``ran`` are the bodies of the calls that it got; ``replays`` answers GET."""
+    """An upstream's script. ``ran`` are the bodies of the calls that it got; ``replays`` answers GET.
+
+    ``sessions`` are those that it knows, and ``port`` is where it listens, also when it is started again.
+    """
 
     says: Says = plainly
     listed: list[str] = field(default_factory=list)
     replays: Callable[[Exchange], Awaitable[None]] | None = None
     ran: list[bytes] = field(default_factory=list)
+    sessions: set[str] = field(default_factory=set)
+    port: int = 0
 
     async def __call__(self, exchange: Exchange) -> None:
         message = exchange.message
@@ -70,12 +75,14 @@ async def behind(
     upstream: Hostile, place: Path, settings: str = SETTINGS, **scripts: str
 ) -> AsyncIterator[Living]:
     """The running adapter before ``upstream``, whose URL takes the place of ``%s`` in ``settings``."""
-    raw = RawUpstream(upstream)
+    raw = RawUpstream(upstream, sessions=set(upstream.sessions), port=upstream.port)
     await raw.start()
+    upstream.port = raw.port
     try:
         async with living(place, settings % raw.url, scripts=scripts) as front:
             yield front
     finally:
+        upstream.sessions |= raw.sessions
         await raw.stop()
 
 

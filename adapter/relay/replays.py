@@ -1,0 +1,62 @@
+"""Answers of guarded calls on other streams than their own, such as those that an upstream sends again.
+
+Whoever resumes a stream with ``Last-Event-ID`` gets from the upstream what was said on it, also the response that has
+left already as the stages wanted it. The stages are over by then, so that nothing but a failure can stand for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.wire.envelope import Envelope, Kind, read_envelope
+from adapter.wire.failure import failure
+
+MOST = 4096
+"""Ids of one session that are remembered; of a session with more every answer counts as guarded."""
+
+SENTENCE = "The answer came when its call was over, so it cannot be shown. Call the tool again."
+
+
+@dataclass(slots=True)
+class Guarded:
+    """The guarded calls of one session, by the ids that its client gave them.
+
+    ``everything``: it is not known which they were, as for a session of an earlier process.
+    """
+
+    everything: bool = True
+    _ids: set[str | int | float | None] = field(default_factory=set)
+
+    def add(self, number: str | int | float | None) -> None:
+        """A guarded call begins."""
+        self._ids.add(number)
+        if len(self._ids) > MOST:
+            self.everything = True
+            self._ids.clear()
+
+    def withheld(self, data: bytes) -> bytes:
+        """What of a message on a GET stream may leave: all but answers of guarded calls."""
+        if not (self._ids or self.everything):
+            return data
+        try:
+            message = read_envelope(data)
+        except AdapterError:
+            # Some client may find an answer in it all the same.
+            return b""
+        if isinstance(message, Envelope):
+            return self._left(message)
+        if not any(map(self._concerns, message.members)):
+            return data
+        return b"[" + b",".join(map(self._left, message.members)) + b"]"
+
+    def _left(self, message: Envelope) -> bytes:
+        return (
+            failure(UpstreamBroken(SENTENCE), message.id_bytes) if self._concerns(message) else message.body
+        )
+
+    def _concerns(self, message: Envelope) -> bool:
+        # A response without an id may be that of any call.
+        return message.kind is Kind.RESPONSE and (
+            self.everything or message.id is None or message.id in self._ids
+        )
