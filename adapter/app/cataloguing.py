@@ -133,7 +133,8 @@ class Cataloguing:
         self.gates.append(vetting)
         plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
         if planned:
-            plan = replace(plan, around=self._plans(entry, vetting).of)
+            plans = self._plans(entry, vetting)
+            plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
         return plan if names is None else CodeMode(names, vetting, own).around(plan)
 
     def _plans(self, entry: Server, vetting: Vetting) -> Plans:

@@ -17,9 +17,9 @@ from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.stages import Call, Stages
+from adapter.relay.stages import Call, Stages, Withdrawn
 from adapter.rules.results import rpc_result
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import Envelope, dump, parse
 from adapter.wire.failure import error_response
 from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, Replace, edit, find, members
@@ -56,6 +56,7 @@ class Plans:
         self._notices = notices
         self._timeout = timeout
         self._stages: OrderedDict[str, Stages] = OrderedDict()
+        self._walks: Walks = {}
 
     def __repr__(self) -> str:
         return f"<Plans of {len(self._stages)} tools>"
@@ -65,18 +66,36 @@ class Plans:
         stages = self._stages.get(tool)
         if stages is None:
             plan = self._compiled(tool)
-            stages = () if plan is None else (Planned(plan, self._mirrors, self._notices, self._timeout),)
+            stages = () if plan is None else (self._planned(plan),)
             self._stages[tool] = stages
             if len(self._stages) > PLANS:
                 self._stages.popitem(last=False)
         return stages
 
+    def withdraw(self, session: str, notification: Envelope) -> None:
+        """See Withdraw: a call that has not reached its tool is ended; one that has hears of it by its signal."""
+        params = parse(notification.body).get("params")
+        number = params.get("requestId") if isinstance(params, dict) else None
+        # True is 1 to a dict, but not to JSON.
+        if isinstance(number, str | int | float) and not isinstance(number, bool):
+            walk = self._walks.get((session, number))
+            if walk is not None:
+                walk.withdraw()
+
+    def _planned(self, plan: ToolPlan) -> Planned:
+        return Planned(plan, self._mirrors, self._notices, self._timeout, self._walks)
+
 
 class Planned:
-    """The stage that walks a tool's plan. ``timeout`` is how long the upstream may take, in seconds."""
+    """The stage that walks a tool's plan. ``timeout`` is how long the upstream may take, in seconds; ``walks`` are
+    those of the server's calls that are under way.
+    """
 
-    def __init__(self, plan: ToolPlan, mirrors: Mirrors, notices: Notices, timeout: float | None) -> None:
+    def __init__(
+        self, plan: ToolPlan, mirrors: Mirrors, notices: Notices, timeout: float | None, walks: Walks
+    ) -> None:
         self._plan = plan
+        self._walks = walks
         self._mirrors = mirrors
         self._notices = notices
         self._timeout = timeout
@@ -95,6 +114,7 @@ class Planned:
         walk = _Walk(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
         call.defer(walk.end)
+        self._note(call, walk)
         try:
             arrived = await walk.to_the_tool()
         except CallRefused as refused:
@@ -127,6 +147,20 @@ class Planned:
             return response
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
+
+    def _note(self, call: Call, walk: _Walk) -> None:
+        """Have the walk found by its request's id, for a client that gives that up."""
+        if call.session is None or call.envelope.id is None:
+            return
+        key = (call.session, call.envelope.id)
+        self._walks[key] = walk
+
+        def forget() -> None:
+            # A client that used an id twice has only itself to blame, but must not unhook its other call.
+            if self._walks.get(key) is walk:
+                del self._walks[key]
+
+        call.defer(forget)
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
@@ -191,11 +225,16 @@ class _Walk:
         self._reached: asyncio.Future[Mapping[str, Any]] = loop.create_future()
         self._answered: asyncio.Future[Outcome] = loop.create_future()
         call.execute = self._execute
+        self._signal = call.context.given_up
+        self._withdrawn = False
         self._task = loop.create_task(plan.walk(call))
 
     async def to_the_tool(self) -> Mapping[str, Any] | Outcome:
-        """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does."""
+        """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does, and
+        Withdrawn."""
         await asyncio.wait((self._task, self._reached), return_when=asyncio.FIRST_COMPLETED)
+        if self._withdrawn:
+            raise Withdrawn
         return self._task.result() if self._task.done() else self._reached.result()
 
     async def on(self, answer: Outcome | _Rejected) -> Outcome:
@@ -206,6 +245,13 @@ class _Walk:
             else:
                 self._answered.set_exception(answer)
         return await self._task
+
+    def withdraw(self) -> None:
+        """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
+        self._signal.abort()
+        if not self._reached.done() and not self._task.done():
+            self._withdrawn = True
+            self._task.cancel()
 
     def end(self) -> None:
         """The exchange is over. Harmless when the walk is."""
@@ -221,6 +267,10 @@ class _Walk:
             raise StageFailed("context", NO_TASK)
         self._reached.set_result(call.arguments)
         return await self._answered
+
+
+Walks = dict[tuple[str, str | int | float], _Walk]
+"""By the key of the session and the id of the request."""
 
 
 async def _unreached(_: PlannedCall) -> Outcome:

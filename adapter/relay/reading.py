@@ -16,7 +16,7 @@ from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
-from adapter.relay.stages import Call, Stages, walk_request, walk_response
+from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.headers import to_client
 from adapter.rules.results import without_paths
 from adapter.wire.envelope import Envelope, answers, parse
@@ -47,6 +47,9 @@ class Reading:
             if call.guarded and session is not None:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
+        except Withdrawn:
+            recovery.finish()
+            return Answer(202, [], b"")
         except BaseException:
             recovery.finish()
             raise

@@ -124,6 +124,9 @@ class Relay:
                 return Answer(202, [], b"")
             if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
                 await self._remember_initialized(session, envelope.body)
+            if envelope.method == "notifications/cancelled" and ask.server.plan.withdraw is not None:
+                # The upstream hears of it too, as it may have the request already.
+                ask.server.plan.withdraw(session.key, envelope)
         silence = ask.server.silence.request
         reply = await self.mapping.send(ask, session, ask.body, silence)
         body = await read_body(reply, silence)

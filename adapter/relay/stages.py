@@ -81,6 +81,13 @@ class Gate(Protocol):
         """The id (JSON) of a list of tools that was read before, but for its id; None of any other response."""
 
 
+class Withdrawn(Exception):
+    """The client gave up its request before anything of it went upstream; nobody waits for an answer."""
+
+
+Withdraw = Callable[[str, Envelope], None]
+"""A client's ``notifications/cancelled`` in the session of this key: its request is given up, if there is one."""
+
 Unfold = Callable[[Call], Awaitable[None]]
 """Puts the call that a call stands for in its place: envelope, request and headers. May raise AdapterError."""
 
@@ -89,7 +96,7 @@ class Stage(Protocol):
     """One step. The first stage whose ``ask`` returns a response ends the walk."""
 
     async def ask(self, call: Call) -> bytes | None:
-        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on."""
+        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The final response as it came, to the response as it shall leave."""
@@ -105,7 +112,8 @@ class Plan:
     ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
     which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
-    ``around`` gives the stages that stand around those of a tool, by its name.
+    ``around`` gives the stages that stand around those of a tool, by its name; ``withdraw`` tells them of clients
+    that gave up.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -115,6 +123,7 @@ class Plan:
     gate: Gate | None = None
     unfold: Unfold | None = None
     around: Callable[[str], Stages] | None = None
+    withdraw: Withdraw | None = None
 
     @property
     def empty(self) -> bool:
