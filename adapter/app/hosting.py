@@ -94,6 +94,7 @@ class Hosting:
     # --- connectors -------------------------------------------------------------------------------------------
 
     def _declare(self, said: Connector, place: str) -> None:
+        observing = self.planning.materials.observing
         with self.planning.loading.judging(place, ConnectorFailed):
             made = connector_for(
                 said.connector,
@@ -106,7 +107,11 @@ class Hosting:
                 base=self.settings.directory,
             )
             self.databases[said.name] = Database(
-                made, timeout=said.timeout_seconds, max_rows=said.max_rows, required=said.required
+                made,
+                timeout=said.timeout_seconds,
+                max_rows=said.max_rows,
+                required=said.required,
+                tracing=None if observing is None else observing.tracing,
             )
 
     def _filled(self, text: str) -> str:

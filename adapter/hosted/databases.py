@@ -9,20 +9,31 @@ from collections.abc import AsyncIterator, Iterable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows
+from adapter.pipeline.tracing import Tracing
 from adapter.rules.statements import Bound
 
 
 class Database:
     """A connector and its limits: ``timeout`` in seconds for a statement, and for the connection at start.
 
-    One that is not ``required`` may be away: then each statement tries to open it.
+    One that is not ``required`` may be away: then each statement tries to open it. With ``tracing`` each statement is a
+    span.
     """
 
-    def __init__(self, connector: Connector, *, timeout: float, max_rows: int, required: bool) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        *,
+        timeout: float,
+        max_rows: int,
+        required: bool,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.connector = connector
         self.timeout = timeout
         self.max_rows = max_rows
         self.required = required
+        self._tracing = tracing
         self._opening: asyncio.Task[None] | None = None
         self._is_open = False
         self._closed = False
@@ -63,6 +74,14 @@ class Database:
 
     async def run(self, bound: Bound, timeout: float) -> Rows:
         """See Connector. Raises ConnectorFailed where it cannot be opened now, QueryFailed, QueryTimedOut."""
+        if self._tracing is None:
+            return await self._run(bound, timeout)
+        kind = self.connector.kind
+        attributes = {"connector.type": kind, "connector.name": self.connector.name}
+        with self._tracing.span(f"connector.{kind}", attributes):
+            return await self._run(bound, timeout)
+
+    async def _run(self, bound: Bound, timeout: float) -> Rows:
         if not self._is_open:
             await self.open()
         return await self.connector.run(bound, timeout=timeout, max_rows=self.max_rows)

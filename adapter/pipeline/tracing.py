@@ -39,6 +39,9 @@ class Tracing(Protocol):
     ) -> AbstractContextManager[Span]:
         """A span around a call from outside. ``carrier`` is where ``traceparent`` names its parent, if anything."""
 
+    def current(self) -> Span:
+        """The span that is current; one that records nothing outside of any."""
+
     def trace_id(self) -> str | None:
         """The current trace in hexadecimal digits, None outside of any."""
 
@@ -60,12 +63,12 @@ class Observing:
     """Records the walks of plans, with either of its parts or both."""
 
     def __init__(self, tracing: Tracing | None, measures: Measures | None = None) -> None:
-        self._tracing = tracing
+        self.tracing = tracing
         self._measures = measures
 
     def stage(self, name: str, forward: Forward) -> Forward:
         """A part of a plan within a span of its own."""
-        tracing = self._tracing
+        tracing = self.tracing
         if tracing is None:
             return forward
 
@@ -79,14 +82,14 @@ class Observing:
         return walk
 
     def whole(self, kind: str, walk: Forward) -> Forward:
-        """A whole plan: one span that says how it ended, and what is counted."""
+        """A whole plan: the call's span says how it ended, and that is counted."""
 
         async def observed(call: PlannedCall) -> Outcome:
             began = time.perf_counter()
             failed: StageFailed | None = None
             outcome: Outcome | None = None
             try:
-                outcome = await self._spanned(kind, walk, call)
+                outcome = await self._told(kind, walk, call)
                 return outcome
             except StageFailed as error:
                 failed = error
@@ -96,22 +99,23 @@ class Observing:
 
         return observed
 
-    async def _spanned(self, kind: str, walk: Forward, call: PlannedCall) -> Outcome:
-        if self._tracing is None:
+    async def _told(self, kind: str, walk: Forward, call: PlannedCall) -> Outcome:
+        if self.tracing is None:
             return await walk(call)
-        attributes = {"tool.name": call.tool, "tool.kind": kind, "server.id": call.server}
-        with self._tracing.span("mcp.tool.plan", attributes) as span:
-            call.context["trace_id"] = self._tracing.trace_id()
-            try:
-                outcome = await walk(call)
-            except StageFailed as failed:
-                span.set("error.stage", failed.stage)
-                span.set("error.type", failed.reason or "failed")
-                raise
-            span.set("success", not outcome.is_error)
-            if CACHE in call.notes:
-                span.set("cache.hit", call.notes[CACHE] == "hit")
-            return outcome
+        span = self.tracing.current()
+        span.set("tool.kind", kind)
+        call.context["trace_id"] = self.tracing.trace_id()
+        try:
+            outcome = await walk(call)
+        except StageFailed as failed:
+            span.set("error.stage", failed.stage)
+            span.set("error.type", failed.reason or "failed")
+            span.fail(failed)
+            raise
+        span.set("success", not outcome.is_error)
+        if CACHE in call.notes:
+            span.set("cache.hit", call.notes[CACHE] == "hit")
+        return outcome
 
     def _count(
         self, call: PlannedCall, outcome: Outcome | None, failed: StageFailed | None, seconds: float

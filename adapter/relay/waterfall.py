@@ -145,6 +145,10 @@ class Waterfall:
         """See Tracing."""
         return nullcontext(_NOTHING)
 
+    def current(self) -> Span:
+        """See Tracing."""
+        return _NOTHING
+
     def trace_id(self) -> str | None:
         """None: what is kept here has no id."""
         return None
@@ -169,6 +173,10 @@ class BothTracings:
             self._first.call_span(name, attributes, carrier),
             self._second.call_span(name, attributes, carrier),
         )
+
+    def current(self) -> Span:
+        """See Tracing."""
+        return _BothSpans(self._first.current(), self._second.current())
 
     def trace_id(self) -> str | None:
         """See Tracing."""

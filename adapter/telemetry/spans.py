@@ -23,13 +23,38 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 _LONGEST_TRACEPARENT = 512
 
 
-class Span:
+class Noted:
+    """A span that somebody else begins and ends."""
+
+    def __init__(self, spans: Spans, span: trace.Span) -> None:
+        self._spans = spans
+        self._span = span
+
+    def set(self, key: str, value: Value) -> None:
+        """Note something; the values of telling keys, and secrets in text, are not recorded."""
+        self._span.set_attribute(key, self._spans.redaction(key, value))
+
+    def fail(self, error: BaseException) -> None:
+        """Note that this ended the work. It need not leave the ``with``; whatever leaves that is noted anyway.
+
+        A fault makes the span an error. A refusal, a cancellation and the end of the process change nothing.
+        """
+        fault = self._spans.fault(error) if isinstance(error, Exception) else None
+        if fault is None:
+            return
+        name, message = _name_of(fault), self._spans.redaction.message(fault)
+        self._span.set_status(Status(StatusCode.ERROR, f"{name}: {message}" if message else name))
+        # Not record_exception: it adds a traceback, which quotes the message as it was.
+        self._span.add_event("exception", {"exception.type": name, "exception.message": message})
+
+
+class Span(Noted):
     """One piece of work while it is done: begun by ``with``, current in all that runs within, also in tasks."""
 
     def __init__(
         self, spans: Spans, name: str, attributes: Attributes, kind: SpanKind, carrier: object
     ) -> None:
-        self._spans = spans
+        super().__init__(spans, trace.INVALID_SPAN)
         self._name = name
         self._attributes = attributes
         self._kind = kind
@@ -60,23 +85,6 @@ class Span:
             self.fail(error)
         self._span.end()
 
-    def set(self, key: str, value: Value) -> None:
-        """Note something; the values of telling keys, and secrets in text, are not recorded."""
-        self._span.set_attribute(key, self._spans.redaction(key, value))
-
-    def fail(self, error: BaseException) -> None:
-        """Note that this ended the work. It need not leave the ``with``; whatever leaves that is noted anyway.
-
-        A fault makes the span an error. A refusal, a cancellation and the end of the process change nothing.
-        """
-        fault = self._spans.fault(error) if isinstance(error, Exception) else None
-        if fault is None:
-            return
-        name, message = _name_of(fault), self._spans.redaction.message(fault)
-        self._span.set_status(Status(StatusCode.ERROR, f"{name}: {message}" if message else name))
-        # Not record_exception: it adds a traceback, which quotes the message as it was.
-        self._span.add_event("exception", {"exception.type": name, "exception.message": message})
-
 
 class Spans:
     """The Tracing of adapter.pipeline.tracing, which this room does not know.
@@ -101,6 +109,10 @@ class Spans:
         Context) is read and nothing else. One that is malformed counts as none.
         """
         return Span(self, name, attributes, SpanKind.SERVER, carrier.get(TRACEPARENT))
+
+    def current(self) -> Noted:
+        """The span that is current; one that records nothing outside of any."""
+        return Noted(self, trace.get_current_span())
 
     def trace_id(self) -> str | None:
         """The current trace in 32 hexadecimal digits; None outside of any."""

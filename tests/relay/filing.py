@@ -178,6 +178,9 @@ class MemoryFiles:
         data = self.placed.get(place)
         return None if data is None else MemoryOpenFile(data)
 
+    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
+        return await self.open_file(place, size=size, modified=modified) is not None
+
     def path_of(self, place: Place) -> str:
         return "/".join(("/store", place.kind.value, *place[1:]))
 

@@ -156,7 +156,7 @@ async def test_stages_belong_to_the_exchange_in_which_they_were_walked() -> None
                 await asyncio.create_task(stage(name))
         return walked(recent)
 
-    found = await asyncio.gather(exchange("auth", "execute"), exchange("limits"), exchange())
+    found = list(await asyncio.gather(exchange("auth", "execute"), exchange("limits"), exchange()))
     assert found == [[("auth", "ok"), ("execute", "ok")], [("limits", "ok")], []]
     with tracing.span("stage.auth", STAGE) as outside:
         outside.fail(ValueError())

@@ -15,7 +15,7 @@ from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import CallRefused, ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.tracing import Tracing
+from adapter.pipeline.tracing import Observing, Tracing
 from adapter.rules.callers import NOBODY
 from tests.telemetry.recording import Recording
 
@@ -42,7 +42,7 @@ def call_of(execute: Any = greet) -> PlannedCall:
 
 def plan_of(tracing: Tracing, stage: Any) -> ToolPlan:
     step = Step(7, "validate", "schema", stage)
-    return ToolPlan("greet", "script", (step,), ErrorStyle(), tracing=tracing)
+    return ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(tracing))
 
 
 async def through(call: PlannedCall, forward: Forward) -> Outcome:
@@ -70,7 +70,7 @@ async def test_h34_stages_are_spans_within_the_call(recording: Recording) -> Non
     assert call.parent is None
     assert validate.parent == call.context
     assert execute.parent == validate.context
-    assert dict(call.attributes or {}) == {"tool.name": "greet", "tool.kind": "script"}
+    assert dict(call.attributes or {}) == {"tool.name": "greet", "tool.kind": "script", "success": True}
     assert dict(validate.attributes or {}) == {"tool.name": "greet", "stage": "validate"}
 
 
