@@ -79,6 +79,17 @@ class CallRefused(Exception):
         self.data = data
 
 
+class ToolRejected(Exception):
+    """The server of a tool answered with a JSON-RPC error; ``str`` is its message.
+
+    Where no stage makes something of it, it leaves as it came.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
     """How the failures of a tool's stages look: ``core.errors`` and what a server or tool says instead."""

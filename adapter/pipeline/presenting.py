@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,14 +10,19 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.attachments import Attachments, attachments
-from adapter.rules.outcomes import NOTHING, payload
+from adapter.rules.exposure import told
+from adapter.rules.outcomes import NOTHING, payload, text_block
 from adapter.rules.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.refusals import misshapen
 
+FAILED = "The tool failed. What it said of it is withheld."
+
 _WARNING = "<tool_error"
+_ASKING = ("inputRequests", "requestState")
+_DATA = re.compile(r"[{\[<]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,9 @@ class Presenting:
 
     Where the presenter redacts, nothing of the tool's own result remains but what was presented: neither content nor
     ``_meta``. Files that the adapter keeps are still linked. Without redaction members beside the content stay.
+
+    Of an upstream's failure, to which no path of a redaction applies, remains the sentence: the first line of each
+    text up to where data begins, read as an exception's is. A task would hand the data out elsewhere, so there is none.
     """
 
     tool: str
@@ -34,7 +43,15 @@ class Presenting:
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Whatever goes wrong here, the data does not leave."""
-        outcome = await forward(call)
+        guards = self.presenter.redacts and self.structured
+        try:
+            outcome = await forward(call)
+        except ToolRejected as rejected:
+            if not guards:
+                raise
+            raise CallRefused(rejected.code, _sentence(str(rejected))) from None
+        if guards and not outcome.succeeded and not outcome.final:
+            return self._withheld(outcome)
         if not outcome.shapable or self._warns(outcome):
             return outcome
         try:
@@ -83,10 +100,38 @@ class Presenting:
         kept = replace(outcome, result=parts.members) if redacts else outcome
         return kept.written(result).with_content([*result.content, *attached])
 
+    def _withheld(self, outcome: Outcome) -> Outcome:
+        """What remains of an upstream's answer that is no success."""
+        parts = attachments(outcome.result)
+        if outcome.is_error:
+            texts = [_sentence(text) for text in _texts(parts.data)] or [FAILED]
+            content = [*map(text_block, texts), *parts.links]
+            return Outcome({**parts.members, "content": content, "isError": True})
+        if outcome.result.get("resultType") == "input_required":
+            asked = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
+            return Outcome({**parts.members, **asked})
+        sentence = (
+            f"[{self.presenter.name} Presenter] The tool answered with something that cannot be presented."
+        )
+        raise StageFailed.worded("presenter", sentence, misshapen(sentence))
+
     def _tell(self, call: PlannedCall, why: str) -> None:
         log = self.log.bind(server=call.server, tool=self.tool)
         log.warning("a result could not be presented", why=why)
         log.debug("where the presenter failed", exc_info=True)
+
+
+def _texts(content: Any) -> list[str]:
+    blocks = content if isinstance(content, list) else []
+    texts = [
+        block.get("text") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"
+    ]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def _sentence(text: str) -> str:
+    """What of the text of a failure is a sentence rather than data."""
+    return told(_DATA.split(text.strip(), 1)[0]) or FAILED
 
 
 def definition_with_select(definition: Mapping[str, Any], presenter: Presenter) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.failures import STAGE_FAILED, CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
@@ -207,12 +207,16 @@ CONTINUING = ("inputResponses", "requestState", "task")
 """Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""
 
 
-class _Rejected(Exception):
-    """The upstream answered with a JSON-RPC error, which leaves as it came unless a stage makes something of it."""
+class _Rejected(ToolRejected):
+    """With the response that leaves where no stage makes something of it."""
 
     def __init__(self, error: object, response: bytes) -> None:
-        said = error.get("message") if isinstance(error, dict) else None
-        super().__init__(said if isinstance(said, str) else "The upstream server refused the call.")
+        members = error if isinstance(error, dict) else {}
+        code, said = members.get("code"), members.get("message")
+        super().__init__(
+            code if type(code) is int else STAGE_FAILED,
+            said if isinstance(said, str) else "The upstream server refused the call.",
+        )
         self.response = response
 
 
