@@ -24,7 +24,7 @@ from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
 from adapter.relay.offering import Definitions
 from adapter.relay.pins import Pins
-from adapter.relay.planned import Plans
+from adapter.relay.plans import Plans
 from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions import Sessions

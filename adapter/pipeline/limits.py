@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Reason, Stage, StageFailed
@@ -36,6 +36,15 @@ def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
     return lambda call: _session(call) if call.identity is None else ("identity", fingerprint(call.identity))
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A stage that remembers calls."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it remembers none."""
+
+
 class Rate:
     """At most ``most`` calls of each key in any ``window`` seconds of ``clock``. A refused call does not count."""
 
@@ -50,6 +59,11 @@ class Rate:
 
     def __repr__(self) -> str:
         return f"<Rate of {self._tool!r}: {self._calls!r}>"
+
+    @property
+    def idle(self) -> bool:
+        """See Counting."""
+        return not self._calls.counts(self._clock())
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Refuses with the whole seconds after which a call gets through."""
@@ -81,6 +95,11 @@ class Concurrency:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._tool!r}: {self.active} active, {self.queued} queued>"
+
+    @property
+    def idle(self) -> bool:
+        """See Counting. Nobody waits while nobody is active."""
+        return not self.active
 
     @property
     def queued(self) -> int:

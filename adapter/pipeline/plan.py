@@ -9,6 +9,7 @@ from typing import Literal
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import ErrorStyle, StageFailed
+from adapter.pipeline.limits import Counting
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.tracing import Observing
 from adapter.rules.egress import limited
@@ -64,6 +65,11 @@ class ToolPlan:
     def reshapes(self) -> bool:
         """Whether the tool's own answer is not what its caller may see."""
         return self.egress is not None or any(step.reshapes for step in self.steps)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is under way or counted by a limit, so that nothing is forgotten with this plan."""
+        return all(step.run.idle for step in self.steps if isinstance(step.run, Counting))
 
     async def walk(self, call: PlannedCall) -> Outcome:
         """The outcome of a call. Raises CallRefused, and what the call's ``execute`` raises.

@@ -5,8 +5,7 @@ upstream has answered, so that its stages are the same ones that stand around a 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,9 @@ from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.stages import Call, Stages, Withdrawn
+from adapter.relay.stages import Call, Withdrawn
 from adapter.rules.results import rpc_result
-from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.envelope import dump, parse
 from adapter.wire.failure import error_response
 from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, Replace, edit, find, members
@@ -36,54 +35,6 @@ NO_TASK = (
 
 INVALID_PARAMS = -32602
 NO_OBJECT = "The arguments of a tool are an object."
-
-PLANS = 1024
-"""Tools of one server whose compiled plan is kept; names come from clients."""
-
-
-class Plans:
-    """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without."""
-
-    def __init__(
-        self,
-        compiled: Callable[[str], ToolPlan | None],
-        mirrors: Mirrors,
-        notices: Notices,
-        timeout: float | None,
-    ) -> None:
-        self._compiled = compiled
-        self._mirrors = mirrors
-        self._notices = notices
-        self._timeout = timeout
-        self._stages: OrderedDict[str, Stages] = OrderedDict()
-        self._walks: Walks = {}
-
-    def __repr__(self) -> str:
-        return f"<Plans of {len(self._stages)} tools>"
-
-    def of(self, tool: str) -> Stages:
-        """What stands around a call of the tool, before its files are looked after; nothing for most."""
-        stages = self._stages.get(tool)
-        if stages is None:
-            plan = self._compiled(tool)
-            stages = () if plan is None else (self._planned(plan),)
-            self._stages[tool] = stages
-            if len(self._stages) > PLANS:
-                self._stages.popitem(last=False)
-        return stages
-
-    def withdraw(self, session: str, notification: Envelope) -> None:
-        """See Withdraw: a call that has not reached its tool is ended; one that has hears of it by its signal."""
-        params = parse(notification.body).get("params")
-        number = params.get("requestId") if isinstance(params, dict) else None
-        # True is 1 to a dict, but not to JSON.
-        if isinstance(number, str | int | float) and not isinstance(number, bool):
-            walk = self._walks.get((session, number))
-            if walk is not None:
-                walk.withdraw()
-
-    def _planned(self, plan: ToolPlan) -> Planned:
-        return Planned(plan, self._mirrors, self._notices, self._timeout, self._walks)
 
 
 class Planned:
@@ -102,6 +53,11 @@ class Planned:
 
     def __repr__(self) -> str:
         return f"<Planned {self._plan!r}>"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is forgotten with the plan."""
+        return self._plan.idle
 
     async def ask(self, call: Call) -> bytes | None:
         """Walk up to the tool itself; its arguments are then as the stages want them."""

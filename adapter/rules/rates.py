@@ -46,6 +46,11 @@ class SlidingWindow:
         self._calls.move_to_end(key)
         return None
 
+    def counts(self, now: float) -> bool:
+        """Whether any call still counts."""
+        latest = next(reversed(self._calls.values()), None)
+        return latest is not None and latest[-1] + self.window > now
+
     def _sweep(self, now: float) -> None:
         """Forgets a few keys that no longer count; more than one a call, so that none pile up."""
         for _ in range(_SWEPT_PER_CALL):

@@ -15,7 +15,8 @@ from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.planned import NO_TASK, RESTARTED, Plans
+from adapter.relay.planned import NO_TASK, RESTARTED
+from adapter.relay.plans import Plans
 from adapter.relay.stages import Plan
 from adapter.rules.outcomes import text_block
 from adapter.state.memory import MemoryStore
