@@ -182,20 +182,22 @@ class _Walk:
     def __init__(self, plan: ToolPlan, call: PlannedCall) -> None:
         loop = asyncio.get_running_loop()
         self._plan = plan
-        self._reached: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        self._arguments: Mapping[str, Any] | None = None
+        self._moved: asyncio.Future[None] = loop.create_future()
         self._answered: asyncio.Future[Outcome] = loop.create_future()
         call.execute = self._execute
         self._signal = call.context.given_up
         self._withdrawn = False
         self._task = loop.create_task(plan.walk(call))
+        self._task.add_done_callback(self._over)
 
     async def to_the_tool(self) -> Mapping[str, Any] | Outcome:
         """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does, and
         Withdrawn."""
-        await asyncio.wait((self._task, self._reached), return_when=asyncio.FIRST_COMPLETED)
+        await self._moved
         if self._withdrawn:
             raise Withdrawn
-        return self._task.result() if self._task.done() else self._reached.result()
+        return self._task.result() if self._arguments is None or self._task.done() else self._arguments
 
     async def on(self, answer: Outcome | _Rejected) -> Outcome:
         """Go on with what the tool answered. Raises as the plan does, and the rejection where no stage caught it."""
@@ -209,24 +211,35 @@ class _Walk:
     def withdraw(self) -> None:
         """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
         self._signal.abort()
-        if not self._reached.done() and not self._task.done():
+        if self._arguments is None and not self._task.done():
             self._withdrawn = True
             self._task.cancel()
 
     def end(self) -> None:
         """The exchange is over. Harmless when the walk is."""
         self._task.cancel()
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         if not self._answered.done():
             self._answered.cancel()
 
     async def _execute(self, call: PlannedCall) -> Outcome:
-        if self._reached.done():
+        if self._arguments is not None:
             raise RuntimeError("a call goes to its tool once")
         if call.notes.get(TASK) and self._plan.reshapes:
             raise StageFailed("context", NO_TASK)
-        self._reached.set_result(call.arguments)
+        self._arguments = call.arguments
+        self._move()
         return await self._answered
+
+    def _over(self, task: asyncio.Task[Outcome]) -> None:
+        if not task.cancelled():
+            # When the exchange is over nobody asks for it.
+            task.exception()
+        self._move()
+
+    def _move(self) -> None:
+        """The walk is at the tool, or over."""
+        if not self._moved.done():
+            self._moved.set_result(None)
 
 
 Walks = dict[tuple[str, str | int | float], _Walk]
