@@ -57,7 +57,9 @@ class Compiled:
         """Raise SettingsError with all that is wrong, if anything is."""
         if self.loading.problems:
             self.loading.close()
-            raise SettingsError(map(self.planning.materials.settings.traced, self.loading.problems))
+            # What the settings say of all tools at once is wrong once, however many tools there are.
+            problems = dict.fromkeys(self.loading.problems)
+            raise SettingsError(map(self.planning.materials.settings.traced, problems))
 
 
 def compiled(
