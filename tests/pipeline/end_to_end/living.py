@@ -164,7 +164,7 @@ class Living(Front):
         """A client that is connected and, in the legacy era, has a session."""
         async with RawClient(self.port) as raw:
             if version != MODERN_VERSION:
-                await _initialize(raw, path, version)
+                await initialize(raw, path, version)
             yield Speaker(raw, path, version)
 
     async def call(
@@ -181,7 +181,8 @@ class Living(Front):
             return await speaker.call(tool, arguments, headers, **params)
 
 
-async def _initialize(raw: RawClient, path: str, version: str) -> None:
+async def initialize(raw: RawClient, path: str, version: str) -> None:
+    """Open a session of this version."""
     params = {
         "protocolVersion": version,
         "capabilities": {},

@@ -1,0 +1,273 @@
+"""What operators see of plans, and how a configuration is checked and changed while the adapter runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adapter.cli import run
+from tests.e2e.processes import Running, answers, free_port, start
+from tests.edge.raw import RawClient
+from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
+
+SETTINGS = """
+core: {errors: {expose: safe}}
+context: {factory: "code.py#context"}
+connectors:
+  - {name: main, connector: sqlite, connection_string: ":memory:"}
+presenters:
+  row: {schema: {n: int}}
+state_sync:
+  policies: [{match: "shop.drop", invalidates: ["shop.*"]}]
+servers:
+  - id: shop
+    upstream: {transport: hosted}
+    tools:
+      define:
+        - name: find
+          use: main
+          statement: "SELECT {{ inputs.n }} AS n"
+          inputs: {n: {type: int}}
+          auth: {plugin: api_key, policy: {value: k3y-s3cret}}
+          mappers: {input: "code.py#mapped", output: "code.py#mapped"}
+          middleware: ["code.py#around"]
+          limits: {rate: {max: 3, window: 60, key: identity}, concurrency: {max_active: 2, max_queue: 4}, egress: 2Mi}
+          presenter: row
+          errors: {mode: jsonrpc, expose: message}
+        - {name: drop, handler: "code.py#mapped", runtime: subprocess, annotations: {destructiveHint: true}}
+  - id: up
+    upstream: {url: "http://127.0.0.1:9/mcp"}
+    adapters:
+      - {type: upload_consumer, tools: [take], file_path_argument: path, delivery: base64}
+      - {type: artifact_producer, tools: [give], output_locator: {mode: regex, output_path_regexes: ["x(.*)"]}}
+    stages:
+      "get_*": {validate: true, cache: {enabled: true, ttl: 30}, errors: {mode: jsonrpc}}
+"""
+
+CODE = """
+def context(request):
+    return {}
+
+
+def mapped(payload):
+    return payload
+
+
+async def around(ctx, args, next):
+    return await next()
+"""
+
+HOSTED = """\
+shop find (statement)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: -32601
+   4  pin               warn
+   2  context           code.py#context
+   3  auth              api_key
+   5  limits            3 calls in 60 s for each identity
+   5  limits            2 calls at once, 4 may wait
+   6  input_transform   code.py#mapped
+   7  validate          1 inputs, strictly
+   8  middleware        code.py#around
+   9  execute           a statement for main
+  10  output_transform  code.py#mapped
+  11  presenter         row
+  12  state_sync        invalidates nothing
+  13  finish            failures as jsonrpc, exceptions as message, results up to 2097152 bytes
+
+"""
+
+DESTRUCTIVE = """\
+shop drop (script)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: -32601
+   4  pin               warn
+   2  context           code.py#context
+   5  limits            one call at a time, as it is destructive
+   7  validate          0 inputs, strictly
+   9  execute           code.py#mapped, subprocess
+  12  state_sync        invalidates shop.*
+  13  finish            failures as result, exceptions as safe
+
+"""
+
+PROXIED = """\
+up take (proxied)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: the upstream's answer
+   4  pin               warn
+   9  execute           handles in path become base64, then the upstream
+  13  finish            the upstream's bytes
+
+up give (proxied)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: the upstream's answer
+   4  pin               warn
+   9  execute           the upstream, then its file by its result, by regex is captured
+  13  finish            the upstream's bytes
+
+up get_* (proxied)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: the upstream's answer
+   4  pin               warn
+   2  context           code.py#context
+   7  validate          by the upstream's schema, strictly
+   9  cache             30 s, apart by session
+   9  execute           the upstream
+  12  state_sync        invalidates nothing
+  13  finish            failures as jsonrpc, exceptions as safe
+
+Any other tool is forwarded byte for byte.
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    return str(furnished(tmp_path, SETTINGS, code=CODE))
+
+
+def test_h1_plans_are_shown_in_the_order_things_happen(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each stage with its number and how it is set; of hosted tools all, of an upstream's those that something is said
+    of; keys are not shown."""
+    assert run(["plan", "shop", "--config", config]) == 0
+    assert capsys.readouterr().out == HOSTED + DESTRUCTIVE
+    assert run(["plan", "shop", "drop", "--config", config]) == 0
+    assert capsys.readouterr().out == DESTRUCTIVE
+    assert run(["plan", "up", "--config", config]) == 0
+    assert capsys.readouterr().out == PROXIED
+
+
+def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """For an upstream's tool its globs are looked up; one that nothing is said of has no stages."""
+    assert run(["plan", "up", "get_this", "--config", config]) == 0
+    assert "validate" in capsys.readouterr().out
+    assert run(["plan", "up", "other", "--config", config]) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == "  13  finish            the upstream's bytes"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["nowhere"], "mcp-adapter: there is no server nowhere; there are: shop, up"),
+        (["shop", "nothing"], "mcp-adapter: shop has no tool nothing"),
+    ],
+)
+def test_h2_a_name_that_is_not_there_has_no_plan(
+    config: str, capsys: pytest.CaptureFixture[str], asked: list[str], said: str
+) -> None:
+    """The exit status is 1, with a sentence."""
+    assert run(["plan", *asked, "--config", config]) == 1
+    assert capsys.readouterr().err.strip() == said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("code.py#around", "code.py#nothing", "servers[0].tools.define[0].middleware[0]"),
+        ("SELECT {{ inputs.n }}", "SELECT {{ inputs.m }}", "servers[0].tools.define[0].statement"),
+        ("plugin: api_key", "plugin: magic", "servers[0].tools.define[0].auth.plugin"),
+        ("presenter: row", "presenter: none", "servers[0].tools.define[0].presenter"),
+        ("code.py#context", "code.py#nowhere", "context.factory"),
+        ('match: "shop.drop"', 'match: "shop..drop"', "state_sync.policies[0]"),
+    ],
+)
+def test_h38_check_finds_what_cannot_be_used(
+    config: str, capsys: pytest.CaptureFixture[str], before: str, after: str, said: str
+) -> None:
+    """Each problem is one line that begins with where the settings say it; plan and check exit with 2."""
+    text = Path(config).read_text()
+    assert before in text
+    assert run(["check", "--config", config]) == 0
+    assert "k3y-s3cret" not in capsys.readouterr().out
+    Path(config).write_text(text.replace(before, after, 1))
+    for command in (["check"], ["plan", "shop"]):
+        assert run([*command, "--config", config]) == 2
+        head, *problems = capsys.readouterr().err.strip().splitlines()
+        assert head == "mcp-adapter: the settings cannot be used:"
+        assert len(problems) == len(set(problems)) and any(
+            problem.startswith(said) for problem in problems
+        ), problems
+
+
+WATCHED = """
+core: {port: PORT, shutdown_grace_seconds: 0}
+state_persistence: {type: disk, disk: {local_path: "STATE"}}
+servers:
+  - id: shop
+    mount_path: /mcp
+    upstream: {transport: hosted}
+    tools: {define: [{name: say, handler: "code.py#say"}]}
+"""
+
+
+def saying(word: str) -> str:
+    return f"def say(payload):\n    return {word!r}\n"
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+async def said(port: int, session: str) -> str:
+    """What the tool says in a session; nothing while nobody listens."""
+    try:
+        async with RawClient(port) as raw:
+            raw.session = session
+            return (await Speaker(raw, "/mcp", "2025-11-25").call("say")).text.strip('"')
+    except (OSError, asyncio.IncompleteReadError):
+        return ""
+
+
+async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> None:
+    """``serve --watch`` starts anew with a changed script, in which clients keep their sessions; while the settings
+    are broken the adapter goes on as before."""
+    port = free_port()
+    settings = WATCHED.replace("PORT", str(port)).replace("STATE", str(tmp_path / "state.sqlite3"))
+    config = furnished(tmp_path / "shop", settings)
+    script = config.with_name("code.py")
+    script.write_text(saying("one"))
+    argv = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", str(config)]
+    watcher = await start(argv, tmp_path / "watch.log")
+    try:
+        await answers(f"http://127.0.0.1:{port}/livez", watcher)
+        async with RawClient(port) as raw:
+            await initialize(raw, "/mcp", "2025-11-25")
+            session = raw.session
+        assert session is not None and await said(port, session) == "one"
+
+        async def told(line: str) -> bool:
+            return line in log_of(watcher)
+
+        script.write_text(saying("another"))
+        await until(lambda: _is(port, session, "another"))
+        assert "code.py changed" in log_of(watcher)
+        script.write_text("def say(:\n")
+        await until(lambda: told("going on as before"))
+        assert await said(port, session) == "another"
+        script.write_text(saying("the third"))
+        await until(lambda: _is(port, session, "the third"))
+    finally:
+        await watcher.stop()
+    assert watcher.process.returncode == 0
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+    with closing(sqlite3.connect(tmp_path / "state.sqlite3")) as state:
+        assert state.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def _is(port: int, session: str, word: str) -> bool:
+    return await said(port, session) == word
+
+
+def log_of(watcher: Running) -> str:
+    return watcher.log.read_text()
