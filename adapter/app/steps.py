@@ -178,6 +178,9 @@ class Steps:
         if words is None:
             # An upstream may answer each session from a state of its own.
             words = ["identity", "session"] if self._stages.auth is not None else ["session"]
+            # It may know its users by what is passed on, and modern clients of one principal share their scope.
+            heads = self._entry.upstream.client_headers
+            words += sorted({f"header:{name.lower()}" for name in (*heads.passthrough, *heads.required)})
         ttl = said.ttl or server.ttl
         cache = self._materials.cache_of(self._entry)
         run = Caching(self._tool, cache, ttl, varying(words, fingerprint), read_only, self._digest())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import pickle
@@ -12,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
+
+PATIENCE = 10.0
+"""Seconds to wait for what another caller is about to be answered."""
 
 ENTRY_COST = 512
 """Bytes that an entry costs beside its value."""
@@ -146,12 +150,14 @@ class ResultCache:
         ttl: float,
         work: Callable[[], Awaitable[Any]],
         keep: Callable[[Any], bool] = lambda _: True,
+        patience: float = PATIENCE,
     ) -> Found:
         """Like ``find``, for work that cannot outlive its caller: it runs within the call of the first who asks.
 
         Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or ``keep``
         says no to its value, that is its own, and each of the others does its work by itself: taking turns, the
-        last of them would wait for the failures of all before it.
+        last of them would wait for the failures of all before it. So they do after ``patience`` seconds, since whoever
+        reads its own answer slowly must not keep the others waiting.
         """
         while True:
             if (kept := self._kept(key)) is not None:
@@ -159,7 +165,9 @@ class ResultCache:
             lead = self._leads.get(key)
             if lead is None:
                 return Found(await self._lead(key, _Lead(tool), ttl, work, keep), hit=False)
-            await lead.over.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await lead.over.wait()
             if lead.packed is not None:
                 return Found(_unpacked(lead.packed), hit=False)
             if not lead.left:

@@ -25,15 +25,20 @@ KeyOf = Callable[[PlannedCall], Hashable]
 
 
 def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
-    """Whose a call is. ``fingerprint`` makes a text of an identity; who has none is known by its session."""
+    """Whose a call is. ``fingerprint`` makes a text of an identity.
+
+    Who has none is known by its principal: sessions are opened at will, and each would begin anew.
+    """
     if key == "tool":
         return lambda _: None
     if key == "principal":
-        return lambda call: call.caller.principal
+        return _principal
     if key == "session":
         return _session
-    # Pairs of one kind and triples of the other never meet, whatever anybody is called.
-    return lambda call: _session(call) if call.identity is None else ("identity", fingerprint(call.identity))
+    # Pairs of one kind and of the other never meet, whatever anybody is called.
+    return lambda call: (
+        _principal(call) if call.identity is None else ("identity", fingerprint(call.identity))
+    )
 
 
 @runtime_checkable
@@ -177,6 +182,10 @@ class Deadline:
             call.context.given_up.abort()
             late = refusals.timed_out(self._tool, seconds=self._seconds)
             raise _refused("handler", late, "timeout") from None
+
+
+def _principal(call: PlannedCall) -> Hashable:
+    return ("principal", call.caller.principal)
 
 
 def _session(call: PlannedCall) -> Hashable:

@@ -109,8 +109,8 @@ class Rate(Section):
     max: Count = Field(description="Most calls in that time; more are refused, and do not count.")
     key: RateKey = Field(
         default="identity",
-        description="Whose calls count together: those of an `identity` that auth found, of a `principal`, of a "
-        "`session`, or all of the `tool`.",
+        description="Whose calls count together: those of an `identity` that auth found (without one: of a "
+        "`principal`), of a `principal`, of a `session`, or all of the `tool`.",
     )
 
 

@@ -168,13 +168,13 @@ async def test_v21_a_rate_counts_callers_apart(key: RateKey, other: dict[str, An
         assert await rate(called(**other), answer) is DONE
 
 
-async def test_v21_who_has_no_identity_is_counted_by_its_session() -> None:
-    """A rate by identity holds for tools that know no identities too, each session for itself."""
+async def test_w_who_has_no_identity_is_counted_by_its_principal() -> None:
+    """A rate by identity holds for tools that know no identities too, and in no session it begins anew."""
     rate = Rate("bz", 1, 60, rate_key("identity", repr), Clock())
     await rate(called(principal="p", session="s"), answer)
-    assert await rate(called(principal="p", session="t"), answer) is DONE
+    assert await rate(called(principal="q", session="s"), answer) is DONE
     with pytest.raises(StageFailed):
-        await rate(called(principal="p", session="s"), answer)
+        await rate(called(principal="p", session="t"), answer)
 
 
 # --- how many at once -----------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class Hostile:
 
     says: Says = plainly
     listed: list[str] = field(default_factory=list)
+    annotations: Json = field(default_factory=dict)
     replays: Callable[[Exchange], Awaitable[None]] | None = None
     ran: list[bytes] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
@@ -63,7 +64,8 @@ class Hostile:
         if exchange.head.method == "GET" and self.replays is not None:
             await self.replays(exchange)
         elif message.get("method") == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.listed]
+            more = {"inputSchema": {"type": "object"}, "annotations": self.annotations}
+            tools = [{"name": name, **more} for name in self.listed]
             await exchange.json(response(message["id"], {"tools": tools}))
         else:
             self.ran.append(exchange.body)
