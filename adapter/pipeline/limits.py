@@ -157,31 +157,9 @@ class Serial(Concurrency):
         super().__init__(tool, max_active=1, max_queue=None)
 
 
-class Deadline:
-    """The rest of the plan within so many seconds; then it is cancelled, and the call's signal says so."""
-
-    def __init__(self, tool: str, seconds: float) -> None:
-        """Raises ValueError unless ``seconds`` is positive."""
-        if seconds <= 0:
-            raise ValueError("A deadline is later than at once.")
-        self._tool = tool
-        self._seconds = seconds
-
-    def __repr__(self) -> str:
-        return f"<Deadline of {self._tool!r}: {self._seconds:g} s>"
-
-    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
-        """See PlanStage."""
-        scope = asyncio.timeout(self._seconds)
-        try:
-            async with scope:
-                return await forward(call)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            call.context.given_up.abort()
-            late = refusals.timed_out(self._tool, seconds=self._seconds)
-            raise _refused("handler", late, "timeout") from None
+def overdue(tool: str, seconds: float) -> StageFailed:
+    """The failure of a call that took longer than it may."""
+    return _refused("handler", refusals.timed_out(tool, seconds=seconds), "timeout")
 
 
 def _principal(call: PlannedCall) -> Hashable:

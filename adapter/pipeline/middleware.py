@@ -146,6 +146,8 @@ class Middleware:
             return outcome
         if value is None:
             raise TypeError("the middleware returned nothing: it has to return a result, or what next gave")
+        if isinstance(value, Given):
+            raise TypeError("the middleware returned what next gave to another call")
         result = as_result(value, structured=self._structured)
         if outcome is not None and outcome.shapable:
             return outcome.written(result)

@@ -4,19 +4,19 @@ upstream has answered, so that its stages are the same ones that stand around a 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import STAGE_FAILED, CallRefused, StageFailed, ToolRejected
+from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.stages import Call, Withdrawn
+from adapter.relay.stages import Call
+from adapter.relay.walks import TASK, Rejected, Walk, Walks
 from adapter.rules.results import rpc_result
 from adapter.wire.envelope import dump, parse
 from adapter.wire.failure import error_response
@@ -29,17 +29,14 @@ LIVE = "walk"
 RESTARTED = (
     "The adapter was started anew while this call ran, so its result cannot be shown. Call the tool again."
 )
-NO_TASK = (
-    "This tool cannot run as a task here: its result is made ready for its caller. Call it without a task."
-)
 
 INVALID_PARAMS = -32602
 NO_OBJECT = "The arguments of a tool are an object."
 
 
 class Planned:
-    """The stage that walks a tool's plan. ``timeout`` is how long the upstream may take, in seconds; ``walks`` are
-    those of the server's calls that are under way.
+    """The stage that walks a tool's plan. ``timeout`` is how many seconds the upstream may take, and the stages
+    on either side of it; ``walks`` are those of the server's calls that are under way.
     """
 
     def __init__(
@@ -67,7 +64,7 @@ class Planned:
         if said is not None and not isinstance(said, dict):
             # An upstream may be less strict, and would run what no stage has looked at.
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
-        walk = _Walk(self._plan, self._planned(call, said or {}, params))
+        walk = Walk(self._plan, self._planned(call, said or {}, params), self._timeout)
         call.live[LIVE] = walk
         call.defer(walk.end)
         self._note(call, walk)
@@ -85,8 +82,8 @@ class Planned:
         walk = call.live.get(LIVE)
         message = parse(response)
         result = message.get("result") if isinstance(message, dict) else None
-        if not isinstance(walk, _Walk):
-            if not self._plan.reshapes or not isinstance(result, dict):
+        if not isinstance(walk, Walk):
+            if not self._plan.reshapes:
                 return response
             failed = self._plan.errors.outcome(StageFailed("context", RESTARTED))
             return rpc_result(call.envelope.id_bytes, _complete(failed.result, call))
@@ -94,8 +91,8 @@ class Planned:
             if isinstance(result, dict):
                 outcome = await walk.on(Outcome(result))
             else:
-                outcome = await walk.on(_Rejected(message.get("error"), response))
-        except _Rejected as rejected:
+                outcome = await walk.on(Rejected(message.get("error"), response))
+        except Rejected as rejected:
             return rejected.response
         except CallRefused as refused:
             return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
@@ -104,7 +101,7 @@ class Planned:
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
 
-    def _note(self, call: Call, walk: _Walk) -> None:
+    def _note(self, call: Call, walk: Walk) -> None:
         """Have the walk found by its request's id, for a client that gives that up."""
         if call.session is None or call.envelope.id is None:
             return
@@ -156,94 +153,8 @@ class Planned:
 CALL = "relay call"
 """The note of a planned call that holds the relay's own call."""
 
-TASK = "task"
-"""The note of a planned call that says whether its client wants it to run as a task."""
-
 CONTINUING = ("inputResponses", "requestState", "task")
 """Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""
-
-
-class _Rejected(ToolRejected):
-    """With the response that leaves where no stage makes something of it."""
-
-    def __init__(self, error: object, response: bytes) -> None:
-        members = error if isinstance(error, dict) else {}
-        code, said = members.get("code"), members.get("message")
-        super().__init__(
-            code if type(code) is int else STAGE_FAILED,
-            said if isinstance(said, str) else "The upstream server refused the call.",
-        )
-        self.response = response
-
-
-class _Walk:
-    """One plan being walked in a task of its own."""
-
-    def __init__(self, plan: ToolPlan, call: PlannedCall) -> None:
-        loop = asyncio.get_running_loop()
-        self._plan = plan
-        self._arguments: Mapping[str, Any] | None = None
-        self._moved: asyncio.Future[None] = loop.create_future()
-        self._answered: asyncio.Future[Outcome] = loop.create_future()
-        call.execute = self._execute
-        self._signal = call.context.given_up
-        self._withdrawn = False
-        self._task = loop.create_task(plan.walk(call))
-        self._task.add_done_callback(self._over)
-
-    async def to_the_tool(self) -> Mapping[str, Any] | Outcome:
-        """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does, and
-        Withdrawn."""
-        await self._moved
-        if self._withdrawn:
-            raise Withdrawn
-        return self._task.result() if self._arguments is None or self._task.done() else self._arguments
-
-    async def on(self, answer: Outcome | _Rejected) -> Outcome:
-        """Go on with what the tool answered. Raises as the plan does, and the rejection where no stage caught it."""
-        if not self._answered.done():
-            if isinstance(answer, Outcome):
-                self._answered.set_result(answer)
-            else:
-                self._answered.set_exception(answer)
-        return await self._task
-
-    def withdraw(self) -> None:
-        """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
-        self._signal.abort()
-        if self._arguments is None and not self._task.done():
-            self._withdrawn = True
-            self._task.cancel()
-
-    def end(self) -> None:
-        """The exchange is over. Harmless when the walk is."""
-        self._task.cancel()
-        if not self._answered.done():
-            self._answered.cancel()
-
-    async def _execute(self, call: PlannedCall) -> Outcome:
-        if self._arguments is not None:
-            raise RuntimeError("a call goes to its tool once")
-        if call.notes.get(TASK) and self._plan.reshapes:
-            raise StageFailed("context", NO_TASK)
-        self._arguments = call.arguments
-        self._move()
-        return await self._answered
-
-    def _over(self, task: asyncio.Task[Outcome]) -> None:
-        if not task.cancelled():
-            # When the exchange is over nobody asks for it.
-            task.exception()
-        self._move()
-
-    def _move(self) -> None:
-        """The walk is at the tool, or over."""
-        if not self._moved.done():
-            self._moved.set_result(None)
-
-
-Walks = dict[tuple[str, str | int | float], _Walk]
-"""By the key of the session and the id of the request."""
 
 
 async def _unreached(_: PlannedCall) -> Outcome:

@@ -9,8 +9,9 @@ from adapter.errors import LimitReached
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.planned import Planned, Walks
+from adapter.relay.planned import Planned
 from adapter.relay.stages import Stages
+from adapter.relay.walks import Walks
 from adapter.wire.envelope import Envelope, parse
 
 PLANS = 1024

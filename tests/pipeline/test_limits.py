@@ -11,10 +11,9 @@ import pytest
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import ErrorStyle, StageFailed
-from adapter.pipeline.limits import Concurrency, Deadline, Rate, RateKey, Serial, rate_key
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.limits import Concurrency, Rate, RateKey, Serial, overdue, rate_key
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.plan import Step, ToolPlan
 from adapter.rules.callers import Caller
 from adapter.rules.outcomes import text_block
 
@@ -301,54 +300,15 @@ async def test_v21_destructive_calls_run_one_after_the_other() -> None:
 # --- for how long ---------------------------------------------------------------------------------------------
 
 
-async def test_v4_what_takes_too_long_is_cancelled() -> None:
-    """The work behind is cancelled, the call's signal says so, and the caller hears of the deadline."""
-    call, cancelled = called(), asyncio.Event()
-
-    async def endless(_: PlannedCall) -> Outcome:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        raise AssertionError
-
-    plan = ToolPlan("bz", "proxied", [Step(5, "limits", "0.01 s", Deadline("bz", 0.01))], ErrorStyle())
-    call.execute = endless
-    outcome = await plan.walk(call)
-    assert cancelled.is_set()
-    assert call.context.given_up.aborted
-    assert outcome.result["_meta"] == {
-        "adapter/error": {"stage": "handler", "code": -32000, "reason": "timeout"}
-    }
-    assert outcome.result["content"][0]["text"] == (
+def test_v4_who_waits_too_long_hears_of_it() -> None:
+    """The failure is the call's own, in the golden words."""
+    late = overdue("bz", 0.01)
+    assert late.meta() == {"stage": "handler", "code": -32000, "reason": "timeout"}
+    assert late.text == (
         '<tool_error code="TIMEOUT" severity="error">\n'
         "<message>[bz] No answer within 0.01 seconds.</message>\n"
         "</tool_error>"
     )
-
-
-async def test_what_is_done_in_time_is_left_alone() -> None:
-    """Neither an answer nor a TimeoutError of the tool's own is the deadline's."""
-    deadline, call = Deadline("bz", 60), called()
-
-    async def late(_: PlannedCall) -> Outcome:
-        raise TimeoutError("of somebody else")
-
-    assert await deadline(call, answer) is DONE
-    with pytest.raises(TimeoutError, match="somebody else"):
-        await deadline(call, late)
-    assert not call.context.given_up.aborted
-
-
-async def test_v4_a_call_that_is_given_up_is_not_a_deadline() -> None:
-    """Who cancels a call under a deadline gets a cancellation, not a failure."""
-    work = Work()
-    task = asyncio.create_task(Deadline("bz", 60)(called("a"), work))
-    await work.has_begun("a")
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert work.running == {}
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:
@@ -358,7 +318,6 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         lambda: Rate("t", 1, 0, rate_key("tool", str), Clock()),
         lambda: Concurrency("t", 0),
         lambda: Concurrency("t", 1, -1),
-        lambda: Deadline("t", 0),
     ):
         with pytest.raises(ValueError, match=r"\.$"):
             make()

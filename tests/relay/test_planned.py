@@ -15,9 +15,10 @@ from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
-from adapter.relay.planned import NO_TASK, RESTARTED
+from adapter.relay.planned import RESTARTED
 from adapter.relay.plans import Plans
 from adapter.relay.stages import Plan
+from adapter.relay.walks import NO_TASK
 from adapter.rules.outcomes import text_block
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
