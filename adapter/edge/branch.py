@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.request import Request
@@ -18,14 +18,16 @@ class Branch:
     """Serves the paths that have exactly ``depth`` names behind ``prefix``.
 
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
-    and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read.
+    and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
+    serves is everybody's, so a request is not refused for its Origin.
     """
 
     prefix: str
     depth: int
     methods: tuple[str, ...]
     exposed: tuple[str, ...]
-    serve: Callable[[Request, Names, list[tuple[str, str]]], Awaitable[None]]
+    serve: Callable[[Request, Names, list[tuple[str, str]]], Awaitable[object]]
+    public: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
         """What stands behind the prefix in the request's path; None if it is not this branch's."""

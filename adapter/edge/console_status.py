@@ -50,6 +50,7 @@ class ServerStatus:
         watch, facts = self.watches.get(server.id), self.facts[server.id]
         standing = await self.acceptance.standing(server.id)
         pulse = watch.pulse if watch is not None else None
+        latency = pulse.latency if pulse is not None else None
         return {
             "id": server.id,
             "mount": server.mount,
@@ -57,9 +58,12 @@ class ServerStatus:
             "era": pulse.era.value if pulse is not None and pulse.era is not None else None,
             "status": self.status_of(server),
             "breaker": server.breaker.state.value if server.breaker is not None else None,
-            "latency_ms": round(pulse.latency * 1000, 2) if pulse is not None and pulse.latency else None,
+            "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
-            "tools": len(standing.now.tools) if standing.now is not None else None,
+            # What gives out upload URLs is a tool for clients, too.
+            "tools": len(standing.now.tools) + (facts.helper is not None)
+            if standing.now is not None
+            else None,
             "drift": standing.drifted,
             "missing": sorted(pulse.missing or ()) if pulse is not None else [],
             "helper": facts.helper,

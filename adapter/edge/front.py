@@ -150,7 +150,8 @@ class Front:
     async def _follow(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
     ) -> None:
-        self._guard.check_place(request.headers)
+        check = self._guard.check_host if branch.public else self._guard.check_place
+        check(request.headers)
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
         if request.method == "OPTIONS":
             preflight = self._guard.preflight_fields(request.headers, branch.methods)

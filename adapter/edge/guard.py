@@ -58,12 +58,15 @@ class Guard:
 
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Raises HostRefused, OriginRefused."""
-        host = headers.get("Host")
-        if not self.serves(host):
-            raise HostRefused()
+        self.check_host(headers)
         origin = headers.get("Origin")
-        if origin is not None and not origin_allowed(origin, host, allowed=self._origins):
+        if origin is not None and not origin_allowed(origin, headers.get("Host"), allowed=self._origins):
             raise OriginRefused()
+
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """For what pages of any origin may have. Raises HostRefused."""
+        if not self.serves(headers.get("Host")):
+            raise HostRefused()
 
     def serves(self, host: str | None, *, forwarded: bool = False) -> bool:
         """Whether this Host is served. One that a trusted proxy has ``forwarded`` may be any, unless they are listed:

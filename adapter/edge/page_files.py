@@ -162,7 +162,11 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
         status, fields, body = await page_files.file(names, request.headers)
         request.reply.send(status, fields + extra, body)
 
-    assets = (Branch(f"{prefix}/assets", depth, _METHODS, (), send) for depth in range(2, _LONGEST_PATH + 1))
+    # The plot frame has no origin: browsers send "Origin: null" along when it loads its script.
+    assets = (
+        Branch(f"{prefix}/assets", depth, _METHODS, (), send, public=True)
+        for depth in range(2, _LONGEST_PATH + 1)
+    )
     return (
         Doorstep(prefix, 0, _METHODS, (), show),
         ServerPages(prefix, 1, _METHODS, (), show, frozenset(servers)),

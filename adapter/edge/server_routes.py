@@ -20,7 +20,7 @@ from adapter.edge.tool_answers import Extra, send
 from adapter.edge.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.tool_routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
 from adapter.pipeline.tracing import Tracing
-from adapter.rules.tool_api import refused
+from adapter.rules.tool_api import Answered, refused
 
 DOCUMENT = Operation(
     "GET",
@@ -91,26 +91,29 @@ class ServerRoutes:
             PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
         )
 
-    async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
         server, *rest = names
         api = self._apis.get(server)
         if api is None:
             send(request, refused(404, f"Server not found: {server}"), extra)
-        else:
-            await route.serve(api.tools, request, rest[0] if rest else "", extra)
+            return None
+        return await route.serve(api.tools, request, rest[0] if rest else "", extra)
 
     async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
         if self._recent is not None:
             self._recent.begin()
         began = time.monotonic()
-        outcome = "client_gone"
+        # What nobody took any more has no status of its own; 499 is what proxies write for it.
+        outcome, status = "client_gone", 499
         try:
             with self._spanned(request, names):
-                await self._serve(route, request, names, extra)
-            outcome = "ok"
+                answered = await self._serve(route, request, names, extra)
+            # The status of an event stream is that of its beginning, whatever came of the call.
+            status = answered.status if isinstance(answered, Answered) else request.reply.status or 499
+            outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
         finally:
             if names[0] in self._apis:
-                self._tell(request, names, outcome, time.monotonic() - began)
+                self._tell(request, names, (outcome, status), time.monotonic() - began)
 
     def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
         if self._tracing is None:
@@ -118,10 +121,8 @@ class ServerRoutes:
         attributes = {"tool.name": names[1][:LONGEST_NAME], "server.id": names[0], "entrance": "http"}
         return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
 
-    def _tell(self, request: Request, names: Names, outcome: str, seconds: float) -> None:
-        status = request.reply.status
-        if outcome == "ok" and status is not None and status >= 400:
-            outcome = "failed" if status >= 500 else "refused"
+    def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
+        outcome, status = came
         line: dict[str, object] = {
             "at": self._clock(),
             "event": "exchange",
@@ -130,8 +131,7 @@ class ServerRoutes:
             "era": None,
             "method": "tools/call",
             "name": names[1],
-            # What nobody took any more has no status of its own; 499 is what proxies write for it.
-            "status": 499 if outcome == "client_gone" else status,
+            "status": status,
             "outcome": outcome,
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",

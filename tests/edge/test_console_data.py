@@ -140,7 +140,8 @@ async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream)
         assert all(ms > 0 for _, ms in history)
         await agent.initialize()
         await listed(agent)
-        assert (await front.get("/servers"))[0]["tools"] == 1
+        # The server's own and the one that gives out upload URLs.
+        assert (await front.get("/servers"))[0]["tools"] == 2
         await up.stop()
         (gone,) = await eventually(front, "/servers", lambda told: told[0]["breaker"] != "closed")
         assert gone["status"] == "unhealthy"

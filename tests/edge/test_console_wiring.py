@@ -94,6 +94,47 @@ async def test_calls_go_to_the_server_and_stay_in_one_session(
         assert up.opened == 1 and len(up.calls("tools/list")) == 1 and len(up.calls("DELETE")) == 1
 
 
+async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """An event stream begins with 200 whatever its result's status is."""
+
+    async def script(exchange: Exchange) -> None:
+        number = exchange.message["id"]
+        listing = exchange.message["method"] == "tools/list"
+        said: Any = {"tools": [{"name": "tool", "inputSchema": {}}]}
+        if not listing:
+            said = {"content": [], "isError": True}
+        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": said}))
+
+    async with (
+        upstream(script) as up,
+        adapter(up, console=CONSOLE) as front,
+        front.client() as client,
+    ):
+        head, body = await client.request(
+            "POST", b"{}", "/explorer/raw/tools/tool/call", accept="text/event-stream"
+        )
+        assert head.status == 200 and b'"status":500' in body
+        _, said = await client.request("GET", path="/explorer/-/exchanges", accept="application/json")
+        (told,) = orjson.loads(said)
+        assert (told["tool"], told["outcome"], told["status"]) == ("tool", "failed", 500)
+
+
+async def test_the_plot_frame_gets_its_script(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """It has no origin, and browsers say so; of all there is, only what is everybody's is open to it."""
+    async with upstream() as up, adapter(up, console=CONSOLE) as front, front.client() as client:
+        for path, status in (
+            ("/explorer/assets/now/js/frame.js", 200),
+            ("/explorer/", 403),
+            ("/explorer/-/me", 403),
+        ):
+            head, _ = await client.request("GET", path=path, origin="null")
+            assert (path, head.status) == (path, status)
+        head, _ = await client.request("GET", path="/explorer/assets/now/js/frame.js", host="evil.example")
+        assert head.status == 421
+
+
 async def test_hosted_tools_walk_their_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their validation, their statements and their failures, over HTTP as over MCP."""
     place = furnished(tmp_path / "shop")

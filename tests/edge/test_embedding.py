@@ -261,6 +261,10 @@ async def test_w13_other_sites_pages_are_refused() -> None:
     async with embedded() as host:
         evil = {"Origin": "https://evil.example"}
         assert (await host.call("weather", **evil))[0].status == 403
+        # The plot frame has no origin, and what it loads is everybody's.
+        script = f"{host.url}/assets/now/js/frame.js"
+        async with host.session.get(script, headers={"Origin": "null"}) as response:
+            assert response.status == 200
         own = {"Origin": host.url}
         assert (await host.call("weather", **own))[0].status == 200
         assert (await host.call("weather", **own, **{"Content-Type": "text/plain"}))[0].status == 415
