@@ -140,7 +140,7 @@ class Cataloguing:
     def _plans(self, entry: Server, vetting: Vetting) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
         definitions = ToolDefinitions(vetting)
-        known = Known(definitions.schema, definitions.read_only)
+        known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
             lambda tool: self.planning.proxied(entry, tool, known),
             self.filing.mirrors_of(entry),

@@ -11,11 +11,13 @@ from adapter.app.steps import Materials, ReadOnly, Steps
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenting import definition_with_select
+from adapter.pipeline.resolving import Listed, Resolving
 from adapter.pipeline.syncing import definition_with_cache_control
 from adapter.pipeline.validating import Coercing, Validating
 from adapter.rules.inputs import Input
 from adapter.rules.presenters import Presenter
-from adapter.settings.servers import Server
+from adapter.rules.unicode import reading
+from adapter.settings.servers import Server, fits
 from adapter.settings.stages import ToolStages
 from adapter.settings.tools import Tool
 
@@ -24,10 +26,11 @@ Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 
 @dataclass(slots=True)
 class Known:
-    """What an upstream's list says of the tool of a call: its schema, and whether it only reads."""
+    """What an upstream's list says of the tool of a call: its schema, whether it only reads, whether it is there."""
 
     schema: Schema
     read_only: ReadOnly
+    listed: Listed
 
 
 async def _unknown(_: PlannedCall) -> None:
@@ -38,7 +41,7 @@ async def _not_known(_: PlannedCall) -> bool:
     return False
 
 
-UNKNOWN = Known(_unknown, _not_known)
+UNKNOWN = Known(_unknown, _not_known, _not_known)
 """Where there is no upstream to ask."""
 
 
@@ -98,18 +101,29 @@ class Planning:
     def proxied(self, entry: Server, tool: str, known: Known) -> ToolPlan | None:
         """The plan of an upstream's tool; None for one that nothing is said of."""
         stages = entry.stages_for(tool)
-        if not stages.said and self.materials.sync.policy_for(entry.id, tool) is None:
+        doubtful = _doubtful(entry, tool)
+        if not stages.said and not doubtful and self.materials.sync.policy_for(entry.id, tool) is None:
             return None
-        return self._proxied(entry, tool, stages, known, "")
+        return self._proxied(entry, tool, stages, known, "", doubtful=doubtful)
 
     def decorate(self, entry: Server, definition: Mapping[str, Any]) -> Mapping[str, Any]:
         """A tool's entry of an upstream's list with what its stages add; the same object where that is nothing."""
         return self._decorated(entry, entry.stages_for(str(definition["name"])), definition)
 
-    def _proxied(self, entry: Server, tool: str, stages: ToolStages, known: Known, place: str) -> ToolPlan:
+    def _proxied(
+        self,
+        entry: Server,
+        tool: str,
+        stages: ToolStages,
+        known: Known,
+        place: str,
+        *,
+        doubtful: bool = False,
+    ) -> ToolPlan:
         presenter = self.materials.presenter_of(stages)
         making = Steps(self.materials, entry, tool, stages, place)
         steps = [
+            *([Step(1, "resolve", "by its very name", Resolving(tool, known.listed))] if doubtful else ()),
             *making.before(serial=False),
             *making.shaping(presenter, rows=False),
         ]
@@ -140,3 +154,9 @@ class Planning:
 
 def _selects(presenter: Presenter | None) -> bool:
     return presenter is not None and presenter.select_schema is not None
+
+
+def _doubtful(entry: Server, tool: str) -> bool:
+    """Whether other stages are set for a name that reads like this one: in another case, say."""
+    read = reading(tool).strip()
+    return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

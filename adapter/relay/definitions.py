@@ -1,4 +1,4 @@
-"""What an upstream says of the tool that a planned call is for: its schema, and whether it only reads."""
+"""What an upstream says of the tool that a planned call is for: its schema, whether it only reads, whether it is."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class ToolDefinitions:
             return False
         hints = definition.get("annotations") if definition is not None else None
         return isinstance(hints, dict) and hints.get("readOnlyHint") is True
+
+    async def listed(self, planned: PlannedCall) -> bool:
+        """Whether there is a tool of the call's very name. Raises what the upstream raises."""
+        return await self._of(planned) is not None
 
     async def _of(self, planned: PlannedCall) -> Mapping[str, Any] | None:
         call = planned.notes[CALL]

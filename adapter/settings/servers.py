@@ -153,11 +153,15 @@ class Server(Section):
 
     def stages_for(self, tool: str) -> ToolStages:
         """What ``stages`` says of the tool of this name, all globs that match taken together."""
-        # Here a bracket is a bracket; for fnmatch it begins a set of characters.
-        globs = {glob: glob.replace("[", "[[]") for glob in self.stages}
-        return ToolStages().merged([self.stages[glob] for glob in globs if fnmatchcase(tool, globs[glob])])
+        return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
 
     def stages_of(self, tool: Tool) -> ToolStages:
         """The same for a hosted tool, with what it says itself instead; of limits, each one that it says."""
         shared, own = self.stages_for(tool.name), tool.stages
         return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})
+
+
+def fits(tool: str, glob: str) -> bool:
+    """Whether a glob of ``stages`` is one for the tool of this name."""
+    # Here a bracket is a bracket; for fnmatch it begins a set of characters.
+    return fnmatchcase(tool, glob.replace("[", "[[]"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import orjson
@@ -82,3 +83,34 @@ async def test_odd_arguments_pass_stages_that_do_not_mind(tmp_path: Path, era: s
         answer = await spoken(speaker, b'{"name":"rare_a","arguments":{"a":%b}}' % value, "rare_a")
     assert answer.head.status == 200
     assert upstream.ran[0].count(b'{"a":%b}' % value) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", ["Locked_a", "LOCKED_A", "\uff4cocked_a", "\u200blocked_a", " locked_a"])
+async def test_w_no_other_spelling_of_a_name_gets_around_its_stages(
+    tmp_path: Path, era: str, name: str
+) -> None:
+    """An upstream that does not mind the difference would run the tool without the stages of its name."""
+    upstream = Hostile(listed=["locked_a"])
+    async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
+        params = orjson.dumps({"name": name})
+        answer = await spoken(speaker, params, f"=?base64?{b64encode(name.encode()).decode()}?=")
+    assert upstream.ran == []
+    assert answer.error["code"] == -32602
+
+
+async def test_a_tool_that_is_listed_goes_by_its_own_name(tmp_path: Path) -> None:
+    """Of two tools that differ by case each has the stages that are set for it."""
+    upstream = Hostile(listed=["locked_a", "Locked_a"])
+    async with behind(upstream, tmp_path) as front, front.speaker() as speaker:
+        free, locked = await speaker.call("Locked_a"), await speaker.call("locked_a")
+    assert (free.result.get("isError"), locked.failure["stage"]) == (None, "auth")
+
+
+@pytest.mark.parametrize("name", ["locked_a\n", "locked_a/../b", "locked_\u0130"])
+async def test_w_a_glob_is_one_for_every_rest_of_a_name(tmp_path: Path, name: str) -> None:
+    """Neither a line end nor a slash ends what a star stands for."""
+    upstream = Hostile()
+    async with behind(upstream, tmp_path) as front:
+        answer = await front.call(name)
+    assert (answer.failure["stage"], upstream.ran) == ("auth", [])
