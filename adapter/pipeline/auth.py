@@ -213,6 +213,9 @@ def api_key(policy: Mapping[str, Any], environ: Mapping[str, str]) -> ApiKey:
             raise read.refused("policy.sha256 is a SHA-256 digest in hex") from None
         if len(keys[-1]) != hashlib.sha256().digest_size:
             raise read.refused("policy.sha256 is a SHA-256 digest in hex, which has 64 digits")
+        if keys[-1] == _digest(""):
+            # What a pipeline makes of a variable that is not set, and what whoever sends no key would match.
+            raise read.refused("policy.sha256 is the digest of an empty text, which is no key")
     if not keys and (expected := environ.get(API_KEY_VARIABLE, "").strip()):
         keys.append(_digest(expected))
     return ApiKey(keys)
