@@ -13,6 +13,15 @@ _SIGNED = (
     Asks("exp", "query", "When the link expires, in Unix seconds; part of a signed link."),
     Asks("sig", "query", "The signature; part of a signed link."),
 )
+_PIECE = (
+    Asks(
+        "Range",
+        "header",
+        "Asks for a part of it.",
+        schema={"type": "string", "pattern": "^bytes=([0-9]{1,15}-([0-9]{1,15})?|-[0-9]{1,15})$"},
+    ),
+    Asks("If-None-Match", "header", "Asks for it only if it has not one of these ETags."),
+)
 _NAMED = {
     "server": "The server's id.",
     "scope": "The public id of the session or principal that owns the file.",
@@ -123,6 +132,6 @@ def _file(path: str, name: str, summary: str) -> Operation:
             500: json("The file could not be read.", _DETAIL),
             503: json("The adapter's store is away.", _DETAIL),
         },
-        asks=_SIGNED,
+        asks=(*_SIGNED, *_PIECE),
         named=_NAMED,
     )

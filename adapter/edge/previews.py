@@ -13,6 +13,7 @@ from adapter.edge.request import Request
 from adapter.edge.server_tools import Callers
 from adapter.edge.tool_answers import Extra, send
 from adapter.errors import AdapterError
+from adapter.relay.http_callers import METHOD_NOT_FOUND
 from adapter.relay.http_sessions import HttpSessions, ToolRefused
 from adapter.rules.filenames import content_disposition
 from adapter.rules.tool_api import UNAUTHORIZED, refused
@@ -30,7 +31,8 @@ _TYPES = _SEEN_INLINE | {
     *("application/json", "application/pdf", "image/svg+xml", "text/csv", "text/markdown"),
     *("video/mp4", "video/ogg", "video/webm"),
 }
-_NO_SUCH_RESOURCE = (-32002, -32602)
+_NO_SUCH_RESOURCE = (-32002, -32602, METHOD_NOT_FOUND)
+"""What servers answer who have not this resource, or none at all."""
 
 RESOURCE = Operation(
     "GET",

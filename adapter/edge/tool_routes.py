@@ -91,6 +91,8 @@ SCHEMAS: dict[str, Schema] = {
             "_meta": {"type": "object", "properties": {"_trace_id": TEXT}},
         },
     },
+    "Succeeded": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": False}}}]},
+    "Failed": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": True}}}]},
     "Validation": {
         "type": "object",
         "required": ["valid"],
@@ -116,6 +118,7 @@ SCHEMAS: dict[str, Schema] = {
 # --- the table ------------------------------------------------------------------------------------------------
 
 _ERROR = ref("Error")
+_FAILED: Schema = {"anyOf": [ref("Failed"), _ERROR]}
 _FAILED_TO_LOOK = {
     400: json("The request lacks what the server needs of it.", _ERROR),
     401: json("The list is shown to known callers only.", _ERROR),
@@ -126,6 +129,7 @@ _FAILED_TO_LOOK = {
     504: json("The server behind the adapter was silent for too long.", _ERROR),
 }
 _UNKNOWN = {404: json("There is no such tool.", _ERROR)}
+_NO_SERVER = {404: json("There is no such server.", _ERROR)}
 _BODY = {
     413: json("The body is too large.", _ERROR),
     415: json("A page sent something that is not JSON.", _ERROR),
@@ -147,7 +151,7 @@ CALL = Operation(
     {
         200: Says(
             "The tool's result.",
-            {"application/json": ref("CallToolResult"), EVENT_STREAM: None},
+            {"application/json": ref("Succeeded"), EVENT_STREAM: None},
             {WARNING_FIELD: "There where a body that is no JSON was taken for no arguments."},
         ),
         **_FAILED_TO_LOOK,
@@ -156,7 +160,7 @@ CALL = Operation(
         400: json("The body cannot be arguments.", _ERROR),
         401: json("The caller is not let in.", _ERROR),
         403: json("Execution is disabled.", _ERROR),
-        500: json("The tool failed; its result says why.", {"anyOf": [ref("CallToolResult"), _ERROR]}),
+        500: json("The tool failed, as its result says; or no tools could be listed.", _FAILED),
     },
     asks=(_TAB,),
     body={"application/json": _OBJECT},
@@ -185,7 +189,7 @@ LIST = Operation(
     "listTools",
     TAG,
     "All tools.",
-    {200: json("The tools.", {"type": "array", "items": ref("Tool")}), **_FAILED_TO_LOOK},
+    {200: json("The tools.", {"type": "array", "items": ref("Tool")}), **_FAILED_TO_LOOK, **_NO_SERVER},
     asks=(_TAB,),
 )
 SHOW = Operation(
@@ -204,7 +208,7 @@ META = Operation(
     "showMeta",
     TAG,
     "How the page is called, and whether tools can be run.",
-    {200: json("Both.", ref("Meta"))},
+    {200: json("Both.", ref("Meta")), **_NO_SERVER},
     open=True,
 )
 

@@ -39,6 +39,12 @@ def fastmcp4_python() -> Path:
 
 
 @pytest.fixture(scope="session")
+def schemathesis_python() -> Path:
+    """A Python with Schemathesis."""
+    return _or_skip(lambda: provision.venv("schemathesis"))
+
+
+@pytest.fixture(scope="session")
 def chromium() -> Path:
     """The browser of the system."""
     return _or_skip(provision.chromium)

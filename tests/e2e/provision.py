@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NPM = ROOT / ".cache" / "npm"
 VENVS = ROOT / ".venvs"
-VENV_NAMES = ("mcp1", "fastmcp4")
+VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis")
 INSTALL_TIMEOUT = 300.0
 """Seconds one installation may take."""
 

@@ -408,7 +408,7 @@ async def test_resources_are_bytes_that_never_run(
 
 
 async def test_resources_that_are_not_there() -> None:
-    """No URI is 400, a stranger 401, what the server does not know 404 or 502."""
+    """No URI is 400, a stranger 401; what the server does not know is 404, also where it knows no resources at all."""
     async with serving(WithResources([{"uri": "a"}]), tokens={"ann": ANN}) as api:
         known = {"authorization": f"Bearer {ANN}"}
         assert (await api.get("/one/resources"))[0].status == 400
@@ -417,4 +417,4 @@ async def test_resources_that_are_not_there() -> None:
         assert (await api.get("/two/resources?uri=a", **known))[0].status == 404
     async with serving(tools()) as api:
         head, body = await api.get("/one/resources?uri=a")
-        assert head.status == 502 and "Method not found" in body["error"]
+        assert head.status == 404 and "Method not found" in body["error"]
