@@ -19,7 +19,7 @@ from adapter.pipeline.outcome import Outcome, Unread
 from adapter.pipeline.tracing import CACHE
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.json_values import compact
-from adapter.rules.outcomes import Result, as_result, text_block
+from adapter.rules.outcomes import as_result, text_block
 from adapter.rules.statements import Bound, EnvironmentFailed, Statement, SubstitutionFailed, bind, reads
 
 TRUNCATED_KEY = "adapter/truncated"
@@ -103,7 +103,10 @@ class _Answer(Shareable):
 
     def outcome(self, meta: Mapping[str, Any] | None) -> Outcome:
         """The outcome of one call, with rows that are its own."""
-        return Outcome.of(Result([text_block(self._text)], data=Unread(self._rows)), meta)
+        result: dict[str, Any] = {"content": [text_block(self._text)], "isError": False}
+        if meta:
+            result["_meta"] = dict(meta)
+        return Outcome(result, Unread(self._rows))
 
     def _rows(self) -> Any:
         # Not by the faster reader, to which long integers are floats.

@@ -120,7 +120,7 @@ def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall
         return lambda call: [call.caller.principal, call.session]
     if (header := _HEADER.fullmatch(word)) is not None:
         name = header[1].lower()
-        return lambda call: call.caller.lower_fields.get(name)
+        return lambda call: call.caller.lower_fields().get(name)
     raise ValueError(f"results vary by identity, principal, session or header:NAME, not by {word!r}")
 
 

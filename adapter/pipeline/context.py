@@ -44,7 +44,7 @@ class Headers(dict[str, str]):
     """A caller's header fields by name in any spelling; its own keys are in lower case."""
 
     def __init__(self, caller: Caller) -> None:
-        super().__init__(caller.lower_fields)
+        super().__init__(caller.lower_fields())
 
     def __repr__(self) -> str:
         # Values are credentials more often than not.

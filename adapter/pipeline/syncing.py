@@ -84,9 +84,9 @@ class Syncing:
 
     async def _told(self, whom: str, tell: Callable[[], Any]) -> None:
         try:
-            async with asyncio.timeout(self.patience):
-                told = tell()
-                if inspect.isawaitable(told):
+            told = tell()
+            if inspect.isawaitable(told):
+                async with asyncio.timeout(self.patience):
                     await told
         except (Exception, SystemExit) as error:
             # The tool has done its work; that somebody could not be told of it does not undo that.

@@ -80,18 +80,19 @@ Piece = str | Bind | Paste
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """``text`` shows a placeholder where a value is pasted; without such it is what the driver gets."""
+    """``text`` shows a placeholder where a value is pasted; without such, ``pastes``, it is what the driver gets."""
 
     pieces: tuple[Piece, ...]
     dialect: Dialect
     text: str
     order: tuple[str, ...]
     reads: bool
+    pastes: bool
 
     def filled(self, sources: Sources) -> tuple[str, tuple[Scalar, ...]]:
         """The text for the driver, and the values in the order of its placeholders."""
-        values = tuple(piece.value(sources) for piece in self.pieces if isinstance(piece, Bind))
-        if not any(isinstance(piece, Paste) for piece in self.pieces):
+        values = tuple([piece.value(sources) for piece in self.pieces if type(piece) is Bind])
+        if not self.pastes:
             return self.text, values
         return _rendered(self.pieces, self.dialect, lambda paste: paste.text(sources)), values
 
@@ -114,7 +115,8 @@ def compile_sql(template: Template, dialect: Dialect, *, textual: bool) -> SqlSt
         if placeholder.space == "inputs"
     )
     text = _rendered(pieces, dialect, lambda paste: paste.placeholder.source)
-    return SqlStatement(pieces, dialect, text, order, reads(code))
+    pastes = any(isinstance(piece, Paste) for piece in pieces)
+    return SqlStatement(pieces, dialect, text, order, reads(code), pastes)
 
 
 def _rendered(pieces: tuple[Piece, ...], dialect: Dialect, pasted: Callable[[Paste], str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from adapter.rules.principals import ANONYMOUS
@@ -13,7 +12,7 @@ Entrance = Literal["mcp", "http"]
 """By which door a call came: MCP, or the HTTP tool API."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Caller:
     """``fields`` are the header fields of the client's request by name in any spelling; of several the first."""
 
@@ -21,9 +20,8 @@ class Caller:
     entrance: Entrance = "mcp"
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
     def lower_fields(self) -> dict[str, str]:
-        """The fields by their names in lower case; shared, so nobody changes it."""
+        """The fields by their names in lower case."""
         return {name.lower(): value for name, value in self.fields.items()}
 
 
