@@ -1,0 +1,62 @@
+"""MCP servers that nobody wants to meet, one at each path: ``/hostile``, whose every string is markup and whose answers
+are long, and ``/vast``, which has thousands of tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from tests.e2e import console_results as results
+from tests.e2e.console_tools import HOSTILE_TEXT, TOOLS, Json
+
+_LINE = "Lorem <b>ipsum</b> dolor sit amet.\n"
+
+
+def _called(name: str) -> Json:
+    if name == "pour":
+        return {"content": [results.text(_LINE * (results.LONG // len(_LINE)))]}
+    return results.strike() if name == "strike" else {"content": []}
+
+
+def _answer(server: str, method: str, params: Json) -> Json:
+    match method:
+        case "initialize":
+            return {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": HOSTILE_TEXT, "version": HOSTILE_TEXT},
+                "instructions": HOSTILE_TEXT,
+            }
+        case "tools/list":
+            return {"tools": TOOLS[server]}
+        case "tools/call":
+            return _called(params["name"])
+        case _:
+            return {}
+
+
+async def _serve(request: web.Request) -> web.Response:
+    if request.method != "POST":
+        return web.Response(status=405 if request.method == "GET" else 200)
+    message = await request.json()
+    if "id" not in message:
+        return web.Response(status=202)
+    result = _answer(request.match_info["server"], message["method"], message.get("params") or {})
+    return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+@asynccontextmanager
+async def hostile_upstreams() -> AsyncIterator[str]:
+    """Both on 127.0.0.1; the URL that their paths stand behind."""
+    app = web.Application()
+    app.router.add_route("*", "/{server}", _serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

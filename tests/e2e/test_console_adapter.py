@@ -1,0 +1,211 @@
+"""The console in the system's chromium, served by the running adapter with real servers behind it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.e2e.console_house import (
+    DRIFTING,
+    OPERATOR,
+    READ,
+    REDEFINED,
+    SECRETS,
+    TOKENS,
+    House,
+    Theatre,
+    house,
+    theatre,
+)
+from tests.e2e.filing import MIB, python_host, said
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+NOTHING: dict[str, list[str]] = {"dialogs": [], "errors": [], "elsewhere": [], "violations": []}
+"""What a browser reports of a page that behaves: no dialog, no error, no request to another host, no breach of the
+policy."""
+
+UNICODE = "Зимний сон – 冬の夢 (1).txt"
+
+
+@dataclass
+class Stage:
+    """A running adapter, and a browser in front of it."""
+
+    house: House
+    theatre: Theatre
+
+    async def play(self, scene: str, reader: str | None, **words: Any) -> dict[str, Any]:
+        """What the scene saw, played with the token of ``reader``. The browser had nothing to report."""
+        token = TOKENS[reader] if reader else None
+        seen = await self.theatre.play(scene, self.house.url, token=token, **words)
+        assert {each: seen[each] for each in NOTHING} == NOTHING
+        return seen
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(
+    node: Path, chromium: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Theatre]:
+    async with theatre(node, chromium, tmp_path_factory.mktemp("theatre")) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(browser: Theatre, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """With tokens, which scenes enter where the page asks for one."""
+    async with house(tmp_path_factory.mktemp("house"), auth=True) as opened:
+        yield Stage(opened, browser)
+
+
+async def test_a_tool_is_found_and_run(stage: Stage) -> None:
+    """By words of its name, among those of all servers; back, forward and a reload keep the place."""
+    seen = await stage.play("find", "vic")
+    assert seen["rows"] == 3
+    assert "structuredContent" in seen["raw"]
+
+
+async def test_a_file_goes_to_a_tool(stage: Stage) -> None:
+    """Its bar moves, its handle is the argument, its bytes and its name arrive, and it counts in the quota."""
+    seen = await stage.play("upload", "vic", name=UNICODE, size=8 * MIB)
+    assert len(seen["bars"]) > 2 and seen["bars"] == sorted(seen["bars"])
+    assert seen["handle"].startswith("upload://")
+    assert f"{seen['digest']} {8 * MIB} {UNICODE}" in seen["said"]
+    assert seen["quota"] == "25"
+
+
+async def test_progress_is_shown_while_a_call_runs(stage: Stage) -> None:
+    """As the server reports it, before the result is there."""
+    seen = await stage.play("progress", "vic")
+    assert len(seen["told"]) > 2
+    assert all(f"step {each['value']} of {each['max']}" in each["said"] for each in seen["told"])
+    assert "Counted to 8." in seen["said"]
+
+
+async def test_a_cancelled_call_ends_at_its_server(stage: Stage) -> None:
+    """The server's own code is cancelled; another call can be made."""
+    assert (await stage.play("cancel", "vic"))["again"]
+    assert [await stage.house.demo.line(5) for _ in range(2)] == ["begun", "cancelled"]
+
+
+async def test_an_image_is_previewed_and_downloaded(stage: Stage) -> None:
+    """Out of the result and out of the list of files, byte by byte what the tool wrote."""
+    name = "Aufträge 2025.png"
+    seen = await stage.play("artifact", "vic", name=name)
+    content = base64.b64encode(stage.house.kept(name)).decode()
+    assert seen["width"] > 100
+    assert seen["result"] == seen["files"] == [name, content]
+
+
+async def test_changed_tools_wait_for_an_operator(stage: Stage) -> None:
+    """Both definitions stand side by side. A viewer and an agent are refused; then an operator's word counts."""
+    await accepted(stage.house)
+    stage.house.offer(REDEFINED)
+    mount = f"{stage.house.front.base}/mcp/{DRIFTING}"
+    fields = {"Authorization": f"Bearer {TOKENS['anna']}"}
+    async with python_host(mount, headers=fields) as agent:
+        with pytest.raises(Exception, match="changed"):
+            await agent.tools()
+
+    seen = await stage.play("drift", "vic", accept=False)
+    assert not seen["offered"] and "vic" in seen["why"]
+    assert READ["description"] in seen["before"] and "id_ed25519" not in seen["before"]
+    assert "id_ed25519" in seen["now"]
+    assert [await accepting(stage.house, name) for name in ("vic", "anna")] == [403, 403]
+
+    assert (await stage.play("drift", OPERATOR, accept=True))["offered"]
+    async with python_host(mount, headers=fields) as agent:
+        assert await agent.tools() == ["read"]
+        assert said(await agent.call("read", path="a")) == "read ran"
+
+
+async def accepted(house: House) -> None:
+    """Somebody lists the tools of the drifting server, and an operator accepts them."""
+    await listing(house, OPERATOR)
+    assert await accepting(house, OPERATOR) == 200
+
+
+async def listing(house: House, name: str) -> None:
+    """Lists the tools of the drifting server with the token of ``name``."""
+    fields = {"Authorization": f"Bearer {TOKENS[name]}"}
+    async with aiohttp.request("GET", f"{house.url}{DRIFTING}/tools", headers=fields) as answer:
+        assert answer.status == 200
+
+
+async def accepting(house: House, name: str) -> int:
+    """The status of an acceptance with the token of ``name``, of what is offered now."""
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKENS[name]}"}) as http:
+        async with http.get(f"{house.url}-/pins/{DRIFTING}") as answer:
+            digest = (await answer.json())["digest"]
+        async with http.post(f"{house.url}-/pins/{DRIFTING}/accept", json={"digest": digest}) as answer:
+            return answer.status
+
+
+async def test_exchanges_of_others_appear_as_they_happen(stage: Stage) -> None:
+    """To an operator, with the stages that a planned tool walked."""
+    seen = await stage.play("exchanges", OPERATOR, agent=TOKENS["anna"])
+    assert {"validate", "execute", "presenter"} <= set(seen["stages"])
+    assert "tools/call get-customer" in seen["line"] and "ok" in seen["line"]
+
+
+async def test_sessions_and_settings_are_shown_without_secrets(stage: Stage) -> None:
+    """A viewer's own sessions, an operator's all; no token, signature or header value in the settings."""
+    await listing(stage.house, "anna")
+    viewer, operator = [await stage.play("around", name) for name in ("vic", OPERATOR)]
+    assert "anna" in operator["sessions"] and "anna" not in viewer["sessions"]
+    assert "operators" in viewer["configuration"]
+    assert not [secret for secret in SECRETS if secret in viewer["configuration"] + operator["configuration"]]
+
+
+async def test_copied_commands_run_as_they_are(stage: Stage) -> None:
+    """In a shell and in Python, with what is special to either in the arguments."""
+    seen = await stage.play("snippets", "vic")
+    environment = {**os.environ, "MCP_TOKEN": TOKENS["vic"]}
+    assert TOKENS["vic"] not in seen["curl"] + seen["python"]
+    curl = f"{seen['curl']} -o /dev/null -w '%{{http_code}}'"
+    ran = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20)
+        for command in (["bash", "-c", curl], [sys.executable, "-c", seen["python"]])
+    ]
+    assert ran[0].stdout == "200", ran[0].stderr
+    assert ran[1].returncode == 0, ran[1].stderr
+
+
+@pytest.mark.parametrize("look", [{"colorScheme": "light"}, {"colorScheme": "dark", "narrow": True}], ids=str)
+async def test_axe_finds_nothing_serious(stage: Stage, look: dict[str, Any]) -> None:
+    """In any view, and nothing is wider than the screen: on a desk in light, on a phone in dark."""
+    assert (await stage.play("axe", OPERATOR, look=look))["found"] == []
+
+
+async def test_nothing_a_hostile_server_says_runs(stage: Stage) -> None:
+    """Markup in names, schemas, texts, types and links stays text on its way through the adapter and on the page."""
+    seen = await stage.play("hostile", "vic")
+    assert set(seen["harmed"]) == {None} and seen["markup"] == 0
+
+
+async def test_much_does_not_freeze_the_page(stage: Stage) -> None:
+    """With 5,000 tools, and while ten megabytes arrive, a click is answered within two seconds."""
+    seen = await stage.play("heavy", "vic")
+    assert seen["rows"] < 60
+    assert max(seen["waits"]) < 2000
+
+
+async def test_without_tokens_the_page_works_on_loopback(browser: Theatre, tmp_path: Path) -> None:
+    """Nothing is asked for; tools are found and run, and files go in and out."""
+    async with house(tmp_path, auth=False) as opened:
+        stage = Stage(opened, browser)
+        assert (await stage.play("find", None))["rows"] == 3
+        uploaded = await stage.play("upload", None, name=UNICODE, size=MIB)
+        assert f"{uploaded['digest']} {MIB} {UNICODE}" in uploaded["said"]
+        drawn = await stage.play("artifact", None, name="chart.png")
+        assert base64.b64decode(drawn["files"][1]) == opened.kept("chart.png")
