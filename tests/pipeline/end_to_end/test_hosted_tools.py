@@ -138,6 +138,57 @@ async def test_h17_what_a_script_waits_for_holds_up_nobody(place: Path) -> None:
         assert time.monotonic() - began < 5
 
 
+LOOPS = """
+servers:
+  - id: shop
+    mount_path: /mcp
+    upstream: {transport: hosted}
+    tools:
+      define:
+        - {name: spins, handler: "loop.py#spins", runtime: subprocess, limits: {timeout: 0.5}}
+        - {name: eats, handler: "loop.py#eats", runtime: subprocess, limits: {timeout: 10}}
+        - {name: looks, handler: "loop.py#looks", runtime: subprocess}
+        - {name: raises, handler: "loop.py#raises", runtime: subprocess}
+"""
+
+LOOP = """
+import os
+
+
+def spins(payload):
+    while True:
+        pass
+
+
+def eats(payload):
+    return len(bytearray(8 * 2**30))
+
+
+def looks(payload):
+    return sorted(os.environ)
+
+
+def raises(payload):
+    raise RuntimeError("no way to postgres://me:hunter2@db/x\\nin the second line")
+"""
+
+
+async def test_w8_a_script_of_its_own_process_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that loops is killed on time, one that takes too much memory fails by itself; none sees the adapter's
+    variables, and of an exception one line is told without what is in it to hide."""
+    monkeypatch.setenv("ADAPTER_TEST_SECRET", "s3cret")
+    async with living(tmp_path, LOOPS, scripts={"loop": LOOP}) as front:
+        spun, eaten, looked, raised = await asyncio.gather(
+            *(front.call(tool) for tool in ("spins", "eats", "looks", "raises"))
+        )
+        assert spun.failure["reason"] == "timeout" and "timed out after 0.5 s" in spun.text
+        assert eaten.failure["stage"] == "handler" and "MemoryError" in eaten.text
+        assert "ADAPTER_TEST_SECRET" not in looked.data
+        assert raised.text == "handler script failed for tool raises: no way to [redacted]"
+
+
 async def test_h6_a_statement_takes_its_steps_in_order(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments are checked first, then the environment, then what is bound; then the database is asked."""
     async with shop(place) as front:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.edge.raw import RawUpstream
+from tests.edge.raw import Exchange, RawUpstream, event
+from tests.hosted.serving import ERAS as SDK_ERAS
 from tests.pipeline.end_to_end.living import ERAS, Living, living
-from tests.pipeline.end_to_end.workshop import echo, saying, workshop
+from tests.pipeline.end_to_end.workshop import complete, echo, saying, workshop
 
 READS: Mapping[str, Any] = {"annotations": {"readOnlyHint": True}}
 
@@ -158,6 +159,53 @@ async def test_v16_w14_what_is_redacted_is_nowhere_in_the_answer(
         assert json.loads(data) == answer.result["structuredContent"] == shown
         assert "Never say more" in rules and "- billing.pay: It is due" in suggestions
         assert answer.result.get("resultType") == ("complete" if speaker.modern else None)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_v16_an_answer_on_a_stream_is_redacted_too(tmp_path: Path, version: str) -> None:
+    """What precedes it passes as it comes; the answer is the presenter's."""
+    progress = (
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}'
+    )
+
+    async def streamed(exchange: Exchange) -> None:
+        told = complete(exchange, saying(PERSON, structuredContent=PERSON))
+        await exchange.begin_stream()
+        await exchange.chunk(event(progress))
+        answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": told}
+        await exchange.chunk(event(json.dumps(answer).encode()))
+        await exchange.end_stream()
+
+    async with (
+        workshop({"get_person": streamed}) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+        front.speaker(version) as speaker,
+    ):
+        answer = await speaker.call("get_person", {}, _meta={"progressToken": "p"})
+        assert progress in answer.body and len(answer.messages) == 2
+        assert not [secret for secret in SECRETS if secret.encode() in answer.body]
+        assert answer.result["structuredContent"]["ssn"] == "[REDACTED]"
+
+
+@pytest.mark.parametrize("mode", SDK_ERAS)
+async def test_v12_the_sdks_client_takes_what_is_presented(tmp_path: Path, mode: str) -> None:
+    """Though the upstream promised another shape: the promise is not passed on where it is not kept."""
+    promised = {
+        "type": "object",
+        "required": ["ssn", "hidden"],
+        "properties": {"hidden": {"const": "undeclared"}},
+    }
+    told = {**saying(PERSON), "structuredContent": PERSON}
+    async with (
+        workshop({"get_person": told}, {"get_person": {"outputSchema": promised}}) as up,
+        front_of(tmp_path, up, PRESENTED) as front,
+        front.client(mode) as client,
+    ):
+        (tool,) = (await client.list_tools()).tools
+        assert tool.output_schema is None
+        result = await client.call_tool("get_person", {"_select": ["name"]})
+        assert not result.is_error and result.structured_content == {"name": "ann"}
+        assert len(result.content) == 3
 
 
 @pytest.mark.parametrize("version", ERAS)

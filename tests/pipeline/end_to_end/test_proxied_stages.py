@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.edge.raw import RawUpstream
+from tests.edge.raw import Exchange, RawUpstream
 from tests.pipeline.end_to_end.living import ERAS, Living, living
 from tests.pipeline.end_to_end.workshop import arguments_of, echo, saying, workshop
 from tests.pipeline.issuer import document, jwk, rsa_key, token
@@ -202,6 +203,30 @@ async def test_a_rate_counts_the_calls_of_a_session(tmp_path: Path) -> None:
             assert (await speaker.call("works", {"n": 1})).data == {"n": 1}, "another tool"
         assert (await front.call("work", {"n": 1})).data == {"n": 1}
         assert len(up.calls("tools/call")) == 4
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_v21_beyond_the_queue_a_call_is_refused(tmp_path: Path, version: str) -> None:
+    """One call runs and one waits; the next reads that the tool is busy, and the others get their answers."""
+    go, came = asyncio.Event(), asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        came.set()
+        await go.wait()
+        await echo(exchange)
+
+    limits = "limits: {concurrency: {max_active: 1, max_queue: 1}}"
+    async with workshop({"work": slow}) as up, around(tmp_path, up, limits) as front:
+        running = asyncio.create_task(front.call("work", {"n": 1}, version=version))
+        await came.wait()
+        others = [asyncio.create_task(front.call("work", {"n": n}, version=version)) for n in (2, 3)]
+        (done,), (waiting,) = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        refused = done.result()
+        assert refused.failure == {"stage": "limits", "code": -32000, "reason": "busy"}
+        assert 'Tool "work" is at capacity (1 active, 1 queued). Retry after a short delay.' in refused.text
+        go.set()
+        assert (await running).data == {"n": 1} and not (await waiting).result.get("isError")
+        assert len(up.calls("tools/call")) == 2
 
 
 @pytest.mark.parametrize("version", ERAS)
