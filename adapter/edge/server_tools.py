@@ -24,29 +24,52 @@ _TAB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Callers:
-    """Reads who asks out of a request. ``credentials`` are the fields (lower case) that may carry the adapter's own."""
+    """Reads who asks out of a request. ``credentials`` are the fields (lower case) that may carry the adapter's own.
+
+    Requests on one connection share a head as long as it stays the same, so who asks is found out once for it.
+    """
 
     def __init__(self, guard: Guard, bases: Bases, credentials: frozenset[str]) -> None:
         self._guard = guard
         self._bases = bases
         self._credentials = credentials | {"authorization"}
+        # Their keys among what is derived from a head.
+        self._whose, self._admission = object(), object()
 
     def authenticate(self, request: Request) -> None:
         """Raises Unauthorized."""
-        self._guard.principal(request.headers)
+        if self._let_in(request) is None:
+            raise Unauthorized()
 
     def of(self, request: Request) -> Who:
         """The caller; a stranger has no tab, for all strangers share one session. Raises BadRequest."""
+        who: Who | None = request.headers.derived.get(self._whose)
+        if who is None:
+            who = request.headers.derived[self._whose] = self._who(request)
+        return who
+
+    def _who(self, request: Request) -> Who:
         headers = request.headers
         tab = headers.get(TAB_FIELD)
         if tab is not None and _TAB.fullmatch(tab) is None:
             raise BadRequest(f"{TAB_FIELD} is up to 64 letters, digits, - and _.")
-        try:
-            principal, withhold = self._guard.principal(headers)
-        except Unauthorized:
+        let_in = self._let_in(request)
+        if let_in is None:
             # What it sent may be meant for the adapter alone, so none of it may reach a server.
-            principal, withhold, tab = ANONYMOUS, self._credentials, None
+            return Who(ANONYMOUS, None, headers, self._bases.of(request), self._credentials)
+        principal, withhold = let_in
         return Who(principal, tab, headers, self._bases.of(request), withhold)
+
+    def _let_in(self, request: Request) -> tuple[str, frozenset[str]] | None:
+        """The principal and what carried its credential; None for a stranger."""
+        derived = request.headers.derived
+        if self._admission not in derived:
+            try:
+                derived[self._admission] = self._guard.principal(request.headers)
+            except Unauthorized:
+                derived[self._admission] = None
+        found: tuple[str, frozenset[str]] | None = derived[self._admission]
+        return found
 
 
 class ServerTools:

@@ -31,6 +31,7 @@ from adapter.rules.tool_api import (
     arguments_of,
     as_plain,
     failure_body,
+    is_destructive,
     is_json_type,
     refused,
     result_body,
@@ -215,7 +216,7 @@ class ToolApi:
             if options.discovery_auth and self._authenticate is not None:
                 # Else whoever may see no tools could find their names by calling them.
                 self._authenticate(request)
-            tool = await self._find(name, request)
+            tool = await self._provider.tool(name, request)
         except ClientGone:
             raise
         except Exception as error:
@@ -225,7 +226,7 @@ class ToolApi:
         raw = await self._body(request)
         if isinstance(raw, Answered):
             return raw
-        return arguments_of(raw, options.invalid_json, destructive=tool.destructive)
+        return arguments_of(raw, options.invalid_json, destructive=is_destructive(tool))
 
     async def _outcome(
         self, request: Request, name: str, arguments: Arguments, stream: CallStream | None

@@ -18,23 +18,25 @@ from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.http_callers import (
     CLIENT,
+    INITIALIZED,
     METHOD_NOT_FOUND,
     Asks,
+    Message,
     ToolRefused,
     Who,
     modern_meta,
     object_of,
+    refusal,
     request,
     result_of,
 )
-from adapter.relay.mapping import INITIALIZED, LATEST_LEGACY, LONGEST_RETRY
+from adapter.relay.mapping import LATEST_LEGACY, LONGEST_RETRY
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.rules.sessions import session_key
 from adapter.upstream.port import header
-from adapter.wire.envelope import answers, dump
+from adapter.wire.envelope import response_in
 from adapter.wire.eras import Era
-from adapter.wire.failure import error_response
 from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
@@ -46,7 +48,7 @@ _PROGRESS = ("progress", "total", "message")
 class _Heard(NamedTuple):
     """What a stream brought: the response, or where it is to be taken up again after ``retry`` milliseconds."""
 
-    response: bytes | None
+    response: dict[str, Any] | None
     last_id: bytes = b""
     retry: int | None = None
 
@@ -90,7 +92,7 @@ class Conversation:
         asks.session_id = asks.version = None
         params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
         answer = await self._relay.handle(asks.post(who, Era.LEGACY, request(number, "initialize", params)))
-        result = object_of((await self._heard(answer, who, number)).response).get("result")
+        result = ((await self._heard(answer, who, number)).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
             raise _refused_by_status(answer.status)
@@ -151,9 +153,9 @@ class Conversation:
         meta: dict[str, Any] = modern_meta() if era is Era.MODERN else {}
         if tell is not None:
             meta["progressToken"] = number
-        body = request(number, method, {**params, "_meta": meta} if meta else params)
+        message = request(number, method, {**params, "_meta": meta} if meta else params)
         try:
-            response = await self._response(self._asks.post(who, era, body, mirrors), who, number, tell)
+            response = await self._response(self._asks.post(who, era, message, mirrors), who, number, tell)
         except AdapterError:
             raise
         except BaseException:
@@ -163,7 +165,7 @@ class Conversation:
             raise
         return result_of(response)
 
-    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> bytes:
+    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> dict[str, Any]:
         """The response, over as many streams as the upstream makes of it."""
         last_id = b""
         while True:
@@ -187,14 +189,16 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer)
-                return _Heard(body if answers(body, number) else None)
+                return _Heard(response_in(body, number))
             reader = SseReader(ANSWER_LIMIT)
             async for piece in _pieces(answer):
                 for event in reader.feed(piece):
-                    if event.data and answers(event.data, number):
-                        return _Heard(event.data)
-                    if event.data:
-                        await self._heed(event.data, who, number, tell)
+                    if not event.data:
+                        continue
+                    response = response_in(event.data, number)
+                    if response is not None:
+                        return _Heard(response)
+                    await self._heed(event.data, who, number, tell)
             return _Heard(None, reader.last_id, reader.retry)
         finally:
             await answer.close()
@@ -213,23 +217,23 @@ class Conversation:
             self._errands.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
-        id_bytes = dump(number)
         if method == "ping":
-            body = b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":{}}'
+            message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
-            body = error_response(id_bytes, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
-        await self._send_quietly(who, body)
+            message = refusal(number, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
+        await self._send_quietly(who, message)
 
     async def _say_cancelled(self, who: Who, number: int) -> None:
         params = {"requestId": number, "reason": "The caller has gone."}
-        body = dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        await self._send_quietly(who, body)
+        await self._send_quietly(
+            who, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        )
 
-    async def _send_quietly(self, who: Who, body: bytes) -> None:
+    async def _send_quietly(self, who: Who, message: Message) -> None:
         """A message that nobody waits for; an upstream that does not take it has had its chance."""
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
-                await (await self._relay.handle(self._asks.post(who, Era.LEGACY, body))).close()
+                await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
 
 
 async def _pieces(answer: Answer) -> AsyncIterator[bytes]:

@@ -14,12 +14,17 @@ from adapter.relay.visit import MODERN_VERSION
 from adapter.rules.callers import Caller
 from adapter.rules.headers import missing, to_upstream
 from adapter.rules.principals import ANONYMOUS
-from adapter.wire.envelope import dump, parse, read_envelope
+from adapter.wire.envelope import dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 
 METHOD_NOT_FOUND = -32601
 NO_INPUT = "The tool asks its caller for more input, which a call over HTTP cannot give."
 CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+Message = dict[str, Any]
+"""A JSON-RPC message."""
+
+INITIALIZED: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 _OWN_FIELDS = POST_FIELDS | {"mcp-method", "mcp-name"}
 
@@ -55,14 +60,16 @@ class Asks:
     server: Server
     session_id: str | None = None
     version: str | None = None
+    _last: tuple[Who, list[tuple[str, str]]] | None = None
 
-    def post(self, who: Who, era: Era, body: bytes, mirrors: Iterable[tuple[str, str]] = ()) -> Ask:
+    def post(self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()) -> Ask:
         """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
         headers = [*self._passed(who), ("Content-Type", "application/json")]
         if era is Era.MODERN:
-            headers += [*_mirrored(body), *mirrors]
+            headers += [*_mirrored(message), *mirrors]
         ask = self._ask(who, era, "POST", headers)
-        ask.envelope, ask.body = read_envelope(body), body
+        ask.body = dump(message)
+        ask.envelope = envelope_of(message, ask.body)
         return ask
 
     def listen(self, who: Who, last_id: str) -> Ask:
@@ -94,6 +101,12 @@ class Asks:
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:
         """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
+        # Requests on one connection have one Who for as long as their heads stay the same.
+        if self._last is None or self._last[0] is not who:
+            self._last = (who, self._filtered(who))
+        return self._last[1]
+
+    def _filtered(self, who: Who) -> list[tuple[str, str]]:
         said: Sequence[tuple[str, str]] = list(who.fields.items())
         absent = missing(self.server.required, said)
         if absent is not None:
@@ -106,9 +119,14 @@ class Asks:
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 
 
-def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+def request(number: int, method: str, params: Message) -> Message:
     """A JSON-RPC request."""
-    return dump({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def refusal(number: Any, code: int, sentence: str) -> Message:
+    """A JSON-RPC error in answer to a server's own request."""
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": sentence}}
 
 
 def modern_meta() -> dict[str, Any]:
@@ -120,19 +138,18 @@ def modern_meta() -> dict[str, Any]:
     }
 
 
-def object_of(data: bytes | None) -> dict[str, Any]:
+def object_of(data: bytes) -> dict[str, Any]:
     """A JSON-RPC message, or nothing of it where it is none."""
     try:
-        message = parse(data) if data is not None else None
+        message = parse(data)
     except BadJson:
         return {}
     return message if isinstance(message, dict) else {}
 
 
-def result_of(response: bytes) -> dict[str, Any]:
+def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a response. Raises ToolRefused, UpstreamBroken."""
-    message = object_of(response)
-    error, result = message.get("error"), message.get("result")
+    error, result = response.get("error"), response.get("result")
     if isinstance(error, dict):
         code, said = error.get("code"), error.get("message")
         raise ToolRefused(
@@ -147,9 +164,8 @@ def result_of(response: bytes) -> dict[str, Any]:
     return result
 
 
-def _mirrored(body: bytes) -> list[tuple[str, str]]:
+def _mirrored(message: Message) -> list[tuple[str, str]]:
     """What the headers of a modern request say of its body."""
-    message = parse(body)
     method, params = message["method"], message["params"]
     name = params.get("uri") if method == "resources/read" else params.get("name")
     mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]

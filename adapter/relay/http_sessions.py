@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -149,23 +148,18 @@ class HttpSessions:
     async def _using(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
         """Act in the caller's session; one that is not known any more is opened again, once."""
         try:
-            async with self._session(who) as held:
-                return await act(held)
+            return await self._in_session(who, act)
         except (SessionMissing, SessionUnknown):
-            async with self._session(who) as held:
-                return await act(held)
+            return await self._in_session(who, act)
 
-    @contextlib.asynccontextmanager
-    async def _session(self, who: Who) -> AsyncIterator[_Held]:
+    async def _in_session(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
         key = _Key(who.principal, who.tab)
         held = self._take(key)
         held.busy += 1
         try:
-            async with held.opening:
-                if not held.conversation.is_open:
-                    await held.conversation.open(who)
-                    self._found = held.conversation.era
-            yield held
+            if not held.conversation.is_open:
+                await self._open(held, who)
+            return await act(held)
         except (SessionMissing, SessionUnknown):
             self._forget(key, held)
             raise
@@ -182,6 +176,13 @@ class HttpSessions:
                 self._forget(key, held)
             if not held.busy and self._held.get(key) is not held:
                 self._errands.run(held.conversation.close(key.principal))
+
+    async def _open(self, held: _Held, who: Who) -> None:
+        """Of all who come at once, one opens it."""
+        async with held.opening:
+            if not held.conversation.is_open:
+                await held.conversation.open(who)
+                self._found = held.conversation.era
 
     def _take(self, key: _Key) -> _Held:
         held = self._held.get(key)

@@ -100,11 +100,6 @@ class ApiTool:
             schema = _member(tool, "input_schema")
         return cls(name, "" if description is None else str(description), kept or None, as_plain(schema))
 
-    @property
-    def destructive(self) -> bool:
-        """Whether the tool says that it may destroy something."""
-        return (self.annotations or {}).get("destructiveHint") is True
-
     def listed(self) -> dict[str, Any]:
         """As one of the list."""
         shown: dict[str, Any] = {"name": self.name, "description": self.description}
@@ -126,6 +121,14 @@ def tool_list(tools: Iterable[Any]) -> Answered:
 def tool_detail(tool: ApiTool) -> Answered:
     """The answer to ``GET /tools/{name}``."""
     return Answered(200, _spelled(tool.detailed()))
+
+
+def is_destructive(tool: Any) -> bool:
+    """Whether a tool of a list says that it may destroy something."""
+    annotations = _member(tool, "annotations")
+    if not isinstance(annotations, Mapping):
+        annotations = as_plain(annotations)
+    return isinstance(annotations, Mapping) and annotations.get("destructiveHint") is True
 
 
 def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:

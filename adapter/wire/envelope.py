@@ -100,21 +100,26 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
 
     Ids compare as JSON does: 1 is 1.0, but neither "1" nor true. What is no JSON answers nothing.
     """
+    return response_in(data, request_id) is not None
+
+
+def response_in(data: bytes, request_id: str | int | float | None) -> dict[str, Any] | None:
+    """The JSON-RPC response that ``data`` is to that request, as ``answers`` has it; None if it is none."""
     # A backslash may hide an escaped spelling of either key; without one, their absence settles it.
     if b'"result"' not in data and b'"error"' not in data and b"\\" not in data:
-        return False
+        return None
     try:
         message = parse(data)
     except BadJson:
-        return False
+        return None
     if not isinstance(message, dict) or "method" in message:
-        return False
+        return None
     found = message.get("id")
     if found is None:
-        return "error" in message
+        return message if "error" in message else None
     if isinstance(found, bool) or ("result" not in message and "error" not in message):
-        return False
-    return bool(_exact(found, data) == request_id)
+        return None
+    return message if _exact(found, data) == request_id else None
 
 
 def parse(body: bytes) -> Any:

@@ -111,7 +111,8 @@ async def _serve() -> None:
 
 
 @asynccontextmanager
-async def _upstream() -> AsyncIterator[int]:
+async def upstream() -> AsyncIterator[int]:
+    """The port of the bench's upstream, which lists the tools of every row."""
     argv = [sys.executable, "-m", "tests.bench.pipeline", "--serve"]
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -171,14 +172,14 @@ async def measured(extent: Extent) -> Measured:
 
 
 async def _subjects(stack: AsyncExitStack, place: Path) -> list[Subject]:
-    upstream = await stack.enter_async_context(_upstream())
+    port = await stack.enter_async_context(upstream())
     tokens = Tokens()
     running: dict[str, tuple[Address, int]] = {}
     for front in FRONTS:
         room = place / front
         room.mkdir()
         address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
-        settings = settings_of(front, upstream, address, room, tokens)
+        settings = settings_of(front, port, address, room, tokens)
         started = await stack.enter_async_context(adapter_with(settings, address, room))
         assert started.pid is not None
         running[front] = address, started.pid

@@ -24,6 +24,7 @@ from adapter.rules.tool_api import (
     arguments_of,
     as_plain,
     failure_body,
+    is_destructive,
     is_json_type,
     result_body,
     too_large,
@@ -236,10 +237,16 @@ def test_e9_a_tool_by_itself_has_its_schema() -> None:
     for name in ("dict", "object", "sdk"):
         tool = tool_named(TOOLS, name)
         assert tool is not None and read(tool_detail(tool))["inputSchema"] == SCHEMA
-        assert tool.destructive is (name == "sdk")
     bare = tool_named(TOOLS, "bare")
     assert bare is not None and read(tool_detail(bare))["inputSchema"] == {}
     assert tool_named(TOOLS, "none") is None and ApiTool.of(object()) is None
+
+
+def test_a_tool_says_that_it_may_destroy_something() -> None:
+    """However a host has it; silence is no such word."""
+    assert [is_destructive(tool) for tool in TOOLS] == [False, False, False, False, True]
+    assert is_destructive({"annotations": {"destructiveHint": True}})
+    assert not is_destructive({"annotations": {"destructiveHint": "true"}})
 
 
 # --- validation -----------------------------------------------------------------------------------------------
