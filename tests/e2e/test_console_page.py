@@ -3,15 +3,18 @@ withstands."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.console_backend import Backend, serving
-from tests.e2e.processes import start
+from tests.e2e.filing import ADAPTERS, HELPER, sha256
+from tests.e2e.processes import adapter, server, start
 from tests.e2e.provision import packages
 
 pytestmark = pytest.mark.e2e
@@ -30,22 +33,25 @@ def stage(node: Path, chromium: Path, tmp_path: Path) -> Stage:
 
 
 class Stage:
-    """Where scenes of ``scenes.mjs`` are played."""
+    """Where the scenes below ``console`` are played."""
 
     def __init__(self, node: Path, chromium: Path, place: Path) -> None:
         self._node, self._chromium, self._place = node, chromium, place
 
     async def play(self, scene: str, backend: Backend, *words: str) -> dict[str, Any]:
         """What the scene saw. Fails with its error when it does not come to its end."""
-        environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(self._chromium)}
         async with serving(backend) as url:
-            running = await start(
-                [self._node, SCENES, scene, url, *words], self._place / "scene.log", environment
-            )
-            try:
-                seen = json.loads(await running.line(SCENE_TIMEOUT))
-            finally:
-                await running.stop()
+            return await self.play_at(url, scene, *words)
+
+    async def play_at(self, url: str, scene: str, *words: str) -> dict[str, Any]:
+        """The same, on the page at this URL."""
+        environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(self._chromium)}
+        command: list[str | Path] = [self._node, SCENES, scene, url, *words]
+        running = await start(command, self._place / "scene.log", environment)
+        try:
+            seen = json.loads(await running.line(SCENE_TIMEOUT))
+        finally:
+            await running.stop()
         assert isinstance(seen, dict)
         return seen
 
@@ -66,11 +72,13 @@ async def test_a_tool_is_found_and_run_by_keyboard(stage: Stage) -> None:
     assert calm(seen)
 
 
-async def test_a_file_is_uploaded_with_its_progress_seen(stage: Stage) -> None:
+async def test_a_file_is_uploaded_with_its_progress_seen(stage: Stage, tmp_path: Path) -> None:
     """The bar moves in several steps, and the handle is the argument of the call."""
     backend = Backend()
-    seen = await stage.play("upload", backend)
-    assert backend.uploads == [("hamlet.txt", 24 * 1024**2)]
+    file = tmp_path / "hamlet.txt"
+    file.write_bytes(b"words " * 4_000_000)
+    seen = await stage.play("upload", backend, str(file))
+    assert backend.uploads == [("hamlet.txt", 24_000_000)]
     assert len(seen["bars"]) > 2 and seen["bars"] == sorted(seen["bars"])
     assert seen["handle"] == "upload://sessions/4be1/0c11"
     assert backend.calls[-1] == ("count_words", {"path": seen["handle"]})
@@ -122,7 +130,7 @@ async def test_the_form_and_its_json_say_the_same(stage: Stage) -> None:
     backend = Backend()
     seen = await stage.play("form", backend)
     assert seen["prefilled"] == {"destination": None, "departure": None, "travellers": 2}
-    assert seen["faults"] == ["null is no string", "null is no string"]
+    assert seen["faults"] == ["Fill this in.", "Fill this in."]
     filled = {
         "destination": "Lisbon",
         "departure": "2026-09-01T08:30:15Z",
@@ -135,6 +143,23 @@ async def test_the_form_and_its_json_say_the_same(stage: Stage) -> None:
     assert seen["budget"] == '"much"'
     assert backend.calls == [("plan_trip", {**filled, "travellers": 3, "budget": "much", "unknown": [1]})]
     assert calm(seen)
+
+
+async def test_snippets_are_the_call_itself(stage: Stage) -> None:
+    """Pasted into a shell or run by Python they send the very arguments; the token is named and not written down."""
+    backend = Backend(auth=True)
+    path = 'it\'s "$HOME" `id` \\ \n – 🖇'
+    environment = {**os.environ, "MCP_TOKEN": "token-of-vic"}
+    async with serving(backend) as url:
+        seen = await stage.play_at(url, "snippets", path)
+        for command in (["sh", "-c", seen["curl"]], [sys.executable, "-c", seen["python"]]):
+            running = await asyncio.create_subprocess_exec(
+                *command, env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            said, _ = await running.communicate()
+            assert running.returncode == 0 and b"31971" in said
+    assert backend.calls == [("count_words", {"path": path})] * 2
+    assert "token-of-vic" not in seen["curl"] + seen["python"] and calm(seen)
 
 
 async def test_exchanges_appear_as_they_happen(stage: Stage) -> None:
@@ -150,6 +175,23 @@ async def test_a_phone_is_wide_enough(stage: Stage) -> None:
     seen = await stage.play("around", Backend())
     assert seen["quota"] == "47" and seen["theme"] == "dark"
     assert seen["wide"] == 390 and calm(seen)
+
+
+async def test_the_adapter_stands_behind_the_page(stage: Stage, tmp_path: Path) -> None:
+    """A file goes in and one comes out through the adapter itself, and its console tells of both."""
+    sections: dict[str, Any] = {
+        "console": {"enabled": True, "allow_execute": True},
+        "core": {"allow_artifacts_download": True},
+    }
+    async with (
+        server("tests.e2e.files_server", tmp_path) as upstream,
+        adapter(tmp_path, upstream.url, adapters=ADAPTERS, **sections) as front,
+    ):
+        seen = await stage.play_at(f"{front.base}/explorer/", "adapter")
+    assert sha256(b"three small words") in seen["said"]
+    assert seen["filename"] == "drawn.png"
+    assert [text.split()[-1] for text in seen["exchanges"]] == ["draw", "digest", HELPER]
+    assert seen["violations"] == [] and calm(seen)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -8,7 +8,14 @@ const { chromium } = require('playwright-core');
 export const AXE = require('node:fs').readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 // No request leaves the machine: chromium would look for updates, and try QUIC and its variations service.
-const QUIET = ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const QUIET = [
+  '--no-sandbox',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
 
 const WATCH = `
   window.violations = [];
@@ -21,7 +28,9 @@ export async function browser() {
   return {
     close: () => launched.close(),
     async open({ narrow = false, ...options } = {}) {
-      const size = narrow ? { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } : { viewport: { width: 1280, height: 800 } };
+      const size = narrow
+        ? { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }
+        : { viewport: { width: 1280, height: 800 } };
       const context = await launched.newContext({ ...size, reducedMotion: 'reduce', ...options });
       await context.addInitScript(WATCH);
       const page = await context.newPage();
@@ -35,7 +44,7 @@ export async function browser() {
         const { protocol, hostname } = new URL(request.url());
         if (!['data:', 'blob:'].includes(protocol) && hostname !== '127.0.0.1') reported.elsewhere.push(request.url());
       });
-      page.setDefaultTimeout(15_000);
+      page.setDefaultTimeout(30_000);
       return { page, reported };
     },
   };

@@ -49,7 +49,7 @@ export const using = {
             const bar = document.querySelector('.upload progress');
             if (bar && values.at(-1) !== bar.value / bar.max) values.push(bar.value / bar.max);
             if (values.length && !bar) resolve(values);
-            else requestAnimationFrame(look);
+            else setTimeout(look, 20);
           };
           look();
         }),

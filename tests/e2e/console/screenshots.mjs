@@ -1,12 +1,10 @@
 // node screenshots.mjs URL DIRECTORY: the main views of the console as pictures for people who have not started it yet.
 
 import { browser } from './browser.mjs';
+import { at, run } from './parts.mjs';
 
 const [url, directory] = process.argv.slice(2);
-const at = (...parts) => `${url}#/${parts.map(encodeURIComponent).join('/')}`;
 const chromium = await browser();
-
-const run = (page) => page.getByRole('button', { name: 'Run', exact: true }).click();
 
 const VIEWS = {
   async servers(page) {
@@ -14,32 +12,35 @@ const VIEWS = {
     await page.getByRole('heading', { name: 'studio' }).waitFor();
   },
   async run(page) {
-    await page.goto(at('server', 'studio', 'tools', 'plan_trip'));
+    await page.goto(at(url, 'server', 'studio', 'tools', 'plan_trip'));
     await page.getByLabel('destination').fill('Lisbon');
     await page.getByLabel('departure').fill('2026-09-01T08:30:15');
     await page.getByRole('button', { name: 'Validate' }).click();
     await page.getByText('Valid', { exact: true }).waitFor();
   },
   async result(page) {
-    await page.goto(at('server', 'studio', 'tools', 'report/weekly'));
+    await page.goto(at(url, 'server', 'studio', 'tools', 'report/weekly'));
     await run(page);
     await page.locator('.plot iframe').first().scrollIntoViewIfNeeded();
     await page.frameLocator('.plot iframe').first().locator('svg').first().waitFor();
-    await page.locator('.prose').first().evaluate((node) => node.scrollIntoView({ block: 'start' }));
+    await page
+      .locator('.prose')
+      .first()
+      .evaluate((node) => node.scrollIntoView({ block: 'start' }));
     await page.frameLocator('.plot iframe').nth(1).locator('svg').first().waitFor();
   },
   async artifact(page) {
-    await page.goto(at('server', 'studio', 'tools', 'draw_landscape'));
+    await page.goto(at(url, 'server', 'studio', 'tools', 'draw_landscape'));
     await run(page);
     await page.waitForFunction(() => document.querySelector('.picture img')?.naturalWidth > 0);
     await page.locator('.outcome').evaluate((node) => node.scrollIntoView({ block: 'end' }));
   },
   async pins(page) {
-    await page.goto(at('server', 'studio', 'pins'));
+    await page.goto(at(url, 'server', 'studio', 'pins'));
     await page.getByText('Pinned').first().waitFor();
   },
   async exchanges(page) {
-    await page.goto(at('exchanges'));
+    await page.goto(at(url, 'exchanges'));
     await page.locator('.exchange').nth(24).waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
     await page.locator('.exchange summary').nth(2).click();

@@ -46,7 +46,13 @@ export async function send(path, { method = 'GET', body, accept = 'application/j
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const response = await fetch(new URL(path, base), {
-    method, headers, body, signal, cache: 'no-store', credentials: 'omit', redirect: 'error',
+    method,
+    headers,
+    body,
+    signal,
+    cache: 'no-store',
+    credentials: 'omit',
+    redirect: 'error',
   });
   if (response.status === 401) refusals.forEach((act) => act());
   return response;

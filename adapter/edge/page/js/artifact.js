@@ -2,7 +2,7 @@
 
 import { Refused, base, reason, refused, send } from './api.js';
 import { button, fill, h, icon } from './dom.js';
-import { bytes, plain, relative } from './format.js';
+import { bytes, instant, moment, plain, relative } from './format.js';
 import { download } from './leaving.js';
 import { longText } from './longtext.js';
 import { essence, isPicture, isSound, shown } from './media.js';
@@ -12,7 +12,10 @@ const LARGEST_PREVIEW = 25 * 1024 * 1024;
 
 /** A resource of a server, read through the adapter. Raises Refused. */
 export async function fetched(server, uri, signal) {
-  const response = await send(`${encodeURIComponent(server)}/resources?uri=${encodeURIComponent(uri)}`, { accept: '*/*', signal });
+  const response = await send(`${encodeURIComponent(server)}/resources?uri=${encodeURIComponent(uri)}`, {
+    accept: '*/*',
+    signal,
+  });
   if (!response.ok) throw refused(response.status, await response.json().catch(() => null));
   return response.blob();
 }
@@ -24,14 +27,36 @@ export async function fetched(server, uri, signal) {
 export function fileCard(server, file, { open = false } = {}) {
   const name = plain(file.filename || file.uri.split('/').pop() || file.uri);
   const place = h('div', { class: 'preview' });
-  const facts = [essence(file.media_type), file.size === undefined || file.size === null ? null : bytes(file.size), file.expires_at ? `expires ${relative(file.expires_at)}` : null];
+  const facts = [
+    essence(file.media_type),
+    file.size === undefined || file.size === null ? null : bytes(file.size),
+  ].filter(Boolean);
   const look = button('Preview', preview, { look: 'small', picture: 'eye', 'aria-label': `Preview ${name}` });
   const large = (file.size ?? 0) > LARGEST_PREVIEW;
-  const node = h('div', { class: 'card file-card' },
-    h('div', { class: 'file' }, icon('files'),
-      h('div', { class: 'grow' }, h('div', { class: 'name', title: plain(file.uri, 500) }, name), h('div', { class: 'told' }, facts.filter(Boolean).join(' · '))),
-      me.hosted && !large ? look : null, saver(server, file, name)),
-    file.description ? h('p', { class: 'hint' }, String(file.description).slice(0, 1000)) : null, place);
+  const node = h(
+    'div',
+    { class: 'card file-card' },
+    h(
+      'div',
+      { class: 'file' },
+      icon('files'),
+      h(
+        'div',
+        { class: 'grow' },
+        h('div', { class: 'name', title: plain(file.uri, 500) }, name),
+        h(
+          'div',
+          { class: 'told' },
+          facts.join(' · '),
+          file.expires_at ? [facts.length ? ' · ' : null, expiry(file.expires_at)] : null,
+        ),
+      ),
+      me.hosted && !large ? look : null,
+      saver(server, file, name),
+    ),
+    file.description ? h('p', { class: 'hint' }, String(file.description).slice(0, 1000)) : null,
+    place,
+  );
   if (open && me.hosted && !large && (isPicture(file.media_type) || isSound(file.media_type))) preview();
 
   async function preview() {
@@ -39,7 +64,15 @@ export function fileCard(server, file, { open = false } = {}) {
     fill(place, h('p', { class: 'told', role: 'status' }, 'Reading…'));
     try {
       const blob = await fetched(server, file.uri);
-      fill(place, (await view(blob, name)) ?? h('p', { class: 'notice' }, `Files of type ${plain(blob.type || 'unknown', 60)} are not shown here; download it.`));
+      fill(
+        place,
+        (await view(blob, name)) ??
+          h(
+            'p',
+            { class: 'notice' },
+            `Files of type ${plain(blob.type || 'unknown', 60)} are not shown here; download it.`,
+          ),
+      );
       look.remove();
     } catch (failure) {
       fill(place, h('p', { class: 'notice', role: 'alert' }, why(failure)));
@@ -48,6 +81,19 @@ export function fileCard(server, file, { open = false } = {}) {
   }
 
   return node;
+}
+
+/** When a file goes; `tick` keeps it true. */
+export function expiry(at) {
+  return h('span', { class: 'expiry', title: moment(at), 'data-expires': at }, `expires ${relative(at)}`);
+}
+
+/** Says anew when the files below `node` go. */
+export function tick(node) {
+  for (const one of node.querySelectorAll('[data-expires]')) {
+    const at = instant(Number(one.dataset.expires) || one.dataset.expires);
+    one.textContent = at !== null && at * 1000 < Date.now() ? 'expired' : `expires ${relative(at)}`;
+  }
 }
 
 async function view(blob, name) {
@@ -59,18 +105,28 @@ async function view(blob, name) {
 function saver(server, file, name) {
   const link = near(file.download_url);
   // A signed link of the adapter's own streams to the disk; all else goes through memory.
-  if (link) return h('a', { class: 'button small', href: link, download: name, rel: 'noopener' }, icon('down'), h('span', {}, 'Download'));
+  if (link)
+    return h(
+      'a',
+      { class: 'button small', href: link, download: name, rel: 'noopener' },
+      icon('down'),
+      h('span', {}, 'Download'),
+    );
   if (!me.hosted) return null;
-  const save = button('Download', async () => {
-    save.disabled = true;
-    try {
-      download(await fetched(server, file.uri), name);
-    } catch (failure) {
-      save.after(h('span', { class: 'told bad', role: 'alert' }, why(failure)));
-    } finally {
-      save.disabled = false;
-    }
-  }, { look: 'small', picture: 'down', 'aria-label': `Download ${name}` });
+  const save = button(
+    'Download',
+    async () => {
+      save.disabled = true;
+      try {
+        download(await fetched(server, file.uri), name);
+      } catch (failure) {
+        save.after(h('span', { class: 'told bad', role: 'alert' }, why(failure)));
+      } finally {
+        save.disabled = false;
+      }
+    },
+    { look: 'small', picture: 'down', 'aria-label': `Download ${name}` },
+  );
   return save;
 }
 
@@ -83,4 +139,7 @@ function near(text) {
   }
 }
 
-const why = (failure) => (failure instanceof Refused && failure.status === 404 ? 'It is not there any more, or was never kept.' : reason(failure));
+const why = (failure) =>
+  failure instanceof Refused && failure.status === 404
+    ? 'It is not there any more, or was never kept.'
+    : reason(failure);

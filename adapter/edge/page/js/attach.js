@@ -17,7 +17,10 @@ export class Helper {
     const offer = offered(await post(`${toolPath(this.server, this.tool)}/call`, {}, { signal }));
     const url = new URL(offer.upload_url, base);
     if (url.origin !== base.origin) {
-      throw new Refused(0, `Uploads go to ${url.origin}, and this page is not from there. Open the console under that address.`);
+      throw new Refused(
+        0,
+        `Uploads go to ${url.origin}, and this page is not from there. Open the console under that address.`,
+      );
     }
     if (file.size > (offer.max_file_bytes ?? Infinity)) {
       throw new Refused(413, `${file.name} has ${bytes(file.size)}; at most ${bytes(offer.max_file_bytes)} are taken.`);
@@ -47,7 +50,8 @@ function offered(result) {
 }
 
 async function digest(file) {
-  if (!crypto.subtle) throw new Refused(0, 'This adapter wants digests of files, which browsers make on https and localhost only.');
+  if (!crypto.subtle)
+    throw new Refused(0, 'This adapter wants digests of files, which browsers make on https and localhost only.');
   const sum = await crypto.subtle.digest('SHA-256', await file.arrayBuffer());
   return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
@@ -59,7 +63,9 @@ function sent(url, form, progress, signal) {
     request.open('POST', url);
     request.responseType = 'json';
     request.upload.addEventListener('progress', (event) => progress(event.loaded, event.total));
-    request.addEventListener('load', () => (request.status === 200 ? resolve(request.response) : reject(refused(request.status, request.response))));
+    request.addEventListener('load', () =>
+      request.status === 200 ? resolve(request.response) : reject(refused(request.status, request.response)),
+    );
     request.addEventListener('error', () => reject(new TypeError('unreachable')));
     request.addEventListener('abort', () => reject(new DOMException('cancelled', 'AbortError')));
     signal.addEventListener('abort', () => request.abort());
@@ -69,8 +75,19 @@ function sent(url, form, progress, signal) {
 
 /** The button that attaches a file to a field, and the place where its progress shows. `take(handle)` is told. */
 export function attachment(helper, take) {
-  const chooser = h('input', { type: 'file', class: 'unseen', tabindex: '-1', 'aria-hidden': 'true', on: { change: start } });
-  const attach = button('', () => chooser.click(), { look: 'quiet icon clip', picture: 'clip', 'aria-label': 'Attach a file', title: 'Attach a file' });
+  const chooser = h('input', {
+    type: 'file',
+    class: 'unseen',
+    tabindex: '-1',
+    'aria-hidden': 'true',
+    on: { change: start },
+  });
+  const attach = button('', () => chooser.click(), {
+    look: 'quiet icon clip',
+    picture: 'clip',
+    'aria-label': 'Attach a file',
+    title: 'Attach a file',
+  });
   const progress = h('div', { class: 'upload', hidden: true });
 
   async function start() {
@@ -80,14 +97,23 @@ export function attachment(helper, take) {
     const stop = new AbortController();
     const bar = h('progress', { max: file.size || 1, value: 0, 'aria-label': `Uploading ${file.name}` });
     const told = h('span', { class: 'told' }, `${file.name} · 0 of ${bytes(file.size)}`);
-    fill(progress, bar, told, button('Cancel', () => stop.abort(), { look: 'small' }));
+    fill(
+      progress,
+      bar,
+      told,
+      button('Cancel', () => stop.abort(), { look: 'small' }),
+    );
     progress.hidden = false;
     attach.disabled = true;
     try {
-      const handle = await helper.upload(file, (loaded, total) => {
-        [bar.max, bar.value] = [total || 1, loaded];
-        told.textContent = `${file.name} · ${bytes(Math.min(loaded, file.size))} of ${bytes(file.size)}`;
-      }, stop.signal);
+      const handle = await helper.upload(
+        file,
+        (loaded, total) => {
+          [bar.max, bar.value] = [total || 1, loaded];
+          told.textContent = `${file.name} · ${bytes(Math.min(loaded, file.size))} of ${bytes(file.size)}`;
+        },
+        stop.signal,
+      );
       take(handle);
       fill(progress, h('span', { class: 'told good' }, `${file.name} · ${bytes(file.size)} uploaded`));
       announce(`${file.name} is uploaded.`);

@@ -9,7 +9,10 @@ import { toolPath } from './world.js';
  */
 export async function call(server, tool, args, { progress, signal }) {
   const response = await send(`${toolPath(server, tool)}/call`, {
-    method: 'POST', body: JSON.stringify(args), accept: 'text/event-stream, application/json', signal,
+    method: 'POST',
+    body: JSON.stringify(args),
+    accept: 'text/event-stream, application/json',
+    signal,
   });
   if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream')) {
     return { status: response.status, body: await response.json().catch(() => null) };
@@ -33,11 +36,19 @@ export async function validate(server, tool, args) {
 /** What a status that is no result means, and what to do about it; null where the body is a result. */
 export function refusal({ status, body }) {
   if (Array.isArray(body?.content)) return null;
-  const said = typeof body?.error === 'string' ? body.error : body?.detail ?? null;
-  if (status === 401) return ['Unauthorized', 'This call needs a credential. Enter your bearer token above (the key symbol), then run it again.'];
-  if (status === 403) return ['Execution is disabled', 'This adapter lets the console look, not run: its settings have console.allow_execute: false. Whoever operates it can set console.allow_execute: true.'];
-  if (status === 404) return ['Tool not found', said ?? 'The server does not list this tool any more. Reload the catalogue.'];
+  const said = typeof body?.error === 'string' ? body.error : (body?.detail ?? null);
+  if (status === 401)
+    return [
+      'Unauthorized',
+      'This call needs a credential. Enter your bearer token above (the key symbol), then run it again.',
+    ];
+  if (status === 403)
+    return [
+      'Execution is disabled',
+      'This adapter lets the console look, not run: its settings have console.allow_execute: false. Whoever operates it can set console.allow_execute: true.',
+    ];
+  if (status === 404)
+    return ['Tool not found', said ?? 'The server does not list this tool any more. Reload the catalogue.'];
   if (status === 413) return ['Too large', said ?? 'The arguments are larger than console.max_body allows.'];
   return [`The adapter answered ${status}`, said ?? 'The answer holds no result.'];
 }
-

@@ -9,20 +9,33 @@ export class Surroundings {
   constructor(root, changed, helper) {
     Object.assign(this, { root, changed, helper });
   }
+
+  /** The same for a part: files are attached where the adapter wrote that it takes a handle of the helper. */
+  of(schema) {
+    if (!this.helper || JSON.stringify(schema ?? null).includes(this.helper.tool)) return this;
+    return new Surroundings(this.root, this.changed, null);
+  }
 }
 
 /** The frame of a control: its name, marks and description, and the place for a fault. */
-export function framed(control, { name, schema, required, around, extra = null }) {
+export function framed(control, { name, schema, required, around, item = false }) {
   const [hint, fault] = [unique('hint'), unique('fault')];
   const said = typeof schema.description === 'string' ? schema.description : '';
   const wrong = h('p', { class: 'fault', id: fault, hidden: true });
-  const node = h('div', { class: 'field' },
-    h('div', { class: 'field-head' },
+  const node = h(
+    'div',
+    { class: 'field' },
+    h(
+      'div',
+      { class: 'field-head' },
       h('label', { for: control.focusable.id, class: 'name' }, name),
-      required ? h('span', { class: 'mark required' }, 'required') : null,
-      h('span', { class: 'manner' }, manner(schema, around.root))),
+      required && !item ? h('span', { class: 'mark required' }, 'required') : null,
+      h('span', { class: 'manner' }, manner(schema, around.root)),
+    ),
     said ? h('p', { class: 'hint', id: hint }, said.slice(0, 2000)) : null,
-    h('div', { class: 'control' }, control.node, extra), wrong);
+    h('div', { class: 'control' }, control.node),
+    wrong,
+  );
   control.focusable.setAttribute('aria-describedby', [said && hint, fault].filter(Boolean).join(' '));
   if (required) control.focusable.setAttribute('aria-required', 'true');
   return {
@@ -54,7 +67,13 @@ export function stringControl({ schema, required, around }) {
     around.changed();
   };
   const box = type
-    ? h('input', { id: unique(), type, step: type === 'datetime-local' ? '1' : null, autocomplete: 'off', on: { input: changed } })
+    ? h('input', {
+        id: unique(),
+        type,
+        step: type === 'datetime-local' ? '1' : null,
+        autocomplete: 'off',
+        on: { input: changed },
+      })
     : h('textarea', { id: unique(), rows: 1, spellcheck: 'false', autocomplete: 'off', on: { input: changed } });
   const node = h('div', { class: 'with-clip' }, box);
   const control = {
@@ -104,8 +123,14 @@ function unzoned(text) {
 
 export function numberControl({ schema, required, around, whole }) {
   const box = h('input', {
-    id: unique(), type: 'number', step: whole ? '1' : 'any', inputmode: whole ? 'numeric' : 'decimal', autocomplete: 'off',
-    min: schema.minimum, max: schema.maximum, on: { input: around.changed },
+    id: unique(),
+    type: 'number',
+    step: whole ? '1' : 'any',
+    inputmode: whole ? 'numeric' : 'decimal',
+    autocomplete: 'off',
+    min: schema.minimum,
+    max: schema.maximum,
+    on: { input: around.changed },
   });
   return {
     node: box,
@@ -122,10 +147,15 @@ export function numberControl({ schema, required, around, whole }) {
 /** A choice among JSON values; a boolean is one of true and false. */
 export function choiceControl({ schema, required, around }) {
   const values = schema.enum;
-  const shown = values.map((value, at) => schema.titles?.[at] ?? (typeof value === 'string' ? value : JSON.stringify(value)));
-  const box = h('select', { id: unique(), on: { change: around.changed } },
+  const shown = values.map(
+    (value, at) => schema.titles?.[at] ?? (typeof value === 'string' ? value : JSON.stringify(value)),
+  );
+  const box = h(
+    'select',
+    { id: unique(), on: { change: around.changed } },
     h('option', { value: '' }, required ? 'Choose…' : 'Not set'),
-    shown.map((text, at) => h('option', { value: at }, text === '' ? '(empty)' : text)));
+    shown.map((text, at) => h('option', { value: at }, text === '' ? '(empty)' : text)),
+  );
   return {
     node: box,
     focusable: box,
@@ -162,18 +192,25 @@ export function booleanControl({ required, around }) {
 /** Any JSON, as text. What cannot be read is a fault that `read` raises as SyntaxError. */
 export function jsonControl({ schema, required, around }) {
   const box = h('textarea', {
-    id: unique(), class: 'code', rows: 2, spellcheck: 'false', autocomplete: 'off', placeholder: 'JSON', on: { input: around.changed },
+    id: unique(),
+    class: 'code',
+    rows: 2,
+    spellcheck: 'false',
+    autocomplete: 'off',
+    placeholder: 'JSON',
+    on: { input: around.changed },
   });
   return {
     node: box,
     focusable: box,
-    read: () => (box.value.trim() === '' ? empty(required || nullable(schema) && required) : JSON.parse(box.value)),
+    read: () => (box.value.trim() === '' ? empty(required || (nullable(schema) && required)) : JSON.parse(box.value)),
     write(value) {
-      box.value = value === undefined || value === null && required ? '' : JSON.stringify(value, null, 2);
+      box.value = value === undefined || (value === null && required) ? '' : JSON.stringify(value, null, 2);
       return true;
     },
   };
 }
 
 /** The small button that takes an item out of a list. */
-export const removal = (what, act) => button('', act, { look: 'quiet icon', picture: 'cross', 'aria-label': `Remove ${what}` });
+export const removal = (what, act) =>
+  button('', act, { look: 'quiet icon', picture: 'cross', 'aria-label': `Remove ${what}` });

@@ -59,11 +59,14 @@ const ICONS = {
   sun: 'M12 8a4 4 0 1 0 0 8a4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5',
   moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5z',
   key: 'M8 11a4 4 0 1 0 0 8a4 4 0 0 0 0-8M11 12l8-8M16 7l3 3M14 9l2 2',
-  servers: 'M5 4h14a1 1 0 0 1 1 1v5a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1V5a1 1 0 0 1 1-1M5 13h14a1 1 0 0 1 1 1v5a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1v-5a1 1 0 0 1 1-1M8 7.5h.01M8 16.5h.01',
+  servers:
+    'M5 4h14a1 1 0 0 1 1 1v5a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1V5a1 1 0 0 1 1-1M5 13h14a1 1 0 0 1 1 1v5a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1v-5a1 1 0 0 1 1-1M8 7.5h.01M8 16.5h.01',
   pulse: 'M3 12h4l3-8l4 16l3-8h4',
   files: 'M14 3H7a2 2 0 0 0-2 2v14a2 2 0 0 0 2 2h10a2 2 0 0 0 2-2V8zM14 3v5h5',
-  people: 'M9 5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 0 0 0-7M2.5 20a6.5 6.5 0 0 1 13 0M16 5.5a3.5 3.5 0 0 1 0 6.2M18 14.5a6.5 6.5 0 0 1 3.5 5.5',
-  config: 'M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 0 0 0-5M9 14.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 0 0 0-5',
+  people:
+    'M9 5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 0 0 0-7M2.5 20a6.5 6.5 0 0 1 13 0M16 5.5a3.5 3.5 0 0 1 0 6.2M18 14.5a6.5 6.5 0 0 1 3.5 5.5',
+  config:
+    'M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 0 0 0-5M9 14.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 0 0 0-5',
   play: 'M7 4.5v15l12-7.5z',
   stop: 'M6 6h12v12H6z',
   pause: 'M8 5v14M16 5v14',
@@ -89,7 +92,12 @@ export function icon(name) {
 
 /** A button; `look` is its classes. */
 export function button(label, act, { look = '', picture = null, ...props } = {}) {
-  return h('button', { type: 'button', class: look, on: { click: act }, ...props }, picture && icon(picture), label && h('span', {}, label));
+  return h(
+    'button',
+    { type: 'button', class: look, on: { click: act }, ...props },
+    picture && icon(picture),
+    label && h('span', {}, label),
+  );
 }
 
 let last = 0;

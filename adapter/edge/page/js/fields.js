@@ -1,7 +1,15 @@
 // Fields of a form: one for each member of a schema, lists and objects with the fields of their parts.
 
-import { booleanControl, choiceControl, framed, jsonControl, numberControl, removal, stringControl } from './controls.js';
-import { button, h } from './dom.js';
+import {
+  booleanControl,
+  choiceControl,
+  framed,
+  jsonControl,
+  numberControl,
+  removal,
+  stringControl,
+} from './controls.js';
+import { button, fill, h, icon } from './dom.js';
 import { fits, kind, list, manner, own } from './schema.js';
 
 const DEEPEST = 8;
@@ -17,9 +25,16 @@ export function field(options) {
   const given = { ...options, schema: here, depth };
   // So deep, or so wide, a form helps nobody more than JSON does.
   if (depth >= DEEPEST && (found === 'object' || found === 'array')) return leaf(jsonControl, given);
-  if (found === 'object') return Object.keys(here.properties).length > MOST_FIELDS ? leaf(jsonControl, given) : objectField(given);
+  if (found === 'object')
+    return Object.keys(here.properties).length > MOST_FIELDS ? leaf(jsonControl, given) : objectField(given);
   if (found === 'array') return arrayField(given);
-  const make = { string: stringControl, number: numberControl, integer: numberControl, boolean: booleanControl, choice: choiceControl };
+  const make = {
+    string: stringControl,
+    number: numberControl,
+    integer: numberControl,
+    boolean: booleanControl,
+    choice: choiceControl,
+  };
   return leaf(make[found] ?? jsonControl, given, found);
 }
 
@@ -50,13 +65,22 @@ function slot(options) {
 }
 
 /** Frame of what has parts: a legend, a description, the parts. */
-function group({ name, schema, required, around }, ...content) {
+function group({ name, schema, required, around, item }, ...content) {
   const wrong = h('p', { class: 'fault', hidden: true });
-  const node = h('fieldset', { class: 'group' },
-    h('legend', {}, h('span', { class: 'name' }, name), required ? h('span', { class: 'mark required' }, 'required') : null,
-      h('span', { class: 'manner' }, manner(schema, around.root))),
+  const node = h(
+    'fieldset',
+    { class: 'group' },
+    h(
+      'legend',
+      {},
+      h('span', { class: 'name' }, name),
+      required && !item ? h('span', { class: 'mark required' }, 'required') : null,
+      h('span', { class: 'manner' }, manner(schema, around.root)),
+    ),
     typeof schema.description === 'string' ? h('p', { class: 'hint' }, schema.description.slice(0, 2000)) : null,
-    content, wrong);
+    content,
+    wrong,
+  );
   const blame = (message) => {
     wrong.textContent = message;
     wrong.hidden = !message;
@@ -70,7 +94,18 @@ export function members({ schema, around, depth = 0 }) {
   const needed = new Set(list(schema.required));
   // The required ones first, in the order of the schema: a reader fills in from the top.
   names.sort((one, other) => needed.has(other) - needed.has(one));
-  const fields = new Map(names.map((name) => [name, slot({ name, schema: schema.properties[name], required: needed.has(name), around, depth: depth + 1 })]));
+  const fields = new Map(
+    names.map((name) => [
+      name,
+      slot({
+        name,
+        schema: schema.properties[name],
+        required: needed.has(name),
+        around: around.of(schema.properties[name]),
+        depth: depth + 1,
+      }),
+    ]),
+  );
   let beside = {};
   return {
     nodes: [...fields.values()].map((one) => one.node),
@@ -94,7 +129,7 @@ export function members({ schema, around, depth = 0 }) {
         if (needed.has(name) && begin !== undefined) one.write(begin);
       }
     },
-    find: ([name, ...rest]) => (name === undefined ? null : fields.get(name)?.find(rest) ?? null),
+    find: ([name, ...rest]) => (name === undefined ? null : (fields.get(name)?.find(rest) ?? null)),
     clear() {
       for (const one of fields.values()) clear(one);
     },
@@ -111,7 +146,9 @@ const clear = (one) => (one.clear ? one.clear() : one.blame(''));
 function objectField(options) {
   const { schema, required, around, name } = options;
   const body = h('div', { class: 'parts' });
-  const toggle = required ? null : button('Add', () => show(!inner), { look: 'small', picture: 'plus', 'aria-label': `Add ${name}` });
+  const toggle = required
+    ? null
+    : button('Add', () => show(!inner), { look: 'small', picture: 'plus', 'aria-label': `Add ${name}` });
   const [node, blame] = group(options, toggle, body);
   let inner = null;
   // An optional object is built when it is wanted: a schema that refers to itself has no end.
@@ -120,7 +157,7 @@ function objectField(options) {
     body.replaceChildren(...(inner?.nodes ?? []));
     inner?.prefill();
     if (toggle) {
-      toggle.lastChild.textContent = wanted ? 'Leave out' : 'Add';
+      fill(toggle, icon(wanted ? 'cross' : 'plus'), h('span', {}, wanted ? 'Leave out' : 'Add'));
       toggle.setAttribute('aria-label', `${wanted ? 'Leave out' : 'Add'} ${name}`);
     }
     around.changed();
@@ -140,7 +177,10 @@ function objectField(options) {
       inner.write(value);
       return true;
     },
-    find: (names) => (names.length ? inner?.find(names) ?? { blame, focus: () => node.scrollIntoView() } : { blame, focus: () => node.scrollIntoView() }),
+    find: (names) =>
+      names.length
+        ? (inner?.find(names) ?? { blame, focus: () => node.scrollIntoView() })
+        : { blame, focus: () => node.scrollIntoView() },
     blame,
     clear() {
       blame('');
@@ -153,19 +193,35 @@ function objectField(options) {
 function arrayField(options) {
   const { schema, required, around, name, depth } = options;
   const body = h('div', { class: 'items' });
-  const add = button('Add', () => push(undefined).focus(), { look: 'small', picture: 'plus', 'aria-label': `Add to ${name}` });
+  const add = button('Add', () => push(undefined).focus(), {
+    look: 'small',
+    picture: 'plus',
+    'aria-label': `Add to ${name}`,
+  });
   const [node, blame] = group(options, body, add);
   let items = [];
   let given = required;
   function push(value) {
     given = true;
-    const one = slot({ name: `${items.length + 1}`, schema: schema.items, required: true, around, depth: depth + 1 });
-    const row = h('div', { class: 'item' }, one.node, removal(`${name} ${items.length + 1}`, () => {
-      items = items.filter((other) => other !== entry);
-      row.remove();
-      add.focus();
-      around.changed();
-    }));
+    const one = slot({
+      name: `${items.length + 1}`,
+      schema: schema.items,
+      required: true,
+      item: true,
+      around,
+      depth: depth + 1,
+    });
+    const row = h(
+      'div',
+      { class: 'item' },
+      one.node,
+      removal(`${name} ${items.length + 1}`, () => {
+        items = items.filter((other) => other !== entry);
+        row.remove();
+        add.focus();
+        around.changed();
+      }),
+    );
     const entry = { one, row };
     items.push(entry);
     body.append(row);
@@ -184,7 +240,8 @@ function arrayField(options) {
       for (const item of value ?? []) push(item);
       return true;
     },
-    find: ([at, ...rest]) => (at === undefined ? null : items[Number(at)]?.one.find(rest)) ?? { blame, focus: () => add.focus() },
+    find: ([at, ...rest]) =>
+      (at === undefined ? null : items[Number(at)]?.one.find(rest)) ?? { blame, focus: () => add.focus() },
     blame,
     clear() {
       blame('');

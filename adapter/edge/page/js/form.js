@@ -8,17 +8,37 @@ import { tabs } from './tabs.js';
 
 /**
  * The editor for arguments of `schema`. `helper` is how files are attached, or null.
- * `read()` is the arguments, an object; it raises SyntaxError with a sentence for the reader.
+ * `read()` is the arguments, an object; it raises SyntaxError with a sentence for the reader. `write(value)` fills the
+ * fields.
  */
 export function argumentForm(schema, helper, changed) {
   const root = schema ?? {};
   const around = new Surroundings(root, changed, helper);
   const fields = members({ schema: resolve(root, root), around });
-  const text = h('textarea', { class: 'code json', id: unique('json'), rows: 8, spellcheck: 'false', autocomplete: 'off', 'aria-label': 'Arguments as JSON', on: { input: changed } });
+  const text = h('textarea', {
+    class: 'code json',
+    id: unique('json'),
+    rows: 8,
+    spellcheck: 'false',
+    autocomplete: 'off',
+    'aria-label': 'Arguments as JSON',
+    on: { input: changed },
+  });
   const wrong = h('p', { class: 'fault', role: 'alert', hidden: true });
-  const shape = h('div', { class: 'fields' }, fields.size ? fields.nodes : h('p', { class: 'none' }, 'This tool takes no arguments.'));
+  const shape = h(
+    'div',
+    { class: 'fields' },
+    fields.size ? fields.nodes : h('p', { class: 'none' }, 'This tool takes no arguments.'),
+  );
   let side = 'form';
-  const switcher = tabs('Arguments', [['form', 'Form'], ['json', 'JSON']], (wanted) => (wanted === side ? true : change(wanted)));
+  const switcher = tabs(
+    'Arguments',
+    [
+      ['form', 'Form'],
+      ['json', 'JSON'],
+    ],
+    (wanted) => (wanted === side ? true : change(wanted)),
+  );
   const panel = switcher.panel;
   fields.prefill();
   fill(panel, shape);
@@ -46,7 +66,8 @@ export function argumentForm(schema, helper, changed) {
     } catch (failure) {
       throw new SyntaxError(`This is no JSON: ${failure.message}`);
     }
-    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new SyntaxError('Arguments are an object: { … }');
+    if (value === null || typeof value !== 'object' || Array.isArray(value))
+      throw new SyntaxError('Arguments are an object: { … }');
     return value;
   }
 
@@ -64,18 +85,30 @@ export function argumentForm(schema, helper, changed) {
         throw new SyntaxError(side === 'json' ? failure.message : `A field holds no JSON: ${failure.message}`);
       }
     },
-    /** Shows each error of a validation at its field, or as a whole; `[]` takes them away. */
+    write: fields.write,
+    /** Whether the fields are shown, and not the JSON. */
+    get isForm() {
+      return side === 'form';
+    },
+    /** Shows each error of a validation at its field, or as a whole; `[]` takes them away. The first is focused. */
     blame(errors) {
       fields.clear();
       complain('');
       const elsewhere = [];
+      let first = null;
       for (const { path = '', message } of errors) {
-        const names = path.split('/').slice(1).map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+        const names = path
+          .split('/')
+          .slice(1)
+          .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
         const at = side === 'form' && names.length ? fields.find(names) : null;
-        if (at) at.blame(message);
-        else elsewhere.push(path ? `${path}: ${message}` : message);
+        if (at) {
+          at.blame(at.read?.() === null ? 'Fill this in.' : message);
+          first ??= at;
+        } else elsewhere.push(path ? `${path}: ${message}` : message);
       }
       complain(elsewhere.join('\n'));
+      first?.focus();
     },
     complain,
   };

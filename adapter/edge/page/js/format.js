@@ -33,11 +33,15 @@ export function relative(value, now = Date.now() / 1000) {
   const away = at - now;
   const size = Math.abs(away);
   const said =
-    size < 1 ? 'now'
-    : size < 60 ? `${Math.round(size)} s`
-    : size < 3600 ? `${Math.round(size / 60)} min`
-    : size < 172_800 ? `${Math.round(size / 3600)} h`
-    : `${Math.round(size / 86_400)} d`;
+    size < 1
+      ? 'now'
+      : size < 60
+        ? `${Math.round(size)} s`
+        : size < 3600
+          ? `${Math.round(size / 60)} min`
+          : size < 172_800
+            ? `${Math.round(size / 3600)} h`
+            : `${Math.round(size / 86_400)} d`;
   if (said === 'now') return said;
   return away > 0 ? `in ${said}` : `${said} ago`;
 }
@@ -62,6 +66,8 @@ const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200
 
 /** A stranger's name with what could hide in it spelled out, cut at `most` characters. */
 export function plain(text, most = 200) {
-  const spelled = String(text ?? '').slice(0, most).replace(HIDDEN, (hidden) => `\\u${hidden.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const spelled = String(text ?? '')
+    .slice(0, most)
+    .replace(HIDDEN, (hidden) => `\\u${hidden.charCodeAt(0).toString(16).padStart(4, '0')}`);
   return String(text ?? '').length > most ? `${spelled}…` : spelled;
 }

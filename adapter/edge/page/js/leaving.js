@@ -6,17 +6,21 @@ const SAID_FOR = 1500;
 
 /** A button that copies `text()`, and says so for a moment. */
 export function copyButton(label, text, look = 'small') {
-  const copy = button(label, async () => {
-    if (!(await copied(await text()))) {
-      toast('This browser does not let the page copy.', { bad: true });
-      return;
-    }
-    copy.lastChild.textContent = 'Copied!';
-    announce('Copied.');
-    setTimeout(() => {
-      copy.lastChild.textContent = label;
-    }, SAID_FOR);
-  }, { look, picture: 'copy' });
+  const copy = button(
+    label,
+    async () => {
+      if (!(await copied(await text()))) {
+        toast('This browser does not let the page copy.', { bad: true });
+        return;
+      }
+      copy.lastChild.textContent = 'Copied!';
+      announce('Copied.');
+      setTimeout(() => {
+        copy.lastChild.textContent = label;
+      }, SAID_FOR);
+    },
+    { look, picture: 'copy' },
+  );
   return copy;
 }
 

@@ -11,7 +11,11 @@ const BEYOND = 6;
 export function longList({ label, height, row, opened }) {
   const id = unique('list');
   const space = h('div', { class: 'list-space' });
-  const box = h('div', { class: 'list', role: 'listbox', tabindex: '0', 'aria-label': label, 'data-key': `list-${label}` }, space);
+  const box = h(
+    'div',
+    { class: 'list', role: 'listbox', tabindex: '0', 'aria-label': label, 'data-key': `list-${label}` },
+    space,
+  );
   let [items, active, chosen] = [[], -1, null];
 
   function draw() {
@@ -25,11 +29,19 @@ export function longList({ label, height, row, opened }) {
 
   function line(at) {
     const item = items[at];
-    const one = h('div', {
-      class: at === active ? 'row active' : 'row', role: 'option', id: `${id}-${at}`, 'aria-selected': chosen?.(item) ? 'true' : 'false',
-      'aria-posinset': at + 1, 'aria-setsize': items.length,
-      on: { click: () => pick(at) },
-    }, row(item));
+    const one = h(
+      'div',
+      {
+        class: at === active ? 'row active' : 'row',
+        role: 'option',
+        id: `${id}-${at}`,
+        'aria-selected': chosen?.(item) ? 'true' : 'false',
+        'aria-posinset': at + 1,
+        'aria-setsize': items.length,
+        on: { click: () => pick(at) },
+      },
+      row(item),
+    );
     one.style.top = `${at * height}px`;
     one.style.height = `${height}px`;
     return one;
@@ -53,7 +65,14 @@ export function longList({ label, height, row, opened }) {
   box.addEventListener('keydown', (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || !items.length) return;
     const page = Math.max(1, Math.floor(box.clientHeight / height) - 1);
-    const to = { ArrowDown: active + 1, ArrowUp: active - 1, Home: 0, End: items.length - 1, PageDown: active + page, PageUp: active - page }[event.key];
+    const to = {
+      ArrowDown: active + 1,
+      ArrowUp: active - 1,
+      Home: 0,
+      End: items.length - 1,
+      PageDown: active + page,
+      PageUp: active - page,
+    }[event.key];
     if (to !== undefined) reach(to);
     else if ((event.key === 'Enter' || event.key === ' ') && active >= 0) pick(active);
     else return;

@@ -19,8 +19,17 @@ export function longText(text, { filename = 'result.txt' } = {}) {
   body.append(block(text.slice(0, shown)));
   const told = h('span', { class: 'told' });
   const next = button('Show more', more, { look: 'small' });
-  const foot = h('div', { class: 'text-foot' }, told, next, copyButton('Copy all', () => text),
-    button('Download', () => download(new Blob([text], { type: 'text/plain' }), filename), { look: 'small', picture: 'down' }));
+  const foot = h(
+    'div',
+    { class: 'text-foot' },
+    told,
+    next,
+    copyButton('Copy all', () => text),
+    button('Download', () => download(new Blob([text], { type: 'text/plain' }), filename), {
+      look: 'small',
+      picture: 'down',
+    }),
+  );
   say();
 
   function more() {
@@ -35,7 +44,9 @@ export function longText(text, { filename = 'result.txt' } = {}) {
   function say() {
     next.hidden = shown >= text.length;
     const all = bytes(text.length).replace('B', 'B of text');
-    told.textContent = next.hidden ? `All ${all}` : `${Math.max(1, Math.floor((shown / text.length) * 100))} % of ${all}`;
+    told.textContent = next.hidden
+      ? `All ${all}`
+      : `${Math.max(1, Math.floor((shown / text.length) * 100))} % of ${all}`;
   }
 
   return h('div', { class: 'stack' }, body, foot);

@@ -3,7 +3,7 @@
 import { reason } from './api.js';
 import { announce, fill, h } from './dom.js';
 import { failed, nothing } from './pieces.js';
-import { place } from './route.js';
+import { link, place } from './route.js';
 import { beginSearch } from './search.js';
 import { beginShell, drawRail } from './shell.js';
 import { showConfig } from './view_config.js';
@@ -21,7 +21,14 @@ const VIEWS = [
   ['sessions', 'Sessions', 'people'],
   ['config', 'Configuration', 'config'],
 ];
-const SHOWS = { servers: showServers, exchanges: showExchanges, files: showFiles, sessions: showSessions, config: showConfig, server: showServer };
+const SHOWS = {
+  servers: showServers,
+  exchanges: showExchanges,
+  files: showFiles,
+  sessions: showSessions,
+  config: showConfig,
+  server: showServer,
+};
 
 const main = document.getElementById('main');
 const shell = beginShell(VIEWS, beginSearch(document.getElementById('search'), VIEWS));
@@ -32,7 +39,7 @@ function title(text) {
 }
 
 /** Shows the view of the place; within one server's tools only the open tool changes. */
-function show({ anew = false } = {}) {
+function show({ anew = false, stranger = false } = {}) {
   const parts = me.hosted ? place() : ['server', 'tools', 'tools', place()[3]].filter((part) => part !== undefined);
   const key = parts[0] === 'server' ? `${parts.slice(0, 2).join('/')}/${parts[2] ?? 'tools'}` : parts[0];
   drawRail(VIEWS);
@@ -41,12 +48,16 @@ function show({ anew = false } = {}) {
     now.moved(parts);
     return;
   }
+  // Who signs in keeps what is filled in already.
+  if (stranger && key === now.key && now.signedIn?.()) return;
   now.leave?.abort();
   const leave = new AbortController();
   const before = now.key;
   title(VIEWS.find(([name]) => name === parts[0])?.[1]);
-  const view = SHOWS[parts[0]]?.({ signal: leave.signal, parts, title }) ?? nothing('There is nothing here', 'The address names no view.');
-  now = { key, leave, moved: view.moved };
+  const view =
+    SHOWS[parts[0]]?.({ signal: leave.signal, parts, title }) ??
+    nothing('There is nothing here', 'The address names no view.', link('servers'));
+  now = { key, leave, moved: view.moved, signedIn: view.signedIn };
   fill(main, view.node ?? view);
   now.moved?.(parts);
   scrollTo(0, 0);
@@ -56,12 +67,19 @@ function show({ anew = false } = {}) {
   announce(document.title);
 }
 
-addEventListener('hashchange', (event) => show({ anew: !event.isTrusted }));
+addEventListener('hashchange', (event) => show({ anew: !event.isTrusted, ...event.detail }));
 
 try {
   await meet();
   show();
   poll();
 } catch (failure) {
-  fill(main, h('section', { class: 'view' }, failed(new Error(reason(failure)), () => location.reload())));
+  fill(
+    main,
+    h(
+      'section',
+      { class: 'view' },
+      failed(new Error(reason(failure)), () => location.reload()),
+    ),
+  );
 }

@@ -15,7 +15,9 @@ const waiting = new Map();
 /** Whether a text looks written in Markdown: a heading, a fence, a table or a list of links and emphasis. */
 export function looksLikeMarkdown(text) {
   if (text.length > LONGEST) return false;
-  return /^#{1,6} \S|^(`{3,}|~{3,})|^\|.+\|\s*$|^ *[-*] \S.*\n *[-*] \S|\*\*\S[^*\n]*\*\*|\[[^\]\n]+\]\(https?:/m.test(text.slice(0, 20_000));
+  return /^#{1,6} \S|^(`{3,}|~{3,})|^\|.+\|\s*$|^ *[-*] \S.*\n *[-*] \S|\*\*\S[^*\n]*\*\*|\[[^\]\n]+\]\(https?:/m.test(
+    text.slice(0, 20_000),
+  );
 }
 
 /** The node of a Markdown text, filled as soon as it is read; the text itself until then, and where it cannot be. */
@@ -57,24 +59,36 @@ function stop() {
   waiting.clear();
 }
 
-const blocks = (tokens, depth) => (depth > DEEPEST ? [raw(tokens)] : tokens.map((token) => block(token, depth)).filter(Boolean));
+const blocks = (tokens, depth) =>
+  depth > DEEPEST ? [raw(tokens)] : tokens.map((token) => block(token, depth)).filter(Boolean);
 const raw = (tokens) => tokens.map((token) => token.raw ?? '').join('');
 
 function block(token, depth) {
   const inner = () => inline(token.tokens ?? [], depth + 1);
   switch (token.type) {
-    case 'space': return null;
+    case 'space':
+      return null;
     // The page has a first heading; a result's begin below the result's own.
-    case 'heading': return h(`h${Math.min(6, token.depth + 3)}`, { class: `as-h${token.depth}` }, inner());
-    case 'paragraph': return h('p', {}, inner());
-    case 'text': return h('div', {}, token.tokens ? inner() : text(token));
-    case 'code': return fenced(token);
-    case 'blockquote': return h('blockquote', {}, blocks(token.tokens, depth + 1));
-    case 'hr': return h('hr');
-    case 'list': return listed(token, depth);
-    case 'table': return tabled(token, depth);
-    case 'html': return h('p', { class: 'pre' }, token.raw);
-    default: return token.raw ? h('p', { class: 'pre' }, token.raw) : null;
+    case 'heading':
+      return h(`h${Math.min(6, token.depth + 3)}`, { class: `as-h${token.depth}` }, inner());
+    case 'paragraph':
+      return h('p', {}, inner());
+    case 'text':
+      return h('div', {}, token.tokens ? inner() : text(token));
+    case 'code':
+      return fenced(token);
+    case 'blockquote':
+      return h('blockquote', {}, blocks(token.tokens, depth + 1));
+    case 'hr':
+      return h('hr');
+    case 'list':
+      return listed(token, depth);
+    case 'table':
+      return tabled(token, depth);
+    case 'html':
+      return h('p', { class: 'pre' }, token.raw);
+    default:
+      return token.raw ? h('p', { class: 'pre' }, token.raw) : null;
   }
 }
 
@@ -85,16 +99,54 @@ function fenced(token) {
 }
 
 function listed(token, depth) {
-  const items = token.items.map((item) => h('li', {},
-    item.task ? h('input', { type: 'checkbox', checked: item.checked, disabled: true, 'aria-label': item.checked ? 'done' : 'to do' }) : null,
-    blocks(item.tokens.filter((one) => one.type !== 'checkbox'), depth + 1)));
-  return h(token.ordered ? 'ol' : 'ul', { start: token.ordered && Number.isInteger(token.start) ? token.start : null }, items);
+  const items = token.items.map((item) =>
+    h(
+      'li',
+      {},
+      item.task
+        ? h('input', {
+            type: 'checkbox',
+            checked: item.checked,
+            disabled: true,
+            'aria-label': item.checked ? 'done' : 'to do',
+          })
+        : null,
+      blocks(
+        item.tokens.filter((one) => one.type !== 'checkbox'),
+        depth + 1,
+      ),
+    ),
+  );
+  return h(
+    token.ordered ? 'ol' : 'ul',
+    { start: token.ordered && Number.isInteger(token.start) ? token.start : null },
+    items,
+  );
 }
 
 function tabled(token, depth) {
-  const cells = (row, tag) => row.map((cell) => h(tag, { scope: tag === 'th' ? 'col' : null, class: cell.align ? `to-${cell.align}` : null }, inline(cell.tokens, depth + 1)));
-  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' }, h('table', {},
-    h('thead', {}, h('tr', {}, cells(token.header, 'th'))), h('tbody', {}, token.rows.map((row) => h('tr', {}, cells(row, 'td'))))));
+  const cells = (row, tag) =>
+    row.map((cell) =>
+      h(
+        tag,
+        { scope: tag === 'th' ? 'col' : null, class: cell.align ? `to-${cell.align}` : null },
+        inline(cell.tokens, depth + 1),
+      ),
+    );
+  return h(
+    'div',
+    { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' },
+    h(
+      'table',
+      {},
+      h('thead', {}, h('tr', {}, cells(token.header, 'th'))),
+      h(
+        'tbody',
+        {},
+        token.rows.map((row) => h('tr', {}, cells(row, 'td'))),
+      ),
+    ),
+  );
 }
 
 const inline = (tokens, depth) => (depth > DEEPEST ? [raw(tokens)] : tokens.map((token) => span(token, depth)));
@@ -102,17 +154,27 @@ const inline = (tokens, depth) => (depth > DEEPEST ? [raw(tokens)] : tokens.map(
 function span(token, depth) {
   const inner = () => inline(token.tokens ?? [], depth + 1);
   switch (token.type) {
-    case 'strong': return h('strong', {}, inner());
-    case 'em': return h('em', {}, inner());
-    case 'del': return h('del', {}, inner());
-    case 'codespan': return h('code', {}, token.text);
-    case 'br': return h('br');
-    case 'link': return anchor(token.href, inner());
+    case 'strong':
+      return h('strong', {}, inner());
+    case 'em':
+      return h('em', {}, inner());
+    case 'del':
+      return h('del', {}, inner());
+    case 'codespan':
+      return h('code', {}, token.text);
+    case 'br':
+      return h('br');
+    case 'link':
+      return anchor(token.href, inner());
     // Nothing is fetched from elsewhere, so a picture is a link to it.
-    case 'image': return anchor(token.href, [`🖼 ${token.text || token.href}`]);
-    case 'text': return token.tokens ? inner() : text(token);
-    case 'escape': return token.text;
-    default: return token.raw ?? '';
+    case 'image':
+      return anchor(token.href, [`🖼 ${token.text || token.href}`]);
+    case 'text':
+      return token.tokens ? inner() : text(token);
+    case 'escape':
+      return token.text;
+    default:
+      return token.raw ?? '';
   }
 }
 
@@ -121,10 +183,11 @@ const text = (token) => entities(token.raw ?? token.text ?? '');
 
 const NAMED = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' };
 
-const entities = (written) => written.replace(/&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7}));/g, (whole, name, number) => {
-  if (name) return NAMED[name];
-  return Number(number) <= 0x10ffff ? String.fromCodePoint(Number(number)) : whole;
-});
+const entities = (written) =>
+  written.replace(/&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7}));/g, (whole, name, number) => {
+    if (name) return NAMED[name];
+    return Number(number) <= 0x10ffff ? String.fromCodePoint(Number(number)) : whole;
+  });
 
 /** A link to where http, https and mailto lead; to all else only its text. */
 export function anchor(href, children) {

@@ -41,7 +41,15 @@ function passageAt(text, at, unclosed) {
     return null;
   }
   const said = text.slice(at + tag.length + 1, head);
-  return { part: { tag, type: attribute(said, 'type'), title: attribute(said, 'title'), text: text.slice(head + 1, end).trim() }, end: end + close.length };
+  return {
+    part: {
+      tag,
+      type: attribute(said, 'type'),
+      title: attribute(said, 'title'),
+      text: text.slice(head + 1, end).trim(),
+    },
+    end: end + close.length,
+  };
 }
 
 const NAMED = { amp: '&', lt: '<', gt: '>', quot: '"', '#x27': "'", '#39': "'" };

@@ -17,25 +17,52 @@ export function annotationBadges(annotations) {
   const claims = annotations && typeof annotations === 'object' ? annotations : {};
   return [
     claims.readOnlyHint === true ? badge('read only', 'ok', 'readOnlyHint: it changes nothing, says its server') : null,
-    claims.destructiveHint === true && claims.readOnlyHint !== true ? badge('destructive', 'bad', 'destructiveHint: it may delete or overwrite') : null,
-    claims.idempotentHint === true ? badge('idempotent', '', 'idempotentHint: calling it again changes nothing more') : null,
-    claims.openWorldHint === false ? badge('closed world', '', 'openWorldHint: false: it reaches nothing outside its server') : null,
+    claims.destructiveHint === true && claims.readOnlyHint !== true
+      ? badge('destructive', 'bad', 'destructiveHint: it may delete or overwrite')
+      : null,
+    claims.idempotentHint === true
+      ? badge('idempotent', '', 'idempotentHint: calling it again changes nothing more')
+      : null,
+    claims.openWorldHint === false
+      ? badge('closed world', '', 'openWorldHint: false: it reaches nothing outside its server')
+      : null,
     claims.openWorldHint === true ? badge('open world', 'warn', 'openWorldHint: it may reach the outside world') : null,
   ].filter(Boolean);
 }
 
 /** The head of a view. */
-export const heading = (title, about, ...actions) => h('header', { class: 'view-head' },
-  h('div', { class: 'grow' }, h('h1', { tabindex: '-1' }, title), about ? h('p', { class: 'about' }, about) : null), actions.length ? h('div', { class: 'actions' }, actions) : null);
+export const heading = (title, about, ...actions) =>
+  h(
+    'header',
+    { class: 'view-head' },
+    h('div', { class: 'grow' }, h('h1', { tabindex: '-1' }, title), about ? h('p', { class: 'about' }, about) : null),
+    actions.length ? h('div', { class: 'actions' }, actions) : null,
+  );
 
-/** What stands where there is nothing to show. */
-export const nothing = (title, about) => h('div', { class: 'nothing' }, h('p', { class: 'nothing-title' }, title), about ? h('p', {}, about) : null);
+/** What stands where there is nothing to show; `back` is where else to go. */
+export const nothing = (title, about, back = null) =>
+  h(
+    'div',
+    { class: 'nothing' },
+    h('p', { class: 'nothing-title' }, title),
+    about ? h('p', {}, about) : null,
+    back ? h('p', {}, h('a', { href: back }, 'To the servers')) : null,
+  );
 
 /** A failure, with a way to try again. */
-export const failed = (failure, again) => h('div', { class: 'nothing', role: 'alert' }, icon('warn'),
-  h('p', { class: 'nothing-title' }, failure.status === 401 ? 'A token is needed' : failure.status === 403 ? 'Not yours to see' : 'That did not work'),
-  h('p', {}, failure.status === 401 ? 'Enter your bearer token above (the key symbol).' : reason(failure)),
-  again ? button('Try again', again, { look: 'small', picture: 'reload' }) : null);
+export const failed = (failure, again) =>
+  h(
+    'div',
+    { class: 'nothing', role: 'alert' },
+    icon('warn'),
+    h(
+      'p',
+      { class: 'nothing-title' },
+      { 401: 'A token is needed', 403: 'Not yours to see', 404: 'It is not there' }[failure.status] ?? 'That did not work',
+    ),
+    h('p', {}, failure.status === 401 ? 'Enter your bearer token above (the key symbol).' : reason(failure)),
+    again ? button('Try again', again, { look: 'small', picture: 'reload' }) : null,
+  );
 
 export const waiting = (text = 'Loading…') => h('p', { class: 'waiting', role: 'status' }, text);
 

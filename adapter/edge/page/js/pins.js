@@ -13,6 +13,10 @@ export function showPins({ signal, id }) {
   const node = h('div', { class: 'pins' }, waiting());
   const path = `-/pins/${encodeURIComponent(id)}`;
   load();
+  // What is known is what was listed last: the tools are listed anew, and then it is told once more.
+  tools(id, { anew: true })
+    .catch(() => {})
+    .then(() => signal.aborted || Promise.all([load(), refresh()]));
 
   async function load() {
     try {
@@ -24,30 +28,85 @@ export function showPins({ signal, id }) {
   }
 
   function page(told) {
-    const changed = (told.tools ?? []).filter((tool) => (tool.changes ?? []).length || !tool.pinned || !tool.now);
-    const head = h('div', { class: 'card pins-head' },
-      h('div', { class: 'grow' },
-        h('h2', {}, changed.length ? `${count(changed.length, 'tool')} changed since ${changed.length === 1 ? 'it was' : 'they were'} pinned` : 'Nothing changed'),
-        h('p', { class: 'told' }, [`mode ${told.mode}`, told.digest ? `now ${String(told.digest).slice(0, 12)}` : null, accepted(told.accepted)].filter(Boolean).join(' · '))),
-      changed.length ? decision(told, changed) : null);
-    if (!changed.length) return [head, nothing('Every tool is what it was', `${count((told.tools ?? []).length, 'tool')} as pinned.`)];
-    return [head, changed.slice(0, MOST_TOOLS).map(sheet), changed.length > MOST_TOOLS ? h('p', { class: 'notice' }, `${changed.length - MOST_TOOLS} more are not shown; mcp-adapter pins diff shows all.`) : null];
+    const changed = (told.tools ?? []).filter((tool) => (tool.changes ?? []).length);
+    const head = h(
+      'div',
+      { class: 'card pins-head' },
+      h(
+        'div',
+        { class: 'grow' },
+        h(
+          'h2',
+          {},
+          changed.length
+            ? `${count(changed.length, 'tool')} changed since ${changed.length === 1 ? 'it was' : 'they were'} pinned`
+            : 'Nothing changed',
+        ),
+        h(
+          'p',
+          { class: 'told' },
+          [`mode ${told.mode}`, told.digest ? `now ${String(told.digest).slice(0, 12)}` : null, accepted(told.accepted)]
+            .filter(Boolean)
+            .join(' · '),
+        ),
+      ),
+      changed.length ? decision(told, changed) : null,
+    );
+    if (!changed.length) return [head, still(told)];
+    return [
+      head,
+      changed.slice(0, MOST_TOOLS).map(sheet),
+      changed.length > MOST_TOOLS
+        ? h(
+            'p',
+            { class: 'notice' },
+            `${count(changed.length - MOST_TOOLS, 'more tool')} changed; mcp-adapter pins diff shows all.`,
+          )
+        : null,
+    ];
   }
 
   function decision(told, changed) {
     if (!me.operator) {
-      return h('div', { class: 'decision' }, button('Accept', () => {}, { disabled: true, picture: 'check', 'aria-describedby': 'why-not' }),
-        h('p', { class: 'hint', id: 'why-not' }, `Accepting is for operators. ${me.principal ? `“${plain(me.principal, 60)}” is not one of console.operators.` : 'Enter an operator’s token.'}`));
+      return h(
+        'div',
+        { class: 'decision' },
+        button('Accept', () => {}, { disabled: true, picture: 'check', 'aria-describedby': 'why-not' }),
+        h(
+          'p',
+          { class: 'hint', id: 'why-not' },
+          `Accepting is for operators. ${me.principal ? `“${plain(me.principal, 60)}” is not one of console.operators.` : 'Enter an operator’s token.'}`,
+        ),
+      );
     }
-    return h('div', { class: 'decision' }, button('Accept…', () => ask(told, changed), { look: 'primary', picture: 'check' }));
+    return h(
+      'div',
+      { class: 'decision' },
+      button('Accept…', () => ask(told, changed), { look: 'primary', picture: 'check' }),
+    );
   }
 
   function ask(told, changed) {
-    const sure = h('dialog', { class: 'dialog', 'aria-labelledby': 'sure-title' },
+    const sure = h(
+      'dialog',
+      { class: 'dialog', 'aria-labelledby': 'sure-title' },
       h('h2', { id: 'sure-title' }, `Accept what ${id} offers now?`),
-      h('p', {}, `${count(changed.length, 'changed tool')}: ${changed.slice(0, 6).map((tool) => plain(nameOf(tool), 60)).join(', ')}${changed.length > 6 ? ' …' : ''}. Every new session starts from this catalogue.`),
+      h(
+        'p',
+        {},
+        `${count(changed.length, 'changed tool')}: ${changed
+          .slice(0, 6)
+          .map((tool) => plain(tool.name, 60))
+          .join(', ')}${changed.length > 6 ? ' …' : ''}. Every new session starts from this catalogue.`,
+      ),
       h('p', { class: 'told mono' }, String(told.digest ?? '').slice(0, 64)),
-      h('div', { class: 'actions' }, button('Back', () => sure.close(), { autofocus: true }), button('Accept', () => accept(told, sure), { look: 'primary', picture: 'check' })));
+      h(
+        'div',
+        { class: 'actions' },
+        button('Back', () => sure.close(), { autofocus: true }),
+        button('Accept', () => accept(told, sure), { look: 'primary', picture: 'check' }),
+      ),
+    );
     sure.addEventListener('close', () => sure.remove());
     document.body.append(sure);
     sure.showModal();
@@ -61,7 +120,9 @@ export function showPins({ signal, id }) {
       await refresh();
     } catch (failure) {
       const late = failure instanceof Refused && failure.status === 409;
-      toast(late ? 'The tools have changed once more meanwhile. Look again before you accept.' : reason(failure), { bad: true });
+      toast(late ? 'The tools have changed once more meanwhile. Look again before you accept.' : reason(failure), {
+        bad: true,
+      });
     } finally {
       sure.close();
       load();
@@ -71,25 +132,53 @@ export function showPins({ signal, id }) {
   return node;
 }
 
-const nameOf = (tool) => tool.name ?? tool.now?.name ?? tool.pinned?.name;
+/** What stands there where nothing changed: of a server that was never pinned, nothing can have. */
+function still({ tools: all = [], origin }) {
+  const pinned = all.filter((tool) => tool.pinned).length;
+  if (!all.length) return nothing('No tools are known yet', 'They are as soon as somebody lists them.');
+  if (!pinned)
+    return nothing('Nothing is pinned yet', `${count(all.length, 'tool')} would be what the next session starts from.`);
+  return nothing(
+    'Every tool is what it was',
+    `${count(pinned, 'tool')} as pinned${origin === 'lock' ? ' by the lock file' : ''}.`,
+  );
+}
 
 function accepted(value) {
-  if (!value) return 'nothing accepted yet';
-  const at = typeof value === 'object' ? value.at ?? value.when : value;
-  return typeof at === 'number' ? `accepted ${relative(at)}` : `accepted ${plain(typeof at === 'string' ? at : '', 40)}`.trim();
+  if (value === null || value === undefined) return 'nothing accepted yet';
+  return typeof value === 'number' ? `accepted ${relative(value)}` : `accepted ${plain(value, 40)}`;
 }
 
 function sheet(tool) {
   const kind = !tool.pinned ? ['new', 'accent'] : !tool.now ? ['removed', 'warn'] : ['changed', 'bad'];
-  const changes = (tool.changes ?? []).length ? tool.changes : [{ path: 'definition', before: tool.pinned ?? undefined, after: tool.now ?? undefined }];
-  return h('article', { class: 'card sheet' }, h('header', { class: 'split' }, h('h3', { class: 'mono' }, plain(nameOf(tool), 120)), badge(kind[0], kind[1])),
-    changes.slice(0, 50).map(({ path, before, after }) => {
+  const unsafe =
+    Array.isArray(tool.unsafe) && tool.unsafe.length
+      ? badge(`less safe: ${plain(tool.unsafe.join(', '), 80)}`, 'bad')
+      : null;
+  return h(
+    'article',
+    { class: 'card sheet' },
+    h(
+      'header',
+      { class: 'split' },
+      h('h3', { class: 'mono' }, plain(tool.name, 120)),
+      h('div', { class: 'badges' }, unsafe, badge(kind[0], kind[1])),
+    ),
+    tool.changes.slice(0, 50).map(({ path, before, after }) => {
       const [old, now] = marked(said(before), said(after));
-      return h('div', { class: 'change' }, h('p', { class: 'change-path mono' }, plain(path || 'definition', 200)),
-        h('div', { class: 'sides' },
+      return h(
+        'div',
+        { class: 'change' },
+        h('p', { class: 'change-path mono' }, plain(path || 'definition', 200)),
+        h(
+          'div',
+          { class: 'sides' },
           h('div', { class: 'one old' }, h('p', { class: 'label' }, 'Pinned'), h('pre', {}, old)),
-          h('div', { class: 'one now' }, h('p', { class: 'label' }, 'Now'), h('pre', {}, now))));
-    }));
+          h('div', { class: 'one now' }, h('p', { class: 'label' }, 'Now'), h('pre', {}, now)),
+        ),
+      );
+    }),
+  );
 }
 
 function said(value) {

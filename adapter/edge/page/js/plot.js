@@ -12,7 +12,12 @@ export function plot(kind, text) {
   const node = h('div', { class: 'plot', 'data-kind': kind });
   if (text.length > LONGEST) return fill(node, source(text, 'This plot is too large to be drawn.'));
   const name = kind === 'echarts' ? 'Chart' : 'Diagram';
-  const frame = h('iframe', { sandbox: 'allow-scripts', src: new URL('../frame.html', import.meta.url).href, title: name, loading: 'lazy' });
+  const frame = h('iframe', {
+    sandbox: 'allow-scripts',
+    src: new URL('../frame.html', import.meta.url).href,
+    title: name,
+    loading: 'lazy',
+  });
   const waits = h('p', { class: 'told', role: 'status' }, `Drawing the ${name.toLowerCase()}…`);
   let late = null;
 
@@ -51,8 +56,21 @@ export function plot(kind, text) {
 function look() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
-  return { dark: color('--is-dark') === '1', text: color('--text'), muted: color('--muted'), line: color('--line'), surface: color('--surface'), accent: color('--accent') };
+  return {
+    dark: color('--is-dark') === '1',
+    text: color('--text'),
+    muted: color('--muted'),
+    line: color('--line'),
+    surface: color('--surface'),
+    accent: color('--accent'),
+    soft: color('--accent-soft'),
+  };
 }
 
-const source = (text, sentence) => h('div', { class: 'stack' }, h('p', { class: 'notice' }, sentence),
-  h('pre', { class: 'code', tabindex: '0' }, text.slice(0, 20_000)));
+const source = (text, sentence) =>
+  h(
+    'div',
+    { class: 'stack' },
+    h('p', { class: 'notice' }, sentence),
+    h('pre', { class: 'code', tabindex: '0' }, text.slice(0, 20_000)),
+  );

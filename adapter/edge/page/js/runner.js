@@ -8,14 +8,14 @@ import { copyButton } from './leaving.js';
 import { badge } from './pieces.js';
 import { rawNode, resultNode } from './result.js';
 import { tabs } from './tabs.js';
-import { me } from './world.js';
+import { me, watch } from './world.js';
 
 const TICK = 100;
 
 /** The node to run a tool in; leaving the tool (`signal`) cancels the call. */
 export function runner({ server, name, form, signal }) {
   const execute = button('Run', run, { look: 'primary', picture: 'play', title: 'Ctrl + Enter' });
-  const check = button('Validate', () => judge(true), { picture: 'check' });
+  const check = button('Validate', () => judge(read()), { picture: 'check' });
   const cancel = button('Cancel', () => under?.abort(), { picture: 'stop', hidden: true });
   const elapsed = h('span', { class: 'elapsed', 'aria-hidden': 'true' });
   const verdict = h('p', { class: 'verdict', role: 'status' });
@@ -23,11 +23,17 @@ export function runner({ server, name, form, signal }) {
   const outcome = h('div', { class: 'outcome' });
   const actions = h('div', { class: 'run-bar' }, execute, check, cancel, elapsed, verdict);
   let under = null;
-  if (!me.allow_execute) forbid();
+  watch(() => {
+    // Before the reader has signed in nobody knows what is allowed; a call then asks for the token.
+    if (!me.allow_execute && (me.principal !== null || !me.auth)) forbid();
+  }, signal);
 
   function forbid() {
+    if (!actions.contains(execute)) return;
     execute.remove();
-    actions.append(h('p', { class: 'hint' }, 'Running tools is off here (console.allow_execute: false). You can look and validate.'));
+    actions.append(
+      h('p', { class: 'hint' }, 'Running tools is off here (console.allow_execute: false). You can look and validate.'),
+    );
   }
 
   function read() {
@@ -40,25 +46,30 @@ export function runner({ server, name, form, signal }) {
     }
   }
 
-  async function judge(loudly) {
-    const args = read();
+  /** Whether the server would take these arguments; true as well where nobody can tell. */
+  async function judge(args) {
     if (args === null) return false;
     try {
       const errors = await validate(server, name, args);
       form.blame(errors);
       verdict.className = errors.length ? 'verdict bad' : 'verdict good';
-      verdict.textContent = errors.length ? `${errors.length === 1 ? 'One thing is' : `${errors.length} things are`} wrong` : loudly ? 'Valid' : '';
+      verdict.textContent = errors.length
+        ? `${errors.length === 1 ? 'One thing is' : `${errors.length} things are`} wrong`
+        : 'Valid';
       return errors.length === 0;
     } catch (failure) {
       verdict.className = 'verdict bad';
       verdict.textContent = reason(failure);
-      return false;
+      return true;
     }
   }
 
   async function run() {
     const args = read();
     if (args === null || under) return;
+    // A form that is not filled in yet is no call. Whoever wants to send what is wrong can: as JSON.
+    if (form.isForm && !(await judge(args))) return;
+    if (under) return;
     under = new AbortController();
     const stop = () => under?.abort();
     signal.addEventListener('abort', stop);
@@ -71,7 +82,12 @@ export function runner({ server, name, form, signal }) {
       const answer = await call(server, name, args, { progress: show, signal: under.signal });
       arrived(answer, performance.now() - began);
     } catch (failure) {
-      if (failure.name === 'AbortError') tell('Cancelled', `The call was given up after ${duration(performance.now() - began)}, and the server was told.`, 'warn');
+      if (failure.name === 'AbortError')
+        tell(
+          'Cancelled',
+          `The call was given up after ${duration(performance.now() - began)}, and the server was told.`,
+          'warn',
+        );
       else tell('No result', reason(failure), 'bad');
     } finally {
       clearInterval(timer);
@@ -120,11 +136,25 @@ export function runner({ server, name, form, signal }) {
     const result = answer.body;
     const bad = result.isError === true;
     const trace = result._meta?._trace_id;
-    const head = h('div', { class: 'outcome-head' }, h('h3', { class: 'unseen' }, 'Result'), badge(bad ? 'error' : 'success', bad ? 'bad' : 'ok'), badge(String(answer.status), '', 'HTTP status'),
-      h('span', { class: 'told' }, duration(ms)), trace ? copyButton(`trace ${plain(trace, 12)}`, () => String(trace), 'small quiet') : null);
-    const sides = tabs('The result', [['result', 'Result'], ['raw', 'Raw MCP']], (wanted) => {
-      fill(sides.panel, wanted === 'raw' ? rawNode(result) : shown);
-    });
+    const head = h(
+      'div',
+      { class: 'outcome-head' },
+      h('h3', { class: 'unseen' }, 'Result'),
+      badge(bad ? 'error' : 'success', bad ? 'bad' : 'ok'),
+      badge(String(answer.status), '', 'HTTP status'),
+      h('span', { class: 'told' }, duration(ms)),
+      trace ? copyButton(`trace ${plain(trace, 12)}`, () => String(trace), 'small quiet') : null,
+    );
+    const sides = tabs(
+      'The result',
+      [
+        ['result', 'Result'],
+        ['raw', 'Raw MCP'],
+      ],
+      (wanted) => {
+        fill(sides.panel, wanted === 'raw' ? rawNode(result) : shown);
+      },
+    );
     const shown = resultNode(server, result);
     fill(sides.panel, shown);
     fill(outcome, head, sides.list, sides.panel);
@@ -142,7 +172,7 @@ export function runner({ server, name, form, signal }) {
   node.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      if (me.allow_execute) run();
+      if (actions.contains(execute)) run();
     } else if (event.key === 'Escape' && under) {
       event.stopPropagation();
       under.abort();

@@ -15,7 +15,11 @@ export function resolve(schema, root) {
 
 function pointed(root, reference) {
   if (!reference.startsWith('#')) return {};
-  const names = reference.slice(1).split('/').slice(1).map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const names = reference
+    .slice(1)
+    .split('/')
+    .slice(1)
+    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
   const found = names.reduce((here, name) => (own(here, name) ? here[name] : undefined), root);
   return found && typeof found === 'object' && found !== root ? found : {};
 }
@@ -24,7 +28,8 @@ function folded({ allOf, ...whole }, root) {
   return allOf.reduce((sum, part) => {
     const one = part?.allOf ? {} : resolve(part, root);
     return {
-      ...one, ...sum,
+      ...one,
+      ...sum,
       properties: { ...one.properties, ...sum.properties },
       required: [...new Set([...list(one.required), ...list(sum.required)])],
     };
@@ -37,11 +42,14 @@ export const own = (object, name) => object !== null && typeof object === 'objec
 
 /** The types that a schema allows, without null. */
 function types(schema) {
-  return (Array.isArray(schema.type) ? schema.type : [schema.type]).filter((type) => typeof type === 'string' && type !== 'null');
+  return (Array.isArray(schema.type) ? schema.type : [schema.type]).filter(
+    (type) => typeof type === 'string' && type !== 'null',
+  );
 }
 
 /** Whether null is a value of it. */
-export const nullable = (schema) => list(schema.type).includes('null') || list(schema.anyOf).some((one) => one?.type === 'null');
+export const nullable = (schema) =>
+  list(schema.type).includes('null') || list(schema.anyOf).some((one) => one?.type === 'null');
 
 /**
  * The kind of control: choice, string, number, integer, boolean, array, object, or json where no form fits.
@@ -51,10 +59,16 @@ export function kind(schema, root) {
   const here = resolve(schema, root);
   if (own(here, 'const')) return ['choice', { ...here, enum: [here.const] }];
   if (Array.isArray(here.enum) && here.enum.length) return ['choice', here];
-  const variants = list(here.anyOf ?? here.oneOf).map((one) => resolve(one, root)).filter((one) => one.type !== 'null');
+  const variants = list(here.anyOf ?? here.oneOf)
+    .map((one) => resolve(one, root))
+    .filter((one) => one.type !== 'null');
   if (variants.length) {
     const { anyOf: _, oneOf: __, ...beside } = here;
-    if (variants.every((one) => own(one, 'const'))) return ['choice', { ...beside, enum: variants.map((one) => one.const), titles: variants.map((one) => one.title) }];
+    if (variants.every((one) => own(one, 'const')))
+      return [
+        'choice',
+        { ...beside, enum: variants.map((one) => one.const), titles: variants.map((one) => one.title) },
+      ];
     if (variants.length === 1) return kind({ ...variants[0], ...beside, type: variants[0].type }, root);
     return ['json', here];
   }
@@ -62,16 +76,28 @@ export function kind(schema, root) {
   if (others.length) return ['json', here];
   if (type === undefined) return [own(here, 'properties') ? 'object' : 'json', here];
   if (type === 'object') return [here.properties && Object.keys(here.properties).length ? 'object' : 'json', here];
-  if (type === 'array') return [here.items && typeof here.items === 'object' && !Array.isArray(here.items) ? 'array' : 'json', here];
+  if (type === 'array')
+    return [here.items && typeof here.items === 'object' && !Array.isArray(here.items) ? 'array' : 'json', here];
   return [['string', 'number', 'integer', 'boolean'].includes(type) ? type : 'json', here];
 }
+
+const LISTED = {
+  string: 'strings',
+  number: 'numbers',
+  integer: 'integers',
+  boolean: 'booleans',
+  choice: 'choices',
+  array: 'lists',
+  object: 'objects',
+  json: 'values',
+};
 
 /** A few words on what values are good: `string · date-time · at most 20`. */
 export function manner(schema, root) {
   const [found, here] = kind(schema, root);
   const words = [];
-  if (found === 'array') words.push(`list of ${kind(here.items, root)[0].replace('json', 'values')}s`.replace('valuess', 'values'));
-  else if (found === 'choice') words.push('one of');
+  if (found === 'array') words.push(`list of ${LISTED[kind(here.items, root)[0]]}`);
+  else if (found === 'choice') words.push(here.enum.length === 1 ? 'always the same' : `one of ${here.enum.length}`);
   else if (found === 'json') words.push(types(here).join(' or ') || 'any JSON');
   else words.push(found);
   if (typeof here.format === 'string') words.push(here.format);
@@ -84,18 +110,27 @@ export function manner(schema, root) {
   between(here.minLength || undefined, here.maxLength, ' characters');
   between(here.minItems || undefined, here.maxItems, ' items');
   if (typeof here.pattern === 'string' && here.pattern.length <= 40) words.push(`matches ${here.pattern}`);
+  const begin = here.default === undefined || here.default === null ? '' : JSON.stringify(here.default);
+  if (begin && begin.length <= 40) words.push(`default ${begin}`);
   return words.join(' · ');
 }
 
 /** Whether a value can stand in the control of this kind. */
 export function fits(value, found) {
   switch (found) {
-    case 'string': return typeof value === 'string';
-    case 'number': return typeof value === 'number';
-    case 'integer': return Number.isInteger(value);
-    case 'boolean': return typeof value === 'boolean';
-    case 'array': return Array.isArray(value);
-    case 'object': return value !== null && typeof value === 'object' && !Array.isArray(value);
-    default: return true;
+    case 'string':
+      return typeof value === 'string';
+    case 'number':
+      return typeof value === 'number';
+    case 'integer':
+      return Number.isInteger(value);
+    case 'boolean':
+      return typeof value === 'boolean';
+    case 'array':
+      return Array.isArray(value);
+    case 'object':
+      return value !== null && typeof value === 'object' && !Array.isArray(value);
+    default:
+      return true;
   }
 }

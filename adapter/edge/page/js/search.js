@@ -11,8 +11,16 @@ const MOST = 12;
 export function beginSearch(place, views) {
   const id = unique('found');
   const box = h('input', {
-    type: 'search', id: 'everywhere', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': id, 'aria-autocomplete': 'list', autocomplete: 'off',
-    placeholder: 'Find a tool', 'aria-label': 'Find a tool, a server or a view', 'aria-keyshortcuts': '/',
+    type: 'search',
+    id: 'everywhere',
+    role: 'combobox',
+    'aria-expanded': 'false',
+    'aria-controls': id,
+    'aria-autocomplete': 'list',
+    autocomplete: 'off',
+    placeholder: 'Find a tool',
+    'aria-label': 'Find a tool, a server or a view',
+    'aria-keyshortcuts': '/',
     on: { input: look, focus: look, keydown: keys, blur: () => setTimeout(close, 150) },
   });
   const list = h('div', { class: 'found', role: 'listbox', id, 'aria-label': 'Found', hidden: true });
@@ -23,7 +31,14 @@ export function beginSearch(place, views) {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length) return close();
     const mine = (turn += 1);
-    const catalogues = await Promise.all((fleet() ?? []).map((one) => tools(one.id).then((all) => [one.id, all], () => [one.id, []])));
+    const catalogues = await Promise.all(
+      (fleet() ?? []).map((one) =>
+        tools(one.id).then(
+          (all) => [one.id, all],
+          () => [one.id, []],
+        ),
+      ),
+    );
     if (mine !== turn || document.activeElement !== box) return undefined;
     hits = ranked(words, catalogues);
     active = hits.length ? 0 : -1;
@@ -35,7 +50,13 @@ export function beginSearch(place, views) {
     const weigh = (text, beside) => {
       const low = text.toLowerCase();
       if (!words.every((word) => low.includes(word) || beside.includes(word))) return 0;
-      return low === words.join(' ') ? 4 : low.startsWith(words[0]) ? 3 : words.every((word) => low.includes(word)) ? 2 : 1;
+      return low === words.join(' ')
+        ? 4
+        : low.startsWith(words[0])
+          ? 3
+          : words.every((word) => low.includes(word))
+            ? 2
+            : 1;
     };
     for (const [name, title] of views) {
       const weight = weigh(title, '');
@@ -46,17 +67,33 @@ export function beginSearch(place, views) {
       if (weight) found.push({ weight, name: server, about: 'server', to: ['server', server] });
       for (const tool of all) {
         const heavy = weigh(tool.name, `${server} ${tool.description ?? ''}`.toLowerCase());
-        if (heavy) found.push({ weight: heavy, name: tool.name, about: server, to: ['server', server, 'tools', tool.name] });
+        if (heavy)
+          found.push({ weight: heavy, name: tool.name, about: server, to: ['server', server, 'tools', tool.name] });
       }
     }
     return found.sort((one, other) => other.weight - one.weight).slice(0, MOST);
   }
 
   function draw() {
-    fill(list, hits.length ? hits.map((hit, at) => h('div', {
-      role: 'option', id: `${id}-${at}`, class: at === active ? 'hit active' : 'hit', 'aria-selected': at === active ? 'true' : 'false',
-      on: { mousedown: (event) => event.preventDefault(), click: () => choose(at) },
-    }, h('span', { class: 'mono grow' }, plain(hit.name, 90)), h('span', { class: 'told' }, hit.about))) : h('p', { class: 'told' }, 'Nothing found'));
+    fill(
+      list,
+      hits.length
+        ? hits.map((hit, at) =>
+            h(
+              'div',
+              {
+                role: 'option',
+                id: `${id}-${at}`,
+                class: at === active ? 'hit active' : 'hit',
+                'aria-selected': at === active ? 'true' : 'false',
+                on: { mousedown: (event) => event.preventDefault(), click: () => choose(at) },
+              },
+              h('span', { class: 'mono grow' }, plain(hit.name, 90)),
+              h('span', { class: 'told' }, hit.about),
+            ),
+          )
+        : h('p', { class: 'told' }, 'Nothing found'),
+    );
     list.hidden = false;
     box.setAttribute('aria-expanded', 'true');
     if (active >= 0) box.setAttribute('aria-activedescendant', `${id}-${active}`);

@@ -12,11 +12,28 @@ const at = (id) => document.getElementById(id);
 /** The rail's list of views and servers; drawn again when the place changes. */
 export function drawRail(views) {
   const [view, server] = place();
-  const entry = (href, current, ...content) => h('a', { class: 'rail-link', href, 'data-key': href, 'aria-current': current ? 'page' : null }, content);
-  refill(at('places'), me.hosted ? views.map(([name, title, picture]) => entry(link(name), view === name, icon(picture), h('span', {}, title))) : null);
-  refill(at('fleet'), me.hosted && fleet()?.length ? h('h2', {}, 'Servers') : null, (me.hosted ? fleet() ?? [] : []).map((one) =>
-    entry(link('server', one.id), view === 'server' && server === one.id, dot(one.status), h('span', { class: 'grow cut' }, one.id),
-      one.drift ? badge(`${one.drift}`, 'bad', 'changed tools') : h('span', { class: 'told' }, one.tools ?? ''))));
+  const entry = (href, current, ...content) =>
+    h('a', { class: 'rail-link', href, 'data-key': href, 'aria-current': current ? 'page' : null }, content);
+  refill(
+    at('places'),
+    me.hosted
+      ? views.map(([name, title, picture]) => entry(link(name), view === name, icon(picture), h('span', {}, title)))
+      : null,
+  );
+  refill(
+    at('fleet'),
+    me.hosted && fleet()?.length ? h('h2', {}, 'Servers') : null,
+    (me.hosted ? (fleet() ?? []) : []).map((one) =>
+      entry(
+        link('server', one.id),
+        view === 'server' && server === one.id,
+        dot(one.status),
+        h('span', { class: 'grow cut' }, one.id),
+        one.drift ? badge(`${one.drift}`, 'bad', 'changed tools') : h('span', { class: 'told' }, one.tools ?? ''),
+      ),
+    ),
+  );
+  document.documentElement.classList.toggle('alone', !me.hosted);
   at('title').textContent = plain(me.title, 60);
   at('version').textContent = me.version ? `version ${me.version}` : '';
 }
@@ -57,17 +74,21 @@ function openRail(wanted, refocus = true) {
 function themeButton() {
   const system = matchMedia('(prefers-color-scheme: dark)');
   const now = () => document.documentElement.getAttribute('data-theme') ?? (system.matches ? 'dark' : 'light');
-  const toggle = button('', () => {
-    const next = now() === 'dark' ? 'light' : 'dark';
-    document.documentElement.setAttribute('data-theme', next);
-    try {
-      localStorage.setItem('console.theme', next);
-    } catch {
-      // It then holds until the page is closed.
-    }
-    draw();
-    announce(`${next} theme`);
-  }, { look: 'quiet icon' });
+  const toggle = button(
+    '',
+    () => {
+      const next = now() === 'dark' ? 'light' : 'dark';
+      document.documentElement.setAttribute('data-theme', next);
+      try {
+        localStorage.setItem('console.theme', next);
+      } catch {
+        // It then holds until the page is closed.
+      }
+      draw();
+      announce(`${next} theme`);
+    },
+    { look: 'quiet icon' },
+  );
   const draw = () => {
     fill(toggle, icon(now() === 'dark' ? 'sun' : 'moon'));
     toggle.setAttribute('aria-label', now() === 'dark' ? 'Light theme' : 'Dark theme');
@@ -79,27 +100,63 @@ function themeButton() {
 
 function tokenField() {
   const id = unique('token');
-  const box = h('input', { type: 'password', id, autocomplete: 'off', spellcheck: 'false', placeholder: 'Bearer token' });
-  const hint = h('p', { class: 'hint' });
-  const form = h('form', { class: 'token-form', hidden: true, on: { submit: enter } },
-    h('label', { for: id, class: 'name' }, 'Bearer token'), box, hint,
-    h('div', { class: 'actions' }, button('Forget', () => use(''), { look: 'small' }), h('button', { class: 'primary small', type: 'submit' }, 'Use')));
+  const box = h('input', {
+    type: 'password',
+    id,
+    autocomplete: 'off',
+    spellcheck: 'false',
+    placeholder: 'Bearer token',
+  });
+  const about = h('p', { class: 'hint' });
+  const form = h(
+    'form',
+    { class: 'token-form', hidden: true, on: { submit: enter } },
+    h('label', { for: id, class: 'name' }, 'Bearer token'),
+    box,
+    about,
+    h(
+      'div',
+      { class: 'actions' },
+      button('Forget', () => use(''), { look: 'small' }),
+      h('button', { class: 'primary small', type: 'submit' }, 'Use'),
+    ),
+  );
   const who = h('span', { class: 'who' });
-  const open = h('button', { type: 'button', class: 'quiet', 'aria-expanded': 'false', on: { click: () => (form.hidden ? show('') : close()) } }, icon('key'), h('span', { class: 'unseen' }, 'Token'), who);
+  const open = h(
+    'button',
+    {
+      type: 'button',
+      class: 'quiet',
+      'aria-expanded': 'false',
+      on: { click: () => (form.hidden ? show('') : close()) },
+    },
+    icon('key'),
+    h('span', { class: 'unseen' }, 'Token'),
+    who,
+  );
   const node = h('div', { class: 'token' }, open, form);
   node.addEventListener('focusout', (event) => {
     if (event.relatedTarget && !node.contains(event.relatedTarget)) close();
   });
+  let asked = false;
   watch(draw);
 
   function draw() {
-    fill(who, h('span', { class: 'cut' }, plain(me.principal ?? (me.auth ? 'no token' : ''), 40)), me.operator ? badge('operator', 'accent') : null);
+    fill(
+      who,
+      h('span', { class: 'cut' }, plain(me.principal ?? (me.auth ? 'no token' : ''), 40)),
+      me.operator ? badge('operator', 'accent') : null,
+    );
   }
 
   function show(sentence) {
     form.hidden = false;
     open.setAttribute('aria-expanded', 'true');
-    hint.textContent = sentence || (me.auth || !me.hosted ? 'It stays in this page’s memory, and is gone when you close it.' : 'This adapter asks for none.');
+    about.textContent =
+      sentence ||
+      (me.auth || !me.hosted
+        ? 'It stays in this page’s memory, and is gone when you close it.'
+        : 'This adapter asks for none.');
     box.focus();
   }
 
@@ -114,8 +171,10 @@ function tokenField() {
   }
 
   async function use(text) {
+    const stranger = me.principal === null && text !== '';
     useToken(text);
     box.value = '';
+    asked = false;
     close();
     Object.assign(me, { principal: null, operator: false });
     try {
@@ -124,9 +183,16 @@ function tokenField() {
       if (hasToken() && me.principal === null && me.hosted) toast('That token is not accepted.', { bad: true });
       else announce(me.principal ? `You are ${me.principal}.` : 'Token forgotten.');
     } finally {
-      dispatchEvent(new Event('hashchange'));
+      dispatchEvent(new CustomEvent('hashchange', { detail: { stranger } }));
     }
   }
 
-  return { node, close, hint: (sentence) => (form.hidden && !node.contains(document.activeElement) ? show(`${sentence} Enter a bearer token; it stays in memory alone.`) : null) };
+  /** Opens the field once for each token: what is asked in the background shall not open it again and again. */
+  function hint(sentence) {
+    if (asked) return;
+    asked = true;
+    show(`${sentence} Enter a bearer token; it stays in memory alone.`);
+  }
+
+  return { node, close, hint };
 }

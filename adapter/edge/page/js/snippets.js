@@ -17,9 +17,13 @@ export function curl(server, tool, args) {
 }
 
 export function python(server, tool, args) {
-  const fields = ['"Content-Type": "application/json"', ...(me.auth ? ['"Authorization": f"Bearer {os.environ[\'MCP_TOKEN\']}"'] : [])];
+  const fields = [
+    '"Content-Type": "application/json"',
+    ...(me.auth ? ['"Authorization": f"Bearer {os.environ[\'MCP_TOKEN\']}"'] : []),
+  ];
   return `import json
-${me.auth ? 'import os\n' : ''}import urllib.request
+${me.auth ? 'import os\n' : ''}import urllib.error
+import urllib.request
 
 arguments = ${literal(args, 0)}
 request = urllib.request.Request(
@@ -27,15 +31,22 @@ request = urllib.request.Request(
     data=json.dumps(arguments).encode(),
     headers={${fields.join(', ')}},
 )
-with urllib.request.urlopen(request) as answer:
-    result = json.load(answer)
-for item in result["content"]:
-    print(item.get("text", item["type"]))
+try:
+    answer = urllib.request.urlopen(request)
+except urllib.error.HTTPError as error:  # a tool that fails answers 500, with its result
+    answer = error
+result = json.load(answer)
+for item in result.get("content", [result]):
+    print(item.get("text", item))
 `;
 }
 
 // A JSON string is a Python string of the same characters, but for two that JavaScript leaves as they are.
-const text = (value) => JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029]/g, (hidden) => `\\u${hidden.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const text = (value) =>
+  JSON.stringify(value).replace(
+    /[\u007f-\u009f\u2028\u2029]/g,
+    (hidden) => `\\u${hidden.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 
 function literal(value, depth) {
   if (value === null) return 'None';

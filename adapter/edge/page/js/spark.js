@@ -26,7 +26,22 @@ export function spark(history) {
   const label = known.length
     ? `Latency: now ${duration(known.at(-1))}, at most ${duration(highest)}${lost.length ? `, ${lost.length} without an answer` : ''}`
     : 'No latency is known yet';
-  return s('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: 'spark', role: 'img', 'aria-label': label, preserveAspectRatio: 'none' },
-    runs.map((one) => s('polygon', { points: `${one[0][0]},${HEIGHT - PAD} ${line(one)} ${one.at(-1)[0]},${HEIGHT - PAD}`, class: 'area' })),
-    runs.map((one) => s('polyline', { points: line(one), class: 'line', 'vector-effect': 'non-scaling-stroke' })), lost);
+  return s(
+    'svg',
+    {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      class: 'spark',
+      role: 'img',
+      'aria-label': label,
+      preserveAspectRatio: 'none',
+    },
+    runs.map((one) =>
+      s('polygon', {
+        points: `${one[0][0]},${HEIGHT - PAD} ${line(one)} ${one.at(-1)[0]},${HEIGHT - PAD}`,
+        class: 'area',
+      }),
+    ),
+    runs.map((one) => s('polyline', { points: line(one), class: 'line', 'vector-effect': 'non-scaling-stroke' })),
+    lost,
+  );
 }

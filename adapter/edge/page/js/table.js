@@ -6,6 +6,7 @@ import { count } from './format.js';
 const AT_ONCE = 100;
 const MOST_COLUMNS = 40;
 const LONG = 300;
+const WIDE = 32;
 
 /** Whether a value reads best as a table: two or more objects of a few members that are no lists or objects. */
 export function isTable(value) {
@@ -27,12 +28,24 @@ export function table(rows) {
   const body = h('tbody');
   const foot = h('div', { class: 'text-foot' });
   let [sorted, by, down, shown] = [rows, null, false, 0];
-  const heads = columns.map((name) => h('th', { scope: 'col', 'aria-sort': 'none', class: rows.every((row) => typeof (row[name] ?? 0) === 'number') ? 'number' : null }, button(name.slice(0, LONG), () => sort(name), { look: 'head' })));
+  const heads = columns.map((name) =>
+    h(
+      'th',
+      {
+        scope: 'col',
+        'aria-sort': 'none',
+        class: rows.every((row) => typeof (row[name] ?? 0) === 'number') ? 'number' : null,
+      },
+      button(name.slice(0, LONG), () => sort(name), { look: 'head' }),
+    ),
+  );
 
   function sort(name) {
     [by, down] = [name, by === name ? !down : false];
     sorted = [...rows].sort((one, other) => compare(one[name], other[name]) * (down ? -1 : 1));
-    heads.forEach((head, at) => head.setAttribute('aria-sort', columns[at] !== by ? 'none' : down ? 'descending' : 'ascending'));
+    heads.forEach((head, at) =>
+      head.setAttribute('aria-sort', columns[at] !== by ? 'none' : down ? 'descending' : 'ascending'),
+    );
     shown = 0;
     body.replaceChildren();
     more();
@@ -40,19 +53,45 @@ export function table(rows) {
 
   function more() {
     const end = Math.min(sorted.length, shown + AT_ONCE);
-    for (; shown < end; shown += 1) body.append(h('tr', {}, columns.map((name) => cell(sorted[shown][name]))));
-    fill(foot, h('span', { class: 'told' }, shown < sorted.length ? `${shown} of ${count(sorted.length, 'row')}` : count(sorted.length, 'row')),
-      shown < sorted.length ? button('Show more', more, { look: 'small' }) : null);
+    for (; shown < end; shown += 1)
+      body.append(
+        h(
+          'tr',
+          {},
+          columns.map((name) => cell(sorted[shown][name])),
+        ),
+      );
+    fill(
+      foot,
+      h(
+        'span',
+        { class: 'told' },
+        shown < sorted.length ? `${shown} of ${count(sorted.length, 'row')}` : count(sorted.length, 'row'),
+      ),
+      shown < sorted.length ? button('Show more', more, { look: 'small' }) : null,
+    );
   }
 
   more();
-  return h('div', { class: 'stack' },
-    h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' }, h('table', {}, h('thead', {}, h('tr', {}, heads)), body)), foot);
+  return h(
+    'div',
+    { class: 'stack' },
+    h(
+      'div',
+      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' },
+      h('table', {}, h('thead', {}, h('tr', {}, heads)), body),
+    ),
+    foot,
+  );
 }
 
 function cell(value) {
   const text = value === null || value === undefined ? '' : String(value);
-  return h('td', { class: typeof value === 'number' ? 'number' : null }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
+  return h(
+    'td',
+    { class: typeof value === 'number' ? 'number' : text.length > WIDE ? 'wide' : null },
+    text.length > LONG ? `${text.slice(0, LONG)}…` : text,
+  );
 }
 
 function compare(one, other) {

@@ -9,9 +9,23 @@ import { arrows, h, unique } from './dom.js';
 export function tabs(label, choices, chosen, first = choices[0][0]) {
   const panel = h('div', { class: 'panel', role: 'tabpanel', id: unique('panel') });
   const buttons = choices.map(([value, text, badge]) =>
-    h('button', { type: 'button', role: 'tab', id: unique('tab'), 'aria-controls': panel.id, 'data-key': `tab-${label}-${value}`, on: { click: () => choose(value), focus: () => choose(value) } },
-      text, badge ? h('span', { class: 'count' }, badge) : null));
-  const list = arrows(h('div', { class: 'tabs', role: 'tablist', 'aria-label': label }, buttons), '[role=tab]', { sideways: true });
+    h(
+      'button',
+      {
+        type: 'button',
+        role: 'tab',
+        id: unique('tab'),
+        'aria-controls': panel.id,
+        'data-key': `tab-${label}-${value}`,
+        on: { click: () => choose(value), focus: () => choose(value) },
+      },
+      text,
+      badge ? h('span', { class: 'count' }, badge) : null,
+    ),
+  );
+  const list = arrows(h('div', { class: 'tabs', role: 'tablist', 'aria-label': label }, buttons), '[role=tab]', {
+    sideways: true,
+  });
   let now = first;
   mark();
 

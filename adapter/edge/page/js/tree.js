@@ -12,15 +12,30 @@ export function tree(value, { name = null, depth = 1 } = {}) {
 }
 
 function node(name, value, depth) {
-  const key = name === null ? null : [h('span', { class: 'key' }, String(name).slice(0, LONG)), h('span', { class: 'dim' }, ': ')];
+  const key =
+    name === null
+      ? null
+      : [h('span', { class: 'key' }, String(name).slice(0, LONG)), h('span', { class: 'dim' }, ': ')];
   if (value === null || typeof value !== 'object') return h('div', { class: 'leaf' }, key, scalar(value));
   const entries = Array.isArray(value) ? value.length : Object.keys(value).length;
   const brackets = Array.isArray(value) ? '[]' : '{}';
   if (!entries) return h('div', { class: 'leaf' }, key, h('span', { class: 'dim' }, brackets));
   const inside = h('div', { class: 'inside' });
-  const branch = h('details', { open: false, on: { toggle: () => branch.open && grow() } },
-    h('summary', {}, key, h('span', { class: 'dim' }, `${brackets[0]} ${count(entries, Array.isArray(value) ? 'item' : 'member')} ${brackets[1]}`)),
-    inside);
+  const branch = h(
+    'details',
+    { open: false, on: { toggle: () => branch.open && grow() } },
+    h(
+      'summary',
+      {},
+      key,
+      h(
+        'span',
+        { class: 'dim' },
+        `${brackets[0]} ${count(entries, Array.isArray(value) ? 'item' : 'member')} ${brackets[1]}`,
+      ),
+    ),
+    inside,
+  );
   let grown = false;
   function grow() {
     if (grown) return;
@@ -43,10 +58,14 @@ function more(inside, value, from, depth) {
     inside.append(node(name, value[name], depth));
   }
   if (to < total) {
-    const next = button(`Show ${Math.min(AT_ONCE, total - to)} more of ${count(total - to, 'entry', 'entries')}`, () => {
-      next.remove();
-      more(inside, value, to, 0);
-    }, { look: 'small' });
+    const next = button(
+      `Show ${Math.min(AT_ONCE, total - to)} more of ${count(total - to, 'entry', 'entries')}`,
+      () => {
+        next.remove();
+        more(inside, value, to, 0);
+      },
+      { look: 'small' },
+    );
     inside.append(next);
   }
 }
@@ -57,11 +76,15 @@ function scalar(value) {
   if (value.length <= LONG) return fill(shown, JSON.stringify(value));
   fill(shown, JSON.stringify(value.slice(0, LONG)).slice(0, -1), '… ');
   let seen = LONG;
-  const next = button(`${count(value.length - seen, 'more character')}`, () => {
-    const part = value.slice(seen, (seen += 20_000));
-    next.before(part);
-    if (seen >= value.length) next.remove();
-    else next.lastChild.textContent = count(value.length - seen, 'more character');
-  }, { look: 'small' });
+  const next = button(
+    `${count(value.length - seen, 'more character')}`,
+    () => {
+      const part = value.slice(seen, (seen += 20_000));
+      next.before(part);
+      if (seen >= value.length) next.remove();
+      else next.lastChild.textContent = count(value.length - seen, 'more character');
+    },
+    { look: 'small' },
+  );
   return h('span', {}, shown, next);
 }

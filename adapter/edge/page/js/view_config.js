@@ -14,14 +14,34 @@ export function showConfig({ signal }) {
   async function load() {
     try {
       const { yaml } = await get('-/config', { signal });
-      fill(place, h('div', { class: 'card flush code-card' }, h('div', { class: 'end pad' }, copyButton('Copy', () => yaml)),
-        h('pre', { class: 'code yaml', tabindex: '0', 'aria-label': 'Configuration' }, yaml.length > LONGEST ? yaml : colored(yaml))));
+      fill(
+        place,
+        h(
+          'div',
+          { class: 'card flush code-card' },
+          h(
+            'div',
+            { class: 'end pad' },
+            copyButton('Copy', () => yaml),
+          ),
+          h(
+            'pre',
+            { class: 'code yaml', tabindex: '0', 'aria-label': 'Configuration' },
+            yaml.length > LONGEST ? yaml : colored(yaml),
+          ),
+        ),
+      );
     } catch (failure) {
       if (failure.name !== 'AbortError') fill(place, failed(failure, load));
     }
   }
 
-  return h('section', { class: 'view' }, heading('Configuration', 'All settings as they hold. Secrets are masked before they leave the adapter.'), place);
+  return h(
+    'section',
+    { class: 'view' },
+    heading('Configuration', 'All settings as they hold. Secrets are masked before they leave the adapter.'),
+    place,
+  );
 }
 
 const LINE = /^(\s*(?:- )*)(?:([^\s:#"'[{][^:#]*|"[^"]*"|'[^']*')(:)(?=\s|$))?(.*)$/;
@@ -29,16 +49,28 @@ const LINE = /^(\s*(?:- )*)(?:([^\s:#"'[{][^:#]*|"[^"]*"|'[^']*')(:)(?=\s|$))?(.
 function colored(yaml) {
   return yaml.split('\n').map((line) => {
     const [, indent, key, colon, rest] = LINE.exec(line) ?? [null, '', null, null, line];
-    return [indent, key ? h('span', { class: 'key' }, key) : null, colon ? h('span', { class: 'dim' }, colon) : null, value(rest), '\n'];
+    return [
+      indent,
+      key ? h('span', { class: 'key' }, key) : null,
+      colon ? h('span', { class: 'dim' }, colon) : null,
+      value(rest),
+      '\n',
+    ];
   });
 }
 
 function value(text) {
   const said = text.trim();
-  const look = said.startsWith('#') ? 'dim'
-    : /^['"]?\*{3,}|^['"]?•{3,}/.test(said) ? 'masked'
-    : /^(true|false|null|~|yes|no)$/.test(said) ? 'boolean'
-    : /^-?[\d.]+([a-zA-Z]{0,2})?$/.test(said) ? 'number'
-    : said ? 'string' : null;
+  const look = said.startsWith('#')
+    ? 'dim'
+    : /^['"]?\*{3,}|^['"]?•{3,}/.test(said)
+      ? 'masked'
+      : /^(true|false|null|~|yes|no)$/.test(said)
+        ? 'boolean'
+        : /^-?[\d.]+([a-zA-Z]{0,2})?$/.test(said)
+          ? 'number'
+          : said
+            ? 'string'
+            : null;
   return look ? h('span', { class: look }, text) : text;
 }

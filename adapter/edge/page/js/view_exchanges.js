@@ -9,7 +9,13 @@ const MOST = 300;
 const AGAIN_AFTER = 3000;
 
 export function showExchanges({ signal }) {
-  const filter = h('input', { type: 'search', placeholder: 'Filter by method, tool, server, outcome', 'aria-label': 'Filter exchanges', autocomplete: 'off', on: { input: draw } });
+  const filter = h('input', {
+    type: 'search',
+    placeholder: 'Filter by method, tool, server, outcome',
+    'aria-label': 'Filter exchanges',
+    autocomplete: 'off',
+    on: { input: draw },
+  });
   const hold = button('Pause', toggle, { picture: 'pause', 'aria-pressed': 'false' });
   const told = h('p', { class: 'told', role: 'status' });
   const body = h('div', { class: 'exchanges', role: 'list', 'aria-label': 'Exchanges' });
@@ -22,7 +28,8 @@ export function showExchanges({ signal }) {
       try {
         add((await get('-/exchanges', { signal })).toReversed());
         const response = await send('-/exchanges', { accept: 'text/event-stream', signal });
-        if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream')) throw new Error(`Not live: the adapter answered ${response.status}.`);
+        if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream'))
+          throw new Error(`Not live: the adapter answered ${response.status}.`);
         for await (const { data } of events(response)) add([JSON.parse(data)].flat());
       } catch (failure) {
         if (failure.name === 'AbortError') return;
@@ -67,10 +74,26 @@ export function showExchanges({ signal }) {
 
   function draw() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const kept = all.filter((one) => words.every((word) => `${one.method} ${one.tool ?? ''} ${one.server} ${one.outcome} ${one.entrance ?? ''} ${one.status}`.toLowerCase().includes(word)));
-    const focused = body.contains(document.activeElement) ? document.activeElement.closest('[data-id]')?.dataset.id : null;
+    const kept = all.filter((one) =>
+      words.every((word) =>
+        `${one.method} ${one.tool ?? ''} ${one.server} ${one.outcome} ${one.entrance ?? ''} ${one.status}`
+          .toLowerCase()
+          .includes(word),
+      ),
+    );
+    const focused = body.contains(document.activeElement)
+      ? document.activeElement.closest('[data-id]')?.dataset.id
+      : null;
     const longest = Math.max(1, ...kept.map((one) => one.ms ?? 0));
-    fill(body, kept.length ? kept.map((one) => line(one, longest)) : nothing(all.length ? 'Nothing matches' : 'Quiet', all.length ? 'No exchange holds all of these words.' : 'Exchanges appear here as they happen.'));
+    fill(
+      body,
+      kept.length
+        ? kept.map((one) => line(one, longest))
+        : nothing(
+            all.length ? 'Nothing matches' : 'Quiet',
+            all.length ? 'No exchange holds all of these words.' : 'Exchanges appear here as they happen.',
+          ),
+    );
     if (focused) body.querySelector(`[data-id="${CSS.escape(focused)}"] summary`)?.focus({ preventScroll: true });
     const news = held ? held.filter((one) => !all.includes(one)).length : 0;
     told.textContent = `${held ? 'Paused' : 'Live'} · ${kept.length === all.length ? count(all.length, 'exchange') : `${kept.length} of ${count(all.length, 'exchange')}`}${news ? ` · ${news} new` : ''}`;
@@ -80,20 +103,46 @@ export function showExchanges({ signal }) {
     const id = keyOf(one);
     const bar = h('span', { class: 'bar-fill' });
     bar.style.width = `${Math.max(1, (100 * (one.ms ?? 0)) / longest)}%`;
-    const good = one.outcome === 'ok' || one.outcome === 'success' || one.outcome === 'answered';
-    const entry = h('details', { class: 'exchange', open: open.has(id), on: { toggle: () => (entry.open ? open.add(id) : open.delete(id)) } },
-      h('summary', {},
-        h('span', { class: 'x-at told' }, clock(one.at)), h('span', { class: 'x-server' }, plain(one.server, 40)),
-        h('span', { class: 'x-what mono' }, plain(one.method, 60), one.tool ? h('strong', {}, ` ${plain(one.tool, 80)}`) : null),
+    const entry = h(
+      'details',
+      { class: 'exchange', open: open.has(id), on: { toggle: () => (entry.open ? open.add(id) : open.delete(id)) } },
+      h(
+        'summary',
+        {},
+        h('span', { class: 'x-at told' }, clock(one.at)),
+        h('span', { class: 'x-server' }, plain(one.server, 40)),
+        h(
+          'span',
+          { class: 'x-what mono' },
+          plain(one.method, 60),
+          one.tool ? h('strong', {}, ` ${plain(one.tool, 80)}`) : null,
+        ),
         h('span', { class: 'x-entrance' }, one.entrance ? badge(one.entrance) : null),
-        h('span', { class: 'x-outcome' }, badge(plain(one.outcome, 30), good ? 'ok' : 'bad'), h('span', { class: 'told' }, one.status ?? '')),
-        h('span', { class: 'x-ms' }, h('span', { class: 'bar-track', 'aria-hidden': 'true' }, bar), h('span', { class: 'number' }, duration(one.ms)))),
-      waterfall(one));
+        h(
+          'span',
+          { class: 'x-outcome' },
+          badge(plain(one.outcome, 30), one.outcome === 'ok' ? 'ok' : one.outcome === 'client_gone' ? 'warn' : 'bad'),
+          h('span', { class: 'told' }, one.status ?? ''),
+        ),
+        h(
+          'span',
+          { class: 'x-ms' },
+          h('span', { class: 'bar-track', 'aria-hidden': 'true' }, bar),
+          h('span', { class: 'number' }, duration(one.ms)),
+        ),
+      ),
+      waterfall(one),
+    );
     return h('div', { role: 'listitem', 'data-id': id }, entry);
   }
 
-  const view = h('section', { class: 'view' }, heading('Exchanges', 'Recent calls through the adapter, live. Open one to see its stages.'),
-    h('div', { class: 'tools-row' }, filter, hold, told), body);
+  const view = h(
+    'section',
+    { class: 'view' },
+    heading('Exchanges', 'Recent calls through the adapter, live. Open one to see its stages.'),
+    h('div', { class: 'tools-row' }, filter, hold, told),
+    body,
+  );
   body.addEventListener('keydown', (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step || event.target.tagName !== 'SUMMARY') return;
@@ -111,12 +160,25 @@ function waterfall(one) {
   const stages = Array.isArray(one.stages) ? one.stages : [];
   if (!stages.length) return h('p', { class: 'told inset' }, 'No stages were measured.');
   const whole = Math.max(one.ms ?? 0, ...stages.map((stage) => (stage.start_ms ?? 0) + (stage.ms ?? 0)), 0.001);
-  return h('div', { class: 'waterfall', role: 'table', 'aria-label': 'Stages' }, stages.map((stage) => {
-    const bar = h('span', { class: `span ${stage.outcome && !['ok', 'passed', 'answered'].includes(stage.outcome) ? 'bad' : ''}` });
-    bar.style.marginLeft = `${(100 * (stage.start_ms ?? 0)) / whole}%`;
-    bar.style.width = `${Math.max(0.4, (100 * (stage.ms ?? 0)) / whole)}%`;
-    return h('div', { class: 'stage-row', role: 'row' }, h('span', { class: 'stage-name mono', role: 'rowheader' }, plain(stage.name, 60)),
-      h('span', { class: 'stage-bar', role: 'cell', 'aria-label': `begins at ${duration(stage.start_ms ?? 0)}` }, bar),
-      h('span', { class: 'stage-ms number', role: 'cell' }, duration(stage.ms)), h('span', { class: 'told', role: 'cell' }, plain(stage.outcome ?? '', 30)));
-  }));
+  return h(
+    'div',
+    { class: 'waterfall', role: 'table', 'aria-label': 'Stages' },
+    stages.map((stage) => {
+      const bar = h('span', { class: stage.outcome === 'ok' ? 'span' : 'span bad' });
+      bar.style.marginLeft = `${(100 * (stage.start_ms ?? 0)) / whole}%`;
+      bar.style.width = `${Math.max(0.4, (100 * (stage.ms ?? 0)) / whole)}%`;
+      return h(
+        'div',
+        { class: 'stage-row', role: 'row' },
+        h('span', { class: 'stage-name mono', role: 'rowheader' }, plain(stage.name, 60)),
+        h(
+          'span',
+          { class: 'stage-bar', role: 'cell', 'aria-label': `begins at ${duration(stage.start_ms ?? 0)}` },
+          bar,
+        ),
+        h('span', { class: 'stage-ms number', role: 'cell' }, duration(stage.ms)),
+        h('span', { class: 'told', role: 'cell' }, plain(stage.outcome ?? '', 30)),
+      );
+    }),
+  );
 }

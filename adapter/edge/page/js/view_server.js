@@ -14,28 +14,76 @@ const ROW = 62;
 
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
+  if (fleet() && !known(id)) {
+    return nothing('There is no such server', `None of those served here is called “${plain(id, 80)}”.`, link('servers'));
+  }
   const head = h('div', { class: 'server-bar' });
-  const pins = me.hosted ? h('a', { class: 'tab', href: link('server', id, 'pins'), 'aria-current': tab === 'pins' ? 'page' : null }) : null;
-  const tabs = h('nav', { class: 'tabs', 'aria-label': `Parts of ${id}` },
-    h('a', { class: 'tab', href: link('server', id, 'tools'), 'aria-current': tab === 'tools' ? 'page' : null }, 'Tools'), pins);
+  const pins = me.hosted
+    ? h('a', { class: 'tab', href: link('server', id, 'pins'), 'aria-current': tab === 'pins' ? 'page' : null })
+    : null;
+  const tabs = h(
+    'nav',
+    { class: 'tabs', 'aria-label': `Parts of ${id}` },
+    h(
+      'a',
+      { class: 'tab', href: link('server', id, 'tools'), 'aria-current': tab === 'tools' ? 'page' : null },
+      'Tools',
+    ),
+    pins,
+  );
   watch(() => {
     const server = known(id);
-    fill(head, server ? dot(server.status) : null, h('h1', { tabindex: '-1' }, me.hosted ? id : me.title), h('div', { class: 'badges' }, server ? facts(server) : null));
+    fill(
+      head,
+      server ? dot(server.status) : null,
+      h('h1', { tabindex: '-1' }, me.hosted ? id : me.title),
+      h('div', { class: 'badges' }, server ? facts(server) : null),
+    );
     if (pins) fill(pins, 'Pins', server?.drift ? h('span', { class: 'count bad' }, `${server.drift} changed`) : null);
   }, signal);
   if (!fleet()) fill(head, h('h1', { tabindex: '-1' }, id));
   const body = tab === 'pins' ? showPins({ signal, id }) : catalogue({ signal, id, title });
-  return { node: h('section', { class: `view server-view ${tab}` }, head, tabs, body.node ?? body), moved: body.moved };
+  return {
+    node: h('section', { class: `view server-view in-${tab}` }, head, tabs, body.node ?? body),
+    moved: body.moved,
+    signedIn: body.signedIn,
+  };
 }
 
 function catalogue({ signal, id, title }) {
-  const filter = h('input', { type: 'search', placeholder: 'Filter tools', 'aria-label': `Filter the tools of ${id}`, autocomplete: 'off', on: { input: narrow, keydown: leave } });
+  const filter = h('input', {
+    type: 'search',
+    placeholder: 'Filter tools',
+    'aria-label': `Filter the tools of ${id}`,
+    autocomplete: 'off',
+    on: { input: narrow, keydown: leave },
+  });
   const told = h('p', { class: 'told', role: 'status' });
-  const list = longList({ label: `Tools of ${id}`, height: ROW, row, opened: (tool) => go('server', id, 'tools', tool.name) });
+  const list = longList({
+    label: `Tools of ${id}`,
+    height: ROW,
+    row,
+    opened: (tool) => go('server', id, 'tools', tool.name),
+  });
   const detail = h('div', { class: 'detail' });
-  const node = h('div', { class: 'catalogue' },
-    h('div', { class: 'side' }, h('div', { class: 'filter' }, filter, button('', () => load(true), { look: 'quiet icon', picture: 'reload', 'aria-label': 'Reload the catalogue' })), told, list.node), detail);
-  let [all, open, leaving] = [[], null, null];
+  const node = h(
+    'div',
+    { class: 'catalogue' },
+    h(
+      'div',
+      { class: 'side' },
+      h(
+        'div',
+        { class: 'filter' },
+        filter,
+        button('', () => load(true), { look: 'quiet icon', picture: 'reload', 'aria-label': 'Reload the catalogue' }),
+      ),
+      told,
+      list.node,
+    ),
+    detail,
+  );
+  let [all, open, leaving, form] = [[], null, null, null];
   load(false);
 
   async function load(anew) {
@@ -46,15 +94,25 @@ function catalogue({ signal, id, title }) {
       narrow();
     } catch (failure) {
       told.textContent = '';
-      fill(detail, failed(failure, () => load(true)));
+      fill(
+        detail,
+        failed(failure, () => load(true)),
+      );
     }
   }
 
   function narrow() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const kept = words.length ? all.filter((tool) => words.every((word) => `${tool.name} ${tool.description ?? ''}`.toLowerCase().includes(word))) : all;
+    const kept = words.length
+      ? all.filter((tool) =>
+          words.every((word) => `${tool.name} ${tool.description ?? ''}`.toLowerCase().includes(word)),
+        )
+      : all;
     list.show(kept);
-    told.textContent = kept.length === all.length ? count(all.length, 'tool') : `${kept.length.toLocaleString('en')} of ${count(all.length, 'tool')}`;
+    told.textContent =
+      kept.length === all.length
+        ? count(all.length, 'tool')
+        : `${kept.length.toLocaleString('en')} of ${count(all.length, 'tool')}`;
   }
 
   function leave(event) {
@@ -69,7 +127,7 @@ function catalogue({ signal, id, title }) {
   }
 
   /** Shows the tool that the address names now, and leaves list and filter as they are. */
-  function moved([, , , name]) {
+  function moved([, , , name], begin = null) {
     if (name === open && leaving) return;
     leaving?.abort();
     leaving = new AbortController();
@@ -80,19 +138,42 @@ function catalogue({ signal, id, title }) {
     list.select((tool) => tool.name === name);
     title(name === undefined ? id : `${plain(name, 80)} – ${id}`);
     if (name === undefined) {
-      fill(detail, nothing('Choose a tool', 'Arrow keys move through the list, Enter opens. Press / to search all servers.'));
+      fill(
+        detail,
+        nothing('Choose a tool', 'Arrow keys move through the list, Enter opens. Press / to search all servers.'),
+      );
       if (before !== null) list.focus();
       return;
     }
     fill(detail, waiting());
-    showTool({ signal: leaving.signal, server: id, name }).then((shown) => {
-      if (open !== name) return;
-      fill(detail, h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'), shown);
-      if (before !== null || matchMedia('(max-width: 60rem)').matches) shown.querySelector('h2')?.focus({ preventScroll: true });
+    form = null;
+    const { signal: left } = leaving;
+    showTool({ signal: left, server: id, name }).then((tool) => {
+      if (left.aborted) return;
+      form = tool.form;
+      if (begin) form?.write(begin);
+      fill(detail, h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'), tool.node);
+      if (before !== null || matchMedia('(max-width: 60rem)').matches)
+        tool.node.querySelector('h2')?.focus({ preventScroll: true });
     });
   }
 
-  return { node, moved };
+  /** The reader is known now, and finds what was filled in before; false where nothing was. */
+  function signedIn() {
+    if (!form) return false;
+    try {
+      const begin = form.read();
+      leaving.abort();
+      leaving = null;
+      load(true);
+      moved(['server', id, 'tools', open], begin);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  return { node, moved, signedIn };
 }
 
 function row(tool) {
@@ -103,4 +184,3 @@ function row(tool) {
     h('p', { class: 'row-about' }, plain((tool.description ?? '').split('\n', 1)[0], 160)),
   ];
 }
-

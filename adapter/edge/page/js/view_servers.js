@@ -26,28 +26,56 @@ function summary(servers) {
   const well = servers.filter((one) => one.status === 'ok').length;
   const tools = servers.reduce((sum, one) => sum + (one.tools ?? 0), 0);
   const drifted = servers.filter((one) => one.drift > 0).length;
-  const parts = [well === servers.length ? `All ${servers.length} are well` : `${well} of ${servers.length} are well`, count(tools, 'tool')];
+  const parts = [
+    well === servers.length ? `All ${servers.length} are well` : `${well} of ${servers.length} are well`,
+    count(tools, 'tool'),
+  ];
   if (drifted) parts.push(`${count(drifted, 'server')} changed ${drifted === 1 ? 'its' : 'their'} tools`);
   return parts.join(' · ');
 }
 
 function card(server) {
   const title = `server-${server.id}`;
-  return h('article', { class: 'card server', 'aria-labelledby': title },
-    h('div', { class: 'server-head' }, dot(server.status),
-      h('div', { class: 'grow' },
+  return h(
+    'article',
+    { class: 'card server', 'aria-labelledby': title },
+    h(
+      'div',
+      { class: 'server-head' },
+      dot(server.status),
+      h(
+        'div',
+        { class: 'grow' },
         h('h2', { id: title }, h('a', { href: link('server', server.id), 'data-key': `card-${server.id}` }, server.id)),
-        h('p', { class: 'told mono' }, server.mount ?? '')),
-      h('span', { class: 'status' }, server.status)),
+        h('p', { class: 'told mono' }, server.mount ?? ''),
+      ),
+      h('span', { class: 'status' }, server.status),
+    ),
     h('div', { class: 'badges' }, facts(server)),
-    h('div', { class: 'latency' },
+    h(
+      'div',
+      { class: 'latency' },
       h('div', {}, h('p', { class: 'figure' }, duration(server.latency_ms)), h('p', { class: 'told' }, 'latency')),
-      spark(server.history ?? [])),
-    h('dl', { class: 'facts' },
+      spark(server.history ?? []),
+    ),
+    h(
+      'dl',
+      { class: 'facts' },
       fact('Tools', server.tools ?? '–'),
-      fact('Changed', server.drift ? h('a', { class: 'bad', href: link('server', server.id, 'pins') }, `${server.drift}`) : 'none'),
-      fact('Missing', server.missing?.length ? h('span', { class: 'bad' }, `${server.missing.length}`) : 'none')),
-    server.missing?.length ? h('p', { class: 'notice' }, `Configured, but not listed: ${server.missing.slice(0, 8).join(', ')}${server.missing.length > 8 ? ' …' : ''}`) : null);
+      fact(
+        'Changed',
+        server.drift ? h('a', { class: 'bad', href: link('server', server.id, 'pins') }, `${server.drift}`) : 'none',
+      ),
+      fact('Missing', server.missing?.length ? h('span', { class: 'bad' }, `${server.missing.length}`) : 'none'),
+    ),
+    server.missing?.length
+      ? h(
+          'p',
+          { class: 'notice' },
+          `Configured, but not listed: ${server.missing.slice(0, 8).join(', ')}${server.missing.length > 8 ? ' …' : ''}`,
+        )
+      : null,
+  );
 }
 
 /** Era, transport and breaker of a server, as badges. */
@@ -56,7 +84,13 @@ export function facts(server) {
   return [
     server.era ? badge(server.era, '', 'The era of MCP that the server speaks') : null,
     server.transport ? badge(server.transport, '', 'How the adapter reaches it') : null,
-    breaker ? badge(`breaker ${breaker}`, breaker === 'closed' ? 'ok' : breaker === 'open' ? 'bad' : 'warn', 'closed: calls pass; open: they are refused at once') : null,
+    breaker
+      ? badge(
+          `breaker ${breaker}`,
+          breaker === 'closed' ? 'ok' : breaker === 'open' ? 'bad' : 'warn',
+          'closed: calls pass; open: they are refused at once',
+        )
+      : null,
     server.uploads ? badge('takes files', 'accent') : null,
   ];
 }

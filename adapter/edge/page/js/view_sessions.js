@@ -16,22 +16,67 @@ export function showSessions({ signal }) {
   async function load() {
     try {
       const sessions = await get('-/sessions', { signal });
-      refill(place, sessions.length ? table(sessions) : nothing('No sessions', 'A session begins with a client’s first request.'));
+      refill(
+        place,
+        sessions.length ? table(sessions) : nothing('No sessions', 'A session begins with a client’s first request.'),
+      );
     } catch (failure) {
       if (failure.name !== 'AbortError') fill(place, failed(failure, load));
     }
   }
 
-  return h('section', { class: 'view' }, heading('Sessions', me.operator ? 'All sessions. You see them as an operator.' : 'Your own sessions.'), place);
+  return h(
+    'section',
+    { class: 'view' },
+    heading('Sessions', me.operator ? 'All sessions. You see them as an operator.' : 'Your own sessions.'),
+    place,
+  );
 }
 
 function table(sessions) {
   const heads = ['Server', 'Scope', 'Principal', 'Era', 'Begun', 'Last seen', 'In flight'];
   const when = (at) => h('td', { title: moment(at) }, relative(at));
-  return h('div', { class: 'card flush' }, h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Sessions' }, h('table', {},
-    h('thead', {}, h('tr', {}, heads.map((head) => h('th', { scope: 'col' }, head)))),
-    h('tbody', {}, sessions.slice(0, MOST).map((one) => h('tr', {},
-      h('td', {}, one.server), h('td', { class: 'mono' }, plain(one.scope, 40), one.own ? badge('yours', 'accent') : null), h('td', {}, plain(one.principal, 60)), h('td', {}, one.era),
-      when(one.created), when(one.last_seen), h('td', { class: 'number' }, one.in_flight)))))),
-  sessions.length > MOST ? h('p', { class: 'notice' }, `${count(sessions.length - MOST, 'more session')} not shown.`) : null);
+  return h(
+    'div',
+    { class: 'card flush' },
+    h(
+      'div',
+      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Sessions' },
+      h(
+        'table',
+        {},
+        h(
+          'thead',
+          {},
+          h(
+            'tr',
+            {},
+            heads.map((head) => h('th', { scope: 'col' }, head)),
+          ),
+        ),
+        h(
+          'tbody',
+          {},
+          sessions
+            .slice(0, MOST)
+            .map((one) =>
+              h(
+                'tr',
+                {},
+                h('td', {}, one.server),
+                h('td', { class: 'mono', title: one.scope }, String(one.scope).slice(0, 12), one.own ? badge('yours', 'accent') : null),
+                h('td', {}, plain(one.principal, 60)),
+                h('td', {}, one.era),
+                when(one.created),
+                when(one.last_seen),
+                h('td', { class: 'number' }, one.in_flight),
+              ),
+            ),
+        ),
+      ),
+    ),
+    sessions.length > MOST
+      ? h('p', { class: 'notice' }, `${count(sessions.length - MOST, 'more session')} not shown.`)
+      : null,
+  );
 }

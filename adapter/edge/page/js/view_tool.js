@@ -15,38 +15,84 @@ import { server as known, toolPath } from './world.js';
 
 const LONG = 600;
 
-/** The node of a tool, or of why it cannot be shown. */
+/** `{node, form}` of a tool: its form of arguments is null where the node says why the tool cannot be shown. */
 export async function showTool({ signal, server, name }) {
   let tool;
   try {
     tool = await get(toolPath(server, name), { signal });
   } catch (failure) {
-    return failure.name === 'AbortError' ? h('div') : failed(failure);
+    return { node: failure.name === 'AbortError' ? h('div') : failed(failure), form: null };
   }
   const offered = known(server)?.helper;
-  const form = argumentForm(tool.inputSchema, offered && offered !== name ? new Helper(server, offered) : null, () => {});
+  const form = argumentForm(
+    tool.inputSchema,
+    offered && offered !== name ? new Helper(server, offered) : null,
+    () => {},
+  );
   const run = runner({ server, name, form, signal });
-  const choice = tabs('About this tool', [['run', 'Run'], ['schema', 'Schema'], ['code', 'cURL & Python']], (wanted) => {
-    fill(choice.panel, { run: () => run, schema: () => schemaNode(tool), code: () => codeNode(server, name, form) }[wanted]());
-  });
+  const choice = tabs(
+    'About this tool',
+    [
+      ['run', 'Run'],
+      ['schema', 'Schema'],
+      ['code', 'cURL & Python'],
+    ],
+    (wanted) => {
+      fill(
+        choice.panel,
+        { run: () => run, schema: () => schemaNode(tool), code: () => codeNode(server, name, form) }[wanted](),
+      );
+    },
+  );
   fill(choice.panel, run);
-  return h('article', { class: 'tool' },
-    h('header', {}, h('h2', { class: 'mono', tabindex: '-1' }, plain(name, 300)), h('div', { class: 'badges' }, annotationBadges(tool.annotations)), about(String(tool.description ?? ''))),
-    choice.list, choice.panel);
+  const node = h(
+    'article',
+    { class: 'tool' },
+    h(
+      'header',
+      {},
+      h('h2', { class: 'mono', tabindex: '-1' }, plain(name, 300)),
+      h('div', { class: 'badges' }, annotationBadges(tool.annotations)),
+      about(String(tool.description ?? '')),
+    ),
+    choice.list,
+    choice.panel,
+  );
+  return { node, form };
 }
 
 function about(text) {
   if (!text) return h('p', { class: 'about' }, 'The server says nothing about it.');
   if (text.length <= LONG) return h('p', { class: 'about pre' }, text);
-  return h('details', { class: 'about' }, h('summary', {}, text.slice(0, 200).trimEnd(), '…'), h('p', { class: 'pre' }, text.slice(0, 50_000)));
+  return h(
+    'details',
+    { class: 'about' },
+    h('summary', {}, text.slice(0, 200).trimEnd(), '…'),
+    h('p', { class: 'pre' }, text.slice(0, 50_000)),
+  );
 }
 
 function schemaNode(tool) {
   const schema = tool.inputSchema ?? {};
-  return h('div', { class: 'stack' },
-    h('div', { class: 'split' }, h('h3', {}, 'Input schema'), copyButton('Copy', () => JSON.stringify(schema, null, 2))), tree(schema, { depth: 3 }),
+  return h(
+    'div',
+    { class: 'stack' },
+    h(
+      'div',
+      { class: 'split' },
+      h('h3', {}, 'Input schema'),
+      copyButton('Copy', () => JSON.stringify(schema, null, 2)),
+    ),
+    tree(schema, { depth: 3 }),
     tool.outputSchema ? [h('h3', {}, 'Output schema'), tree(tool.outputSchema, { depth: 2 })] : null,
-    tool.annotations ? [h('h3', {}, 'Annotations'), h('p', { class: 'hint' }, 'What the server claims. The adapter does not check it.'), tree(tool.annotations, { depth: 2 })] : null);
+    tool.annotations
+      ? [
+          h('h3', {}, 'Annotations'),
+          h('p', { class: 'hint' }, 'What the server claims. The adapter does not check it.'),
+          tree(tool.annotations, { depth: 2 }),
+        ]
+      : null,
+  );
 }
 
 function codeNode(server, name, form) {
@@ -56,8 +102,27 @@ function codeNode(server, name, form) {
   } catch (failure) {
     return h('p', { class: 'notice' }, failure.message);
   }
-  const one = (title, text) => h('section', { class: 'stack' }, h('div', { class: 'split' }, h('h3', {}, title), copyButton('Copy', () => text)),
-    h('pre', { class: 'code', tabindex: '0', 'aria-label': title }, text));
-  return h('div', { class: 'stack' }, h('p', { class: 'hint' }, 'The call with the arguments of the form. Put your token into the variable MCP_TOKEN, where one is needed.'),
-    one('cURL', curl(server, name, args)), one('Python', python(server, name, args)));
+  const one = (title, text) =>
+    h(
+      'section',
+      { class: 'stack' },
+      h(
+        'div',
+        { class: 'split' },
+        h('h3', {}, title),
+        copyButton('Copy', () => text),
+      ),
+      h('pre', { class: 'code', tabindex: '0', 'aria-label': title }, text),
+    );
+  return h(
+    'div',
+    { class: 'stack' },
+    h(
+      'p',
+      { class: 'hint' },
+      'The call with the arguments of the form. Put your token into the variable MCP_TOKEN, where one is needed.',
+    ),
+    one('cURL', curl(server, name, args)),
+    one('Python', python(server, name, args)),
+  );
 }

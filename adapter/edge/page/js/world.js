@@ -3,7 +3,15 @@
 import { Refused, get } from './api.js';
 
 /** Who reads the page and what they may do; `hosted` is false where a host serves its own tools without servers. */
-export const me = { principal: null, operator: false, title: 'MCP Tool Explorer', allow_execute: false, version: '', auth: false, hosted: true };
+export const me = {
+  principal: null,
+  operator: false,
+  title: 'MCP Tool Explorer',
+  allow_execute: false,
+  version: '',
+  auth: false,
+  hosted: true,
+};
 
 const POLL = 5000;
 const listeners = new Set();

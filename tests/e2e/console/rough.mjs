@@ -1,0 +1,105 @@
+// What the page withstands: axe, a hostile tool, and very much of everything.
+
+import { AXE } from './browser.mjs';
+import { at, result, run } from './parts.mjs';
+
+export const rough = {
+  /** Each view in one color scheme, under axe. */
+  async axe(open, url, colorScheme) {
+    const found = [];
+    for (const narrow of [false, true]) {
+      const { page } = await open({ colorScheme, narrow });
+      await page.addInitScript(AXE);
+      const look = async (name) => {
+        await page.waitForTimeout(200);
+        const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+        for (const one of violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')) {
+          found.push(
+            `${name}${narrow ? ' (narrow)' : ''}: ${one.id} ${one.nodes
+              .map((node) => `${node.target} ${node.failureSummary}`)
+              .join(' | ')
+              .slice(0, 800)}`,
+          );
+        }
+      };
+      for (const view of [
+        'servers',
+        'exchanges',
+        'files',
+        'sessions',
+        'config',
+        'server/studio',
+        'server/studio/pins',
+      ]) {
+        await page.goto(`${url}#/${view}`);
+        await page.reload();
+        await page.locator('h1').waitFor();
+        await look(view);
+      }
+      await page.goto(at(url, 'server', 'studio', 'tools', 'plan_trip'));
+      await page.getByRole('button', { name: 'Add to stops' }).click();
+      await look('form');
+      await page.goto(at(url, 'server', 'studio', 'tools', 'report/weekly'));
+      await run(page);
+      await page.locator('.prose h5, .prose .as-h2').first().waitFor();
+      await look('result');
+      await page.context().close();
+    }
+    return { found };
+  },
+
+  /** Nothing that a hostile tool says runs, in the page or in a frame. */
+  async hostile(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'hostile'));
+    await page.getByRole('option').nth(2).waitFor();
+    await page.getByRole('option').nth(1).click();
+    await page.locator('.tool h2').waitFor();
+    await page.goto(at(url, 'server', 'hostile', 'tools', 'strike'));
+    await page.getByRole('tab', { name: 'Schema' }).click();
+    await page.getByRole('tab', { name: 'cURL & Python' }).click();
+    await page.getByRole('tab', { name: 'Run' }).click();
+    await run(page);
+    await result(page).getByText('error', { exact: true }).waitFor();
+    for (const plot of await page.locator('.plot').all()) await plot.scrollIntoViewIfNeeded();
+    await page.frameLocator('.plot iframe').first().locator('svg').first().waitFor();
+    for (const link of await page.locator('.outcome a').all()) await link.click({ trial: true });
+    const hrefs = await page.locator('.outcome a').evaluateAll((links) => links.map((link) => link.href));
+    const images = await page
+      .locator('.outcome img')
+      .evaluateAll((all) => all.map((image) => [...image.attributes].map(({ name }) => name)).flat());
+    await page.getByRole('tab', { name: 'Raw MCP' }).click();
+    await page.keyboard.press('/');
+    await page.keyboard.type('onerror');
+    await page.getByRole('option').first().waitFor();
+    const harmed = await Promise.all(page.frames().map((frame) => frame.evaluate(() => window.harmed ?? null)));
+    const markup = await page.evaluate(
+      () => document.querySelectorAll('[onerror], [onload], [onclick], main script, main svg [onload], main b').length,
+    );
+    return { harmed, markup, hrefs, images, violations: await page.evaluate(() => window.violations), ...reported };
+  },
+
+  /** Ten megabytes of text and five thousand tools leave the page answering. */
+  async heavy(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'vast'));
+    await page.getByText('5,000 tools').waitFor();
+    const rows = await page.getByRole('option').count();
+    await page.getByLabel('Filter the tools').fill('4999');
+    await page.getByRole('option', { name: 'tool_4999' }).click();
+    await page.getByRole('heading', { name: 'tool_4999' }).waitFor();
+    await page.goto(at(url, 'server', 'hostile', 'tools', 'pour'));
+    await run(page);
+    const waits = [];
+    for (let shown = false; !shown; shown = await page.getByRole('button', { name: 'Show more' }).isVisible()) {
+      const before = Date.now();
+      await page.getByRole('button', { name: /theme/ }).click();
+      waits.push(Date.now() - before);
+    }
+    const before = Date.now();
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await page.getByRole('tab', { name: 'Raw MCP' }).click();
+    waits.push(Date.now() - before);
+    return { rows, waits, ...reported };
+  },
+};

@@ -1,0 +1,89 @@
+// What a reader looks at: plots, pins, exchanges, files and the page on a phone.
+
+import { at, run, useToken } from './parts.mjs';
+
+export const watching = {
+  /** Charts and diagrams are drawn in frames that have no origin. */
+  async plots(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'studio', 'tools', 'report/weekly'));
+    await run(page);
+    for (const frame of [0, 1]) {
+      await page.locator('.plot iframe').nth(frame).scrollIntoViewIfNeeded();
+      await page.frameLocator('.plot iframe').nth(frame).locator('svg').first().waitFor();
+    }
+    const origins = await Promise.all(
+      page
+        .frames()
+        .slice(1)
+        .map((frame) => frame.evaluate(() => window.origin)),
+    );
+    const texts = await Promise.all(
+      page
+        .frames()
+        .slice(1)
+        .map((frame) => frame.evaluate(() => document.body.innerText)),
+    );
+    return { origins, texts, violations: await page.evaluate(() => window.violations), ...reported };
+  },
+
+  /** An operator sees what changed and accepts it. */
+  async accept(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'studio', 'pins'));
+    await useToken(page, 'token-of-olga');
+    await page.getByRole('heading', { name: '2 tools changed' }).waitFor();
+    const marked = await page.locator('.one.now ins').first().innerText();
+    await page.getByRole('button', { name: 'Accept…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Accept' }).click();
+    await page.getByRole('heading', { name: 'Nothing changed' }).waitFor();
+    return { marked, ...reported };
+  },
+
+  /** A viewer sees the same and why it is not theirs to decide. */
+  async refused(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'studio', 'pins'));
+    await useToken(page, 'token-of-vic');
+    await page.getByRole('heading', { name: '2 tools changed' }).waitFor();
+    const button = page.getByRole('button', { name: 'Accept' });
+    return { enabled: await button.isEnabled(), why: await page.locator('.decision .hint').innerText(), ...reported };
+  },
+
+  /** What happens is shown as it happens; it can be held, searched and opened. */
+  async exchanges(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'exchanges'));
+    await page.locator('.exchange').nth(24).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    const held = await page.locator('.exchange').count();
+    await page.getByText('new').waitFor();
+    const still = await page.locator('.exchange').count();
+    await page.getByLabel('Filter exchanges').fill('warehouse timeout');
+    await page.locator('.exchange summary').first().click();
+    const stages = await page.locator('.exchange[open] .stage-name').allInnerTexts();
+    return { held, still, stages, kept: await page.locator('.exchange').count(), ...reported };
+  },
+
+  /** The other views, and the theme, the token and the rail. */
+  async around(open, url) {
+    const { page, reported } = await open({ narrow: true });
+    await page.goto(`${url}studio`);
+    await page.getByRole('option').first().waitFor();
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await page.getByRole('link', { name: 'Files' }).click();
+    await page.getByText('hamlet.txt').waitFor();
+    await page.getByRole('button', { name: 'Preview morning.png' }).click();
+    await page.getByRole('img', { name: 'Picture: morning.png' }).waitFor();
+    const quota = await page.getByRole('meter').getAttribute('aria-valuenow');
+    await page.goto(at(url, 'sessions'));
+    await page.getByText('4be1c0de').waitFor();
+    await page.goto(at(url, 'config'));
+    await page.locator('.yaml').waitFor();
+    await page.getByRole('button', { name: 'Dark theme' }).click();
+    await page.reload();
+    const theme = await page.evaluate(() => document.documentElement.getAttribute('data-theme'));
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    return { quota, theme, wide, ...reported };
+  },
+};
