@@ -27,6 +27,10 @@ class Modules:
         known = self._known.get(reference.path)
         if known is not None and known[0] == source:
             return known[1]
+        folder = str(reference.path.parent)
+        if folder not in sys.path:
+            # At the end: a script may import what lies beside it, and take nobody else's module away.
+            sys.path.append(folder)
         module = _imported(reference, source)
         self._known[reference.path] = (source, module)
         return module

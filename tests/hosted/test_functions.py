@@ -124,3 +124,13 @@ def test_functions_of_one_file_share_its_globals(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("seen = ['new one']\ndef get(x): return seen")
     assert load("get").plain(None) == ["new one"]
     workers.close()
+
+
+def test_a_script_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    """Shared code has a file of its own."""
+    (tmp_path / "prices_of_the_shop.py").write_text("LAMP = 20")
+    (tmp_path / "code.py").write_text("import prices_of_the_shop\ndef get(x): return prices_of_the_shop.LAMP")
+    workers = Workers()
+    loaded = load_function("code.py", tmp_path, None, workers, Modules(), least=1, most=1)
+    assert loaded.plain(None) == 20
+    workers.close()
