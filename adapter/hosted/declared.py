@@ -9,7 +9,6 @@ from typing import Any
 
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.inputs import Input, input_schema
@@ -48,14 +47,12 @@ class Declaration:
 
         async def run(call: ToolCall) -> Outcome:
             deadline = time.time() + timeout
-            request = AuthRequest.of(self.server, self.name, call.caller)
             return await plan.walk(
                 PlannedCall(
                     server=self.server,
                     tool=self.name,
                     arguments=call.arguments,
                     execute=work,
-                    context=Context.of(request, deadline),
                     caller=call.caller,
                     session=call.session,
                     progress=call.progress,

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from adapter.pipeline.context import AuthRequest, Context
 from adapter.rules.callers import NOBODY, Caller
 
 if TYPE_CHECKING:
-    from adapter.pipeline.context import Context
     from adapter.pipeline.outcome import Outcome
 
 
@@ -42,7 +42,8 @@ class PlannedCall:
 
     ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan.
     ``session`` tells callers of one principal apart, None where there are no sessions. ``deadline`` is Unix time in
-    seconds. ``identity`` is whom the tool's own check found, ``select`` what of the data the caller wants to see.
+    seconds. ``given`` is the context where somebody has one already. ``identity`` is whom the tool's own check found,
+    ``select`` what of the data the caller wants to see.
     ``continues``: the call is more than its arguments, as it answers a question of the tool's or wants to be a task.
     """
 
@@ -50,7 +51,7 @@ class PlannedCall:
     tool: str
     arguments: Mapping[str, Any]
     execute: Callable[[PlannedCall], Awaitable[Outcome]]
-    context: Context
+    given: Context | None = None
     caller: Caller = NOBODY
     session: str | None = None
     progress: Progress = tell_nobody
@@ -60,6 +61,18 @@ class PlannedCall:
     select: tuple[str, ...] | None = None
     continues: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def context(self) -> Context:
+        """What the user's code may know of the call; made when somebody asks, as most calls end without."""
+        if self.given is None:
+            request = AuthRequest.of(self.server, self.tool, self.caller)
+            self.given = Context.of(request, self.deadline)
+        return self.given
+
+    @context.setter
+    def context(self, context: Context) -> None:
+        self.given = context
 
 
 Forward = Callable[[PlannedCall], Awaitable["Outcome"]]

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
@@ -117,13 +116,11 @@ class Planned:
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
-        request = AuthRequest.of(call.server, self._plan.tool, call.caller)
         planned = PlannedCall(
             server=call.server,
             tool=self._plan.tool,
             arguments=arguments,
             execute=_unreached,
-            context=Context.of(request, deadline),
             caller=call.caller,
             session=call.scope.id,
             say=partial(self._notices.say, call.scope),

@@ -89,7 +89,7 @@ def called(
         tool="page",
         arguments={"url": "/"} if arguments is None else arguments,
         execute=upstream,
-        context=Context.of(AuthRequest.of("web", "page", caller)),
+        given=Context.of(AuthRequest.of("web", "page", caller)),
         caller=caller,
         session=session,
         identity=identity,

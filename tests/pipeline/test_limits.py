@@ -82,7 +82,7 @@ def called(
         tool="bz",
         arguments={"name": name, "fails": fails},
         execute=answer,
-        context=Context.of(AuthRequest.of("users", "bz", caller)),
+        given=Context.of(AuthRequest.of("users", "bz", caller)),
         caller=caller,
         session=session,
         identity=identity,

@@ -61,7 +61,7 @@ async def presented(
         tool="get-user",
         arguments={},
         execute=execute,
-        context=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
+        given=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
         select=select,
     )
     return await Presenting("get-user", presenter, get_logger(), structured=structured)(call, execute)
