@@ -37,10 +37,11 @@ class Branch:
 
 def names_behind(prefix: str, request: Request) -> Names | None:
     """All names behind a prefix in a request's path; None where it does not begin so, or one of them is empty."""
-    prefix = prefix.rstrip("/") + "/"
-    if not request.path.startswith(prefix):
+    # Most requests ask several branches, most of them in vain.
+    prefix = prefix.rstrip("/")
+    if not request.path.startswith(prefix) or request.path[len(prefix) : len(prefix) + 1] != "/":
         return None
-    behind = _path(request.target).split("/")[prefix.count("/") :]
+    behind = _path(request.target).split("/")[prefix.count("/") + 1 :]
     if not all(behind):
         return None
     try:
@@ -65,5 +66,7 @@ def _path(target: str) -> str:
 
 
 def _decoded(name: str) -> str:
+    if "%" not in name and name.isascii():
+        return name
     # A target is bytes, read as Latin-1; and a name may hold whatever its sender called the file.
     return unquote_to_bytes(name.encode("latin-1")).decode("utf-8", "surrogatepass")

@@ -141,6 +141,14 @@ class Front:
         request.reply.send(status, fields, body)
 
     def _branch(self, request: Request) -> tuple[Branch | None, Names]:
+        # Who calls a tool over and over asks for one path, on one connection.
+        asked = (request.method, request.target)
+        last: tuple[tuple[str, str], tuple[Branch | None, Names]] | None = request.headers.derived.get(self)
+        if last is None or last[0] != asked:
+            last = request.headers.derived[self] = (asked, self._find_branch(request))
+        return last[1]
+
+    def _find_branch(self, request: Request) -> tuple[Branch | None, Names]:
         for branch in self._branches:
             names = branch.names(request)
             if names is not None:
@@ -152,15 +160,15 @@ class Front:
     ) -> None:
         check = self._guard.check_host if branch.public else self._guard.check_place
         check(request.headers)
+        if request.method in branch.methods:
+            await self._serve(request, branch, names, extra)
+            return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
-        if request.method == "OPTIONS":
-            preflight = self._guard.preflight_fields(request.headers, branch.methods)
-            request.reply.send(204, [allowed] if preflight is None else preflight)
-        elif request.method not in branch.methods:
+        if request.method != "OPTIONS":
             extra.append(allowed)
             raise MethodNotAllowed()
-        else:
-            await self._serve(request, branch, names, extra)
+        preflight = self._guard.preflight_fields(request.headers, branch.methods)
+        request.reply.send(204, [allowed] if preflight is None else preflight)
 
     async def _serve(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from adapter.edge.request import Fields
 from adapter.errors import HostRefused, OriginRefused, Unauthorized
 from adapter.rules.hosts import host_allowed, origin_allowed
 from adapter.rules.principals import ANONYMOUS, Principals, bearer
@@ -82,12 +83,21 @@ class Guard:
         """
         if self._principals is None:
             return ANONYMOUS, self._withhold
+        if not isinstance(headers, Fields):
+            return self._found(self._principals, headers)
+        # Requests on one connection share a head as long as it stays the same, and several here ask whose it is.
+        found: tuple[str, frozenset[str]] | None = headers.derived.get(self)
+        if found is None:
+            found = headers.derived[self] = self._found(self._principals, headers)
+        return found
+
+    def _found(self, principals: Principals, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
         token = headers.get(self._token_header)
         withhold = self._withhold
         if token is None:
             token = bearer(headers.get("Authorization"))
             withhold = self._withhold_bearer
-        principal = self._principals.accept(token) if token is not None else None
+        principal = principals.accept(token) if token is not None else None
         if principal is None:
             raise Unauthorized()
         return principal, withhold

@@ -14,7 +14,6 @@ from adapter.errors import BadRequest, Unauthorized, UpstreamBroken
 from adapter.pipeline.context import AuthRequest
 from adapter.pipeline.failures import ERROR_KEY
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
-from adapter.rules.callers import Caller
 from adapter.rules.outcomes import text_block
 from adapter.rules.principals import ANONYMOUS
 
@@ -33,19 +32,16 @@ class Callers:
         self._guard = guard
         self._bases = bases
         self._credentials = credentials | {"authorization"}
-        # Their keys among what is derived from a head.
-        self._whose, self._admission = object(), object()
 
     def authenticate(self, request: Request) -> None:
         """Raises Unauthorized."""
-        if self._let_in(request) is None:
-            raise Unauthorized()
+        self._guard.principal(request.headers)
 
     def of(self, request: Request) -> Who:
         """The caller; a stranger has no tab, for all strangers share one session. Raises BadRequest."""
-        who: Who | None = request.headers.derived.get(self._whose)
+        who: Who | None = request.headers.derived.get(self)
         if who is None:
-            who = request.headers.derived[self._whose] = self._who(request)
+            who = request.headers.derived[self] = self._who(request)
         return who
 
     def _who(self, request: Request) -> Who:
@@ -53,23 +49,12 @@ class Callers:
         tab = headers.get(TAB_FIELD)
         if tab is not None and _TAB.fullmatch(tab) is None:
             raise BadRequest(f"{TAB_FIELD} is up to 64 letters, digits, - and _.")
-        let_in = self._let_in(request)
-        if let_in is None:
+        try:
+            principal, withhold = self._guard.principal(headers)
+        except Unauthorized:
             # What it sent may be meant for the adapter alone, so none of it may reach a server.
-            return Who(ANONYMOUS, None, headers, self._bases.of(request), self._credentials)
-        principal, withhold = let_in
+            principal, withhold, tab = ANONYMOUS, self._credentials, None
         return Who(principal, tab, headers, self._bases.of(request), withhold)
-
-    def _let_in(self, request: Request) -> tuple[str, frozenset[str]] | None:
-        """The principal and what carried its credential; None for a stranger."""
-        derived = request.headers.derived
-        if self._admission not in derived:
-            try:
-                derived[self._admission] = self._guard.principal(request.headers)
-            except Unauthorized:
-                derived[self._admission] = None
-        found: tuple[str, frozenset[str]] | None = derived[self._admission]
-        return found
 
 
 class ServerTools:
@@ -85,8 +70,7 @@ class ServerTools:
 
     def view(self, request: Request, name: str) -> AuthRequest:
         """What a hook sees of a call."""
-        who = self._callers.of(request)
-        return AuthRequest.of(self._server, name, Caller(who.principal, "http", who.fields))
+        return AuthRequest.of(self._server, name, self._callers.of(request).caller)
 
     async def tools(self, request: Request) -> Sequence[Any]:
         """See Provider. Raises AdapterError."""

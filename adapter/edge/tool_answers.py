@@ -53,6 +53,9 @@ class CallStream:
 
 def wants_stream(request: Request) -> bool:
     """Whether the caller takes events, and names them before JSON if it takes that too."""
-    kinds = [kind.partition(";")[0].strip() for kind in request.headers.get("Accept", "").lower().split(",")]
+    accept = request.headers.get("Accept", "").lower()
+    if EVENT_STREAM not in accept:
+        return False
+    kinds = [kind.partition(";")[0].strip() for kind in accept.split(",")]
     named = [kind for kind in kinds if kind in (EVENT_STREAM, "application/json")]
     return named[:1] == [EVENT_STREAM]

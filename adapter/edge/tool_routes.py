@@ -56,16 +56,19 @@ class PatternBranch(Branch):
 
 def matched(pattern: Names, parts: Names) -> Names | None:
     """What stands in ``parts`` for the names of the pattern; None where they are of another."""
-    if len(parts) < len(pattern) or (len(parts) > len(pattern) and NAME not in pattern):
-        return None
-    if NAME in pattern:
+    if len(parts) != len(pattern):
+        if len(parts) < len(pattern) or NAME not in pattern:
+            return None
         begin = pattern.index(NAME)
         end = len(parts) - (len(pattern) - begin - 1)
         parts = (*parts[:begin], "/".join(parts[begin:end]), *parts[end:])
-    pairs = list(zip(pattern, parts, strict=True))
-    if any(part != wanted for wanted, part in pairs if not wanted.startswith("{")):
-        return None
-    return tuple(part for wanted, part in pairs if wanted.startswith("{"))
+    names = []
+    for wanted, part in zip(pattern, parts, strict=True):
+        if wanted[0] == "{":
+            names.append(part)
+        elif wanted != part:
+            return None
+    return tuple(names)
 
 
 # --- schemas --------------------------------------------------------------------------------------------------

@@ -245,6 +245,8 @@ async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
 
 
 async def _whole(answer: Answer) -> bytes:
+    if isinstance(answer.body, bytes) and len(answer.body) <= ANSWER_LIMIT:
+        return answer.body
     pieces: list[bytes] = []
     size = 0
     async for piece in _pieces(answer):

@@ -51,6 +51,11 @@ class Who:
     fields: Mapping[str, str] = field(default_factory=dict)
     base: str = ""
     withhold: frozenset[str] = frozenset()
+    caller: Caller = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Whoever asks again on the same connection is the same caller.
+        object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields))
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ class Asks:
             session_id=self.session_id if era is Era.LEGACY else None,
             version=version,
             base=who.base,
-            caller=Caller(who.principal, "http", who.fields),
+            caller=who.caller,
         )
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:

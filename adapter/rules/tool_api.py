@@ -26,7 +26,9 @@ TRACE_KEY = "_trace_id"
 WARNING = "The body is not valid JSON; the tool was called without arguments."
 """What an answer says beside its result when an unreadable body was taken for no arguments."""
 
+_MAPPINGS = (dict, Mapping)  # nearly all are dicts, and an abstract class takes its time
 _ERROR_KEY = "adapter/error"  # which stage of a plan failed: for programs that speak MCP only
+_SAID_ANEW = ("resultType", "_meta", "isError")
 _OF_THE_PROTOCOL = "io.modelcontextprotocol/"
 _MOST_DIGITS = 4000
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -47,7 +49,10 @@ class Arguments(NamedTuple):
 
 
 def _spelled(value: Any) -> bytes:
-    return compact(value).encode()
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return compact(value).encode()
 
 
 def refused(status: int, sentence: str) -> Answered:
@@ -126,9 +131,9 @@ def tool_detail(tool: ApiTool) -> Answered:
 def is_destructive(tool: Any) -> bool:
     """Whether a tool of a list says that it may destroy something."""
     annotations = _member(tool, "annotations")
-    if not isinstance(annotations, Mapping):
+    if not isinstance(annotations, _MAPPINGS):
         annotations = as_plain(annotations)
-    return isinstance(annotations, Mapping) and annotations.get("destructiveHint") is True
+    return isinstance(annotations, _MAPPINGS) and annotations.get("destructiveHint") is True
 
 
 def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
@@ -218,23 +223,31 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> Answered:
     """
     failed = result.get("isError") is True
     meta = result.get("_meta")
-    kept = dict(meta) if isinstance(meta, Mapping) else {}
+    kept = dict(meta) if isinstance(meta, _MAPPINGS) else {}
     error = kept.pop(_ERROR_KEY, None)
-    if failed and isinstance(error, Mapping) and error.get("stage") == "auth":
+    if failed and isinstance(error, _MAPPINGS) and error.get("stage") == "auth":
         return UNAUTHORIZED
-    trace = trace_id if trace_id is not None else kept.get(TRACE_KEY)
+    kept = _meta_for_callers(kept, trace_id)
+    body: dict[str, Any] = {"content": [], **result}
+    for member in _SAID_ANEW:
+        body.pop(member, None)
+    body["isError"] = failed
+    if kept:
+        body["_meta"] = kept
+    return Answered(500 if failed else 200, _spelled(body))
+
+
+def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
+    """What a result's ``_meta`` says over HTTP: nothing of the protocol's own, and a trace only where there is one."""
+    trace = trace_id if trace_id is not None else meta.get(TRACE_KEY)
     kept = {
         key: value
-        for key, value in kept.items()
+        for key, value in meta.items()
         if key != TRACE_KEY and not str(key).startswith(_OF_THE_PROTOCOL)
     }
     if trace is not None and trace != "":
         kept[TRACE_KEY] = str(trace)
-    said = {key: value for key, value in result.items() if key not in ("resultType", "_meta", "isError")}
-    body: dict[str, Any] = {"content": said.pop("content", []), **said, "isError": failed}
-    if kept:
-        body["_meta"] = kept
-    return Answered(500 if failed else 200, _spelled(body))
+    return kept
 
 
 def failure_body(message: str) -> Answered:
@@ -276,4 +289,4 @@ def _invalid(status: int, errors: Errors) -> Answered:
 
 
 def _member(tool: Any, name: str) -> Any:
-    return tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
+    return tool.get(name) if isinstance(tool, _MAPPINGS) else getattr(tool, name, None)

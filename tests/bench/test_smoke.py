@@ -9,6 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.bench.console import HEAVIEST
+from tests.bench.console import ROWS as CALLED_BOTH_WAYS
 from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
 from tests.bench.results import Results, percentile
 from tests.bench.scenarios import SCENARIOS, Sample
@@ -70,6 +72,20 @@ def test_a_quick_run_of_the_stages_prints_every_row(tmp_path: Path) -> None:
     found = orjson.loads(measured.read_bytes())
     assert found["compilations"] == 2
     assert all(own > 0 < piped for costs in found["cpu_us"].values() for own, piped in costs)
+
+
+@pytest.mark.e2e
+def test_a_quick_run_of_the_tool_api_prints_every_row(tmp_path: Path) -> None:
+    """Both entrances answer for every tool, and the page has a weight."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.console", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert all(row.title in ran.stdout for row in CALLED_BOTH_WAYS)
+    found = orjson.loads(measured.read_bytes())
+    assert all(http > 0 < mcp for costs in found["cpu_us"].values() for http, mcp in costs)
+    assert 0 < found["page_bytes"] < HEAVIEST
 
 
 def test_one_number_of_many_rounds() -> None:
