@@ -25,7 +25,12 @@ TOOLS: dict[str, list[Json]] = {
             "description": "Counts lines, words and characters of a text file.",
             "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
             "inputSchema": _object(
-                {"path": {"type": "string", "description": "The file: an upload:// handle, or attach one."}},
+                {
+                    "path": {
+                        "type": "string",
+                        "description": "The file. Takes an upload:// handle from studio_get_upload_url.",
+                    }
+                },
                 "path",
             ),
         },
