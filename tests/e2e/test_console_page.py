@@ -200,7 +200,7 @@ async def test_axe_finds_nothing_serious(stage: Stage, scheme: str) -> None:
     assert (await stage.play("axe", Backend(), scheme))["found"] == []
 
 
-async def test_nothing_a_hostile_tool_says_runs(stage: Stage) -> None:
+async def test_w12_nothing_a_hostile_tool_says_runs(stage: Stage) -> None:
     """Markup in names, schemas, texts, types, links and plots stays text; the policy has nothing to stop."""
     seen = await stage.play("hostile", Backend(rough=True))
     assert set(seen["harmed"]) == {None}
