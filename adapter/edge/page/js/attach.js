@@ -12,6 +12,11 @@ export class Helper {
     Object.assign(this, { server, tool });
   }
 
+  /** Whether a part of a tool's definition tells of it. */
+  isNamed(part) {
+    return JSON.stringify(part ?? null).includes(this.tool);
+  }
+
   /** Uploads a file; its handle. `progress(sent, total)` is told of bytes. Raises Refused, AbortError. */
   async upload(file, progress, signal) {
     const offer = offered(await post(`${toolPath(this.server, this.tool)}/call`, {}, { signal }));

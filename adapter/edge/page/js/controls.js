@@ -10,9 +10,9 @@ export class Surroundings {
     Object.assign(this, { root, changed, helper });
   }
 
-  /** The same for a part: files are attached where the adapter wrote that it takes a handle of the helper. */
-  of(schema) {
-    if (!this.helper || JSON.stringify(schema ?? null).includes(this.helper.tool)) return this;
+  /** The same for a member, among others: files are attached where the adapter wrote that it takes them, if it did. */
+  of(member, members) {
+    if (!this.helper || this.helper.isNamed(member) || !members.some((one) => this.helper.isNamed(one))) return this;
     return new Surroundings(this.root, this.changed, null);
   }
 }

@@ -101,7 +101,7 @@ export function members({ schema, around, depth = 0 }) {
         name,
         schema: schema.properties[name],
         required: needed.has(name),
-        around: around.of(schema.properties[name]),
+        around: around.of(schema.properties[name], Object.values(schema.properties)),
         depth: depth + 1,
       }),
     ]),

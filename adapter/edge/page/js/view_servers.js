@@ -5,18 +5,28 @@ import { count, duration } from './format.js';
 import { badge, dot, failed, heading, nothing, waiting } from './pieces.js';
 import { link } from './route.js';
 import { spark } from './spark.js';
-import { fleet, refresh, trouble, watch } from './world.js';
+import { fleet, refresh, tools, trouble, watch } from './world.js';
 
 export function showServers({ signal }) {
   const place = h('div', { class: 'cards' }, waiting());
   const about = h('p', { class: 'about' });
+  const asked = new Set();
   watch(() => {
     const servers = fleet();
+    servers?.forEach(look);
     if (trouble()) refill(place, failed(trouble(), refresh));
     else if (!servers.length) refill(place, nothing('No servers yet', 'The settings name none under servers.'));
     else refill(place, servers.map(card));
-    about.textContent = servers && !trouble() ? summary(servers) : '';
+    about.textContent = servers?.length && !trouble() ? summary(servers) : '';
   }, signal);
+
+  /** Nobody knows the tools of a server before somebody has listed them. */
+  function look({ id, status, tools: known }) {
+    if (known !== null || status !== 'ok' || asked.has(id)) return;
+    asked.add(id);
+    tools(id).then(refresh, () => {});
+  }
+
   const head = heading('Servers');
   head.firstChild.append(about);
   return h('section', { class: 'view' }, head, place);
@@ -27,7 +37,7 @@ function summary(servers) {
   const tools = servers.reduce((sum, one) => sum + (one.tools ?? 0), 0);
   const drifted = servers.filter((one) => one.drift > 0).length;
   const parts = [
-    well === servers.length ? `All ${servers.length} are well` : `${well} of ${servers.length} are well`,
+    well === servers.length ? `${count(well, 'server')}, ${well === 1 ? '' : 'all '}well` : `${well} of ${servers.length} are well`,
     count(tools, 'tool'),
   ];
   if (drifted) parts.push(`${count(drifted, 'server')} changed ${drifted === 1 ? 'its' : 'their'} tools`);

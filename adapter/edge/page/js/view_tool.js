@@ -23,12 +23,7 @@ export async function showTool({ signal, server, name }) {
   } catch (failure) {
     return { node: failure.name === 'AbortError' ? h('div') : failed(failure), form: null };
   }
-  const offered = known(server)?.helper;
-  const form = argumentForm(
-    tool.inputSchema,
-    offered && offered !== name ? new Helper(server, offered) : null,
-    () => {},
-  );
+  const form = argumentForm(tool.inputSchema, helperOf(server, tool), () => {});
   const run = runner({ server, name, form, signal });
   const choice = tabs(
     'About this tool',
@@ -59,6 +54,14 @@ export async function showTool({ signal, server, name }) {
     choice.panel,
   );
   return { node, form };
+}
+
+/** How files get to the tool; null where it takes none. Without any description nobody can tell. */
+function helperOf(server, tool) {
+  const offered = known(server)?.helper;
+  if (!offered || offered === tool.name) return null;
+  const helper = new Helper(server, offered);
+  return helper.isNamed([tool.description, tool.inputSchema]) || !tool.description ? helper : null;
 }
 
 function about(text) {
