@@ -9,6 +9,7 @@ import { watching } from './live_watching.mjs';
 
 const SCENES = { ...using, ...watching };
 const chromium = await browser();
+process.once('SIGTERM', () => chromium.close().finally(() => process.exit()));
 
 async function play({ scene, look = {}, ...words }) {
   const permissions = ['clipboard-read', 'clipboard-write'];

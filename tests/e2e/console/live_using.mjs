@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 
-import { result, run, signIn, succeeded, visit } from './live_parts.mjs';
+import { at, result, run, signIn, succeeded, visit } from './live_parts.mjs';
 
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
@@ -30,6 +30,26 @@ export const using = {
     if (token) await signIn(page, token);
     await page.getByRole('heading', { name: 'query_orders' }).waitFor();
     return { rows, raw };
+  },
+
+  /** Who signs in when a call asks for it finds the form as it was. */
+  async late({ page, url, token }) {
+    await page.goto(at(url, 'server', 'demo', 'tools', 'query_orders'));
+    await page.getByLabel('Bearer token').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByLabel('customer').fill('C-0002');
+    await run(page);
+    await result(page).getByText('Unauthorized').waitFor();
+    await signIn(page, token);
+    await page.getByText('10 tools').waitFor();
+    await page.waitForFunction(() => !document.querySelector('.outcome .notice'));
+    const kept = await page.getByLabel('customer').inputValue();
+    const clips = await page.getByRole('button', { name: 'Attach a file' }).count();
+    await run(page);
+    await succeeded(page);
+    await page.getByRole('link', { name: 'Overview' }).click();
+    await page.getByText(/5,\d+ tools/).waitFor();
+    return { kept, clips };
   },
 
   /** A file goes up through the clip with its bar seen; the tool is run with the handle. */
