@@ -10,7 +10,7 @@ from adapter.edge.bases import Bases
 from adapter.edge.guard import Guard
 from adapter.edge.request import Request
 from adapter.edge.tool_api import ApiResult, Tell
-from adapter.errors import BadRequest, Unauthorized, UpstreamBroken
+from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
 from adapter.pipeline.context import AuthRequest
 from adapter.pipeline.failures import ERROR_KEY
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
@@ -77,14 +77,14 @@ class ServerTools:
         try:
             return await self._sessions.tools(self._callers.of(request))
         except ToolRefused as refused:
-            raise UpstreamBroken(f"The upstream server does not list its tools: {refused}") from refused
+            raise _not_listed(refused) from refused
 
     async def tool(self, name: str, request: Request) -> Any | None:
         """See Provider. Raises AdapterError."""
         try:
             return await self._sessions.tool(self._callers.of(request), name)
         except ToolRefused as refused:
-            raise UpstreamBroken(f"The upstream server does not list its tools: {refused}") from refused
+            raise _not_listed(refused) from refused
 
     async def call(
         self, name: str, arguments: dict[str, Any], request: Request, tell: Tell | None
@@ -95,3 +95,10 @@ class ServerTools:
         except ToolRefused as refused:
             meta = {ERROR_KEY: refused.data} if isinstance(refused.data, Mapping) else {}
             return ApiResult({"content": [text_block(str(refused))], "isError": True, "_meta": meta})
+
+
+def _not_listed(refused: ToolRefused) -> AdapterError:
+    """Why there is no list: it is kept back, for it is not the one that its caller first saw, or there is none."""
+    if refused.code == CatalogueDrifted.rpc:
+        return CatalogueDrifted(str(refused))
+    return UpstreamBroken(f"The upstream server does not list its tools: {refused}")

@@ -16,7 +16,7 @@ from adapter.edge.auth_hook import AuthHook, HookRefused
 from adapter.edge.ingress import Ingress
 from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
-from adapter.errors import AdapterError, MessageTooLong, Unauthorized
+from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.schemas import SchemaInvalid, compile_schema
 from adapter.rules.tool_api import (
@@ -219,6 +219,8 @@ class ToolApi:
             tool = await self._provider.tool(name, request)
         except ClientGone:
             raise
+        except CatalogueDrifted as error:  # answered as where only the call itself notices it
+            return failure_body(str(error))
         except Exception as error:
             return self._failed_to_look(error)
         if tool is None:
@@ -274,8 +276,9 @@ class ToolApi:
         if isinstance(error, Unauthorized):
             return UNAUTHORIZED
         if isinstance(error, AdapterError):
-            # Some failures of the catalogue are successes of JSON-RPC.
-            return refused(error.http if error.http >= 400 else 500, str(error))
+            # Drift is nobody's failure, and a success of JSON-RPC: the tools are not those the caller agreed to.
+            status = 409 if isinstance(error, CatalogueDrifted) else error.http
+            return refused(status if status >= 400 else 500, str(error))
         self._log.exception("the tools could not be listed")
         return refused(500, exposed(error, expose=self._options.expose))
 

@@ -125,6 +125,7 @@ _FAILED: Schema = {"anyOf": [ref("Failed"), _ERROR]}
 _FAILED_TO_LOOK = {
     400: json("The request lacks what the server needs of it.", _ERROR),
     401: json("The list is shown to known callers only.", _ERROR),
+    409: json("The server's tools are not those that this caller first saw.", _ERROR),
     429: json("Too much is under way.", _ERROR),
     500: json("The tools could not be listed.", _ERROR),
     502: json("The server behind the adapter did not answer.", _ERROR),

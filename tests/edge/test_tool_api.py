@@ -10,9 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.errors import CatalogueDrifted
 from adapter.hosted.answers import JSON, WholeReply
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.relay.http_sessions import KNOWN_FOR
 from adapter.rules.tool_api import WARNING
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream
@@ -166,6 +168,37 @@ async def test_a_server_that_is_away_is_said_to_be() -> None:
     async with serving(away) as api:
         for head, body in (await api.get("/one/tools"), await api.post("/tools/echo/call")):
             assert head.status == 502 and "nobody listens" in body["error"]
+
+
+class Drifting:
+    """After its first list the adapter would keep every other one back."""
+
+    def __init__(self) -> None:
+        self._hosted = tools()
+        self._listed = False
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        message = orjson.loads(request.body) if request.body else {}
+        if message.get("method") != "tools/list" or not self._listed:
+            self._listed = self._listed or message.get("method") == "tools/list"
+            return await self._hosted.send(request, silence)
+        error = {"code": CatalogueDrifted.rpc, "message": "changed echo"}
+        return WholeReply(200, JSON, orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+
+    async def close(self) -> None:
+        await self._hosted.close()
+
+
+async def test_a_list_that_is_kept_back_is_409_and_a_call_of_it_500() -> None:
+    """However long ago the list was: a call of a tool that is another by now is a failed result."""
+    async with serving(Drifting()) as api:
+        assert (await api.post("/tools/echo/call"))[0].status == 200
+        api.relaying.clock.now += KNOWN_FOR
+        head, body = await api.post("/tools/echo/call")
+        assert (head.status, body["isError"], said(body)) == (500, True, "changed echo")
+        for path in ("/one/tools", "/one/tools/echo"):
+            head, body = await api.get(path)
+            assert (head.status, body) == (409, {"error": "changed echo"})
 
 
 # --- W10, W13 -------------------------------------------------------------------------------------------------
