@@ -74,7 +74,9 @@
       maxEdges: 1000,
       suppressErrorRendering: true,
     });
-    const { svg } = await mermaid.render('diagram', text);
+    // Its labels may hold markup, which it makes of them before it cleans it. Here a label is text, with line breaks.
+    const spelled = text.replace(/(?<!<)<(?!br\s*\/?>)(?=[a-z/!?])/gi, '#lt;');
+    const { svg } = await mermaid.render('diagram', spelled);
     const parsed = new DOMParser().parseFromString(svg, 'text/html').querySelector('svg');
     place.replaceChildren(document.adoptNode(parsed));
     const { width, height } = parsed.viewBox.baseVal;
