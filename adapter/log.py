@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -18,7 +18,7 @@ import structlog
 from structlog.typing import BindableLogger, FilteringBoundLogger, Processor
 
 MASK = "***"
-_FOREIGN = ("asyncio", "aiohttp")
+_FOREIGN = ("asyncio", "aiohttp", "opentelemetry")
 _SECRET_KEY = re.compile(
     r"token|authorization|secret|passw(or)?d|cookie|session[-_ ]?id|api[-_ ]?key|credential", re.IGNORECASE
 )
@@ -62,10 +62,15 @@ def _rendered_json(_logger: object, _method: str, event: MutableMapping[str, Any
     return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
+Ship = Callable[[Mapping[str, object]], None]
+"""Takes a line as structlog has it: ``event``, ``level`` and whatever else was said."""
+
+
 class _Chain:
     """The one chain of this process: its level, and the processors that end in a line."""
 
     def __init__(self) -> None:
+        self.ship: Ship | None = None
         self.configure("info", console=False)
 
     def configure(self, level: str, *, console: bool) -> None:
@@ -80,8 +85,17 @@ class _Chain:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             redact,
+            self._ship,
             last,
         ]
+
+    def _ship(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """Processor: hands a line on, without its secrets, to whoever ships them."""
+        if self.ship is not None:
+            self.ship(event)
+        return event
 
 
 _chain = _Chain()
@@ -115,6 +129,11 @@ def configure(level: str, *, console: bool | None = None) -> None:
         foreign = logging.getLogger(name)
         foreign.handlers[:] = [_Foreign(logging.WARNING)]
         foreign.propagate = False
+
+
+def ship_to(ship: Ship | None) -> None:
+    """Hand every line that is written to ``ship`` too, from now on; None: to nobody."""
+    _chain.ship = ship
 
 
 def get_logger(name: str) -> FilteringBoundLogger:

@@ -42,11 +42,23 @@ async def awake(app: App) -> AsyncIterator[None]:
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
     """
+    async with _recorded(app), app.hosting.opened(), _working(app):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _recorded(app: App) -> AsyncIterator[None]:
+    """While the block runs the log is shipped, where that is wanted; then everything that was recorded leaves."""
+    telemetry = app.telemetry
+    if telemetry is None:
+        yield
+        return
+    log.ship_to(telemetry.lines)
     try:
-        async with app.hosting.opened(), _working(app):
-            yield
+        yield
     finally:
-        if app.telemetry is not None and not await app.telemetry.close():
+        log.ship_to(None)
+        if not await telemetry.close():
             app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
 
 

@@ -110,6 +110,7 @@ class Watch:
         self._clock = clock
         self._log = log
         self._looked_in = 0
+        self._told = BreakerState.CLOSED
 
     async def run(self) -> None:
         """Ping until cancelled; servers are watched apart, so that a slow one delays no other."""
@@ -123,7 +124,6 @@ class Watch:
     async def ping_once(self) -> None:
         loop = asyncio.get_running_loop()
         breaker, began = self.server.breaker, loop.time()
-        before = breaker.state if breaker else BreakerState.CLOSED
         if breaker is not None:
             breaker.probe_started()
         self.pulse.last_attempt = self._clock()
@@ -147,7 +147,9 @@ class Watch:
             if breaker is not None:
                 breaker.succeeded(loop.time())
         self.first.set()
-        if breaker is not None and breaker.state is not before:
+        # Not each try in between: a server that stays away would fill the log.
+        if breaker is not None and breaker.state not in (self._told, BreakerState.HALF_OPEN):
+            self._told = breaker.state
             self._log.warning(
                 "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
             )
