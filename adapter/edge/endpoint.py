@@ -103,6 +103,9 @@ class Endpoint:
 
     def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        if isinstance(error, MethodNotAllowed):
+            # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
+            extra = [*extra, ("Allow", MCP_METHODS)]
         if reply.status is None:
             send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
         else:

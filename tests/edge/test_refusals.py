@@ -64,6 +64,16 @@ async def test_foreign_host_is_421_and_foreign_origin_403(
         assert up.seen == []
 
 
+async def test_other_methods_are_405_with_what_is_served(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The Allow field names the methods of an MCP endpoint."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head, _ = await client.request("PUT", b"{}")
+        assert (head.status, head["allow"]) == (405, "GET, POST, DELETE, OPTIONS")
+        assert up.seen == []
+
+
 async def test_unknown_mount_is_404_with_detail(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """Where nothing is served, no JSON-RPC is spoken either."""
     async with upstream() as up, adapter(up) as front, front.client() as client:
