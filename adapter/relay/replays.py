@@ -6,7 +6,7 @@ left already as the stages wanted it. The stages are over by then, so that nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.wire.envelope import Envelope, Kind, read_envelope
@@ -26,14 +26,15 @@ class Guarded:
     """
 
     everything: bool = True
-    _ids: set[str | int | float | None] = field(default_factory=set)
+    # Most sessions have none, and there may be very many of those.
+    _ids: set[str | int | float | None] | None = None
 
     def add(self, number: str | int | float | None) -> None:
         """A guarded call begins."""
-        self._ids.add(number)
-        if len(self._ids) > MOST:
-            self.everything = True
-            self._ids.clear()
+        ids = self._ids = self._ids or set()
+        ids.add(number)
+        if len(ids) > MOST:
+            self.everything, self._ids = True, None
 
     def withheld(self, data: bytes) -> bytes:
         """What of a message on a GET stream may leave: all but answers of guarded calls."""
@@ -58,5 +59,5 @@ class Guarded:
     def _concerns(self, message: Envelope) -> bool:
         # A response without an id may be that of any call.
         return message.kind is Kind.RESPONSE and (
-            self.everything or message.id is None or message.id in self._ids
+            self.everything or message.id is None or message.id in (self._ids or ())
         )
