@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.context import Context
 from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.attachments import Attachments, attachments
@@ -17,6 +19,9 @@ from adapter.rules.exposure import told
 from adapter.rules.outcomes import NOTHING, payload, text_block
 from adapter.rules.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.refusals import misshapen
+
+AT_ONCE = 256 * 1024
+"""Characters of text that are presented on the event loop, in some milliseconds; more goes to a thread."""
 
 FAILED = "The tool failed. What it said of it is withheld."
 
@@ -55,7 +60,10 @@ class Presenting:
         if not outcome.shapable or self._warns(outcome):
             return outcome
         try:
-            return self._presented(outcome, call)
+            if _weight(outcome) <= AT_ONCE:
+                return self._presented(outcome, call, call.context)
+            # Others' calls shall not wait for so much.
+            return await asyncio.to_thread(self._presented, outcome, call, call.context)
         except PresenterFailed as error:
             self._tell(call, str(error))
             raise StageFailed.worded("presenter", str(error), error.result()) from None
@@ -74,10 +82,10 @@ class Presenting:
             isinstance(block, Mapping) and str(block.get("text")).startswith(_WARNING) for block in content
         ] == [True]
 
-    def _presented(self, outcome: Outcome, call: PlannedCall) -> Outcome:
+    def _presented(self, outcome: Outcome, call: PlannedCall, context: Context) -> Outcome:
         parts = attachments(outcome.result)
         data = self._data(outcome, parts)
-        presented = self.presenter.present(data, call.context, select=call.select, beside=outcome.blocks)
+        presented = self.presenter.present(data, context, select=call.select, beside=outcome.blocks)
         return self._written(outcome, parts, presented)
 
     def _data(self, outcome: Outcome, parts: Attachments) -> Any:
@@ -127,6 +135,12 @@ def _texts(content: Any) -> list[str]:
         block.get("text") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"
     ]
     return [text for text in texts if isinstance(text, str)]
+
+
+def _weight(outcome: Outcome) -> int:
+    """How much text there is to present, in characters."""
+    content = outcome.result.get("content")
+    return sum(map(len, _texts(content))) if isinstance(content, list) else 0
 
 
 def _sentence(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -421,3 +422,18 @@ async def test_w14_a_secret_under_a_redacted_path_is_nowhere_in_the_outcome(
     outcome = await presented(answer, presenter, structured=not ours)
     assert SECRET not in json.dumps(outcome.result)
     assert SECRET not in repr(outcome)
+
+
+@pytest.mark.parametrize(("rows", "aside"), [(3, False), (20_000, True)])
+async def test_much_is_presented_beside_the_event_loop(rows: int, aside: bool) -> None:
+    """What takes long to present keeps nobody else's call waiting; what takes no time changes no thread."""
+    ran: list[int] = []
+
+    def rule(_: Any, __: Any) -> str:
+        ran.append(threading.get_ident())
+        return "R"
+
+    answer = Outcome.of(as_result([{"id": number, "name": "x" * 10} for number in range(rows)]))
+    outcome = await presented(answer, Presenter(name="U", shape=USER, limit=2, collection_rules=(rule,)))
+    assert "R" in texts(outcome)[-1]
+    assert (ran[0] != threading.get_ident()) is aside
