@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.auth import AllowAll, Authenticator, api_key
-from adapter.pipeline.jwt import Jwt
-from adapter.pipeline.key_set import Fetch, KeySet
 from adapter.rules.auth_policies import AuthPolicy
+
+if TYPE_CHECKING:
+    from adapter.pipeline.key_set import Fetch, KeySet
 
 BUILT_IN = ("allow_all", "api_key", "jwt")
 
@@ -48,10 +49,15 @@ class Plugins:
         if name == "api_key":
             return api_key(policy, self._environ)
         if name == "jwt":
+            # Cryptography takes eleven megabytes, of those who ask for it.
+            from adapter.pipeline.jwt import Jwt
+
             return Jwt.of(policy, self._key_set)
         raise ValueError(f"auth plugin {plugin!r} is not registered")
 
     def _key_set(self, url: str) -> KeySet:
+        from adapter.pipeline.key_set import KeySet
+
         if url not in self._key_sets:
             self._key_sets[url] = KeySet(url, self._fetch, self._log)
         return self._key_sets[url]

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from typing import TYPE_CHECKING, Any
 
 from adapter.rules import refusals
 from adapter.rules.refusals import Issue
-from adapter.rules.schema_keywords import BoundedKeywords, TooMuchWork, unknown_members, unrecognized_text
+
+# The checker of schemas takes five megabytes, so it is imported when the first schema is compiled.
+if TYPE_CHECKING:
+    from jsonschema.exceptions import SchemaError, ValidationError
+    from jsonschema.protocols import Validator
+
+    from adapter.rules.schema_keywords import BoundedKeywords
 
 MOST_FAULTS = 100
 """So many are told of one call; whoever has made more is helped by no longer list."""
@@ -82,6 +81,10 @@ class Checker:
 
         Raises SchemaInvalid where the schema turns out to refer to what it does not hold.
         """
+        from referencing.exceptions import Unresolvable
+
+        from adapter.rules.schema_keywords import TooMuchWork
+
         self._keywords.begin()
         given = dict(arguments) if isinstance(arguments, Mapping) else arguments
         try:
@@ -122,6 +125,13 @@ def compile_schema(schema: Mapping[str, Any], *, strict: bool = False) -> Checke
     ``strict`` refuses members of the arguments that the schema does not declare also where it does not say so; where
     it leaves open which there may be, they stay allowed. Raises SchemaInvalid.
     """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    from adapter.rules.schema_keywords import BoundedKeywords
+
     whole = dict(schema)
     try:
         draft = validator_for(whole, default=Draft202012Validator)
@@ -154,6 +164,8 @@ def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _fault(error: ValidationError) -> Fault:
+    from adapter.rules.schema_keywords import unknown_members
+
     path, keyword = tuple(error.absolute_path), str(error.validator or "false")
     if keyword == "required" and (name := _missing_name(error)) is not None:
         issue = refusals.missing((*path, name), _expected(error.schema, name))
@@ -186,6 +198,8 @@ def _types(error: ValidationError, keyword: str) -> list[str]:
 
 
 def _unrecognized(path: Path, names: list[str]) -> Fault:
+    from adapter.rules.schema_keywords import unrecognized_text
+
     issue = refusals.unrecognized(path, names)
     first = ".".join(map(str, (*path, names[0])))
     text = f"unknown input field '{first}'"
