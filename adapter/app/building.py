@@ -126,11 +126,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     relay = _relay(sessions, mapping, parking, errands, scopes, notices)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
-    watches = {
-        entry.id: Watch(servers[entry.id], parts.ping(settings, entry), clock, logger)
-        for entry in settings.servers
-        if settings.ping_for(entry).enabled
-    }
+    watches = _watches(settings, servers, logger)
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
     health = _health(settings, servers, watches, sessions, guard, store)
@@ -153,24 +149,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     )
     explored = exploring(settings, around, recent)
     made.require()
-    front = Front(
-        Endpoint(
-            relay,
-            guard,
-            Ingress(settings.core.max_request_bytes),
-            logger,
-            bases,
-            legacy_statuses=settings.core.errors.legacy_status == "http",
-            tracing=tracing,
-        ),
-        mounts={server.mount: server for server in servers.values()},
-        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
-        guard=guard,
-        log=logger,
-        calls=calls,
-        branches=[*explored.branches, *filing.branches(sessions, guard)],
-        recent=recent,
-    )
+    front = _front(settings, around, explored, recent)
     interval = settings.core.cleanup_interval_seconds or float("inf")
     rounds = (filing.tidy, cataloguing.tidy, explored.tidy)
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
@@ -190,6 +169,41 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         calls,
         logger,
     )
+
+
+def _front(settings: Settings, around: Surroundings, explored: Exploring, recent: Recent | None) -> Front:
+    """The door to all of it: mounts, the paths that tell how the adapter is, and the branches beside them."""
+    health = around.health
+    endpoint = Endpoint(
+        around.relay,
+        around.guard,
+        Ingress(settings.core.max_request_bytes),
+        around.log,
+        around.bases,
+        legacy_statuses=settings.core.errors.legacy_status == "http",
+        tracing=around.tracing,
+    )
+    return Front(
+        endpoint,
+        mounts={server.mount: server for server in around.servers.values()},
+        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
+        guard=around.guard,
+        log=around.log,
+        calls=around.calls,
+        branches=[*explored.branches, *around.filing.branches(around.sessions, around.guard)],
+        recent=recent,
+    )
+
+
+def _watches(
+    settings: Settings, servers: Mapping[str, Server], logger: FilteringBoundLogger
+) -> dict[str, Watch]:
+    """Who pings each server, where that is wanted."""
+    return {
+        entry.id: Watch(servers[entry.id], parts.ping(settings, entry), time.time, logger)
+        for entry in settings.servers
+        if settings.ping_for(entry).enabled
+    }
 
 
 def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing | None:
