@@ -81,13 +81,12 @@ class Planned:
         walk = call.live.get(LIVE)
         message = parse(response)
         result = message.get("result") if isinstance(message, dict) else None
-        if not isinstance(walk, Walk):
-            if not self._plan.reshapes:
-                return response
-            failed = self._plan.errors.outcome(StageFailed("context", RESTARTED))
-            return rpc_result(call.envelope.id_bytes, _complete(failed.result, call))
+        if not isinstance(walk, Walk) and not self._plan.reshapes:
+            return response
         try:
-            if isinstance(result, dict):
+            if not isinstance(walk, Walk):
+                outcome = self._plan.errors.outcome(StageFailed("context", RESTARTED))
+            elif isinstance(result, dict):
                 outcome = await walk.on(Outcome(result))
             else:
                 outcome = await walk.on(Rejected(message.get("error"), response))

@@ -198,6 +198,19 @@ async def test_an_answer_after_a_restart_is_shown_only_if_no_stage_is_missed(res
         assert answer["result"]["content"][0]["text"] == "raw"
 
 
+async def test_after_a_restart_the_failure_is_in_the_tools_own_mode() -> None:
+    """Where failures are JSON-RPC errors, an answer that cannot be shown any more is one too."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    late = Answer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
+    upstream = ScriptedUpstream([(POST, poll), (Expect("GET", headers={"last-event-id": "7"}), late)])
+    first = planned(upstream, Watching(), reshapes=True, errors=ErrorStyle("jsonrpc"))
+    session = await first.open()
+    await first.post(ASKED, session)
+    second = Relaying(upstream, first.plan, first.store)
+    answer = orjson.loads((await second.get(session, "7")).partition(b"data: ")[2])
+    assert (answer["id"], answer["error"]["code"], answer["error"]["message"]) == (1, -32000, RESTARTED)
+
+
 async def test_a_task_is_refused_where_its_result_would_miss_a_stage() -> None:
     """The result of a task is fetched by another request, which no stage of the tool sees."""
     asked = ASKED.replace(b'"name":"save"', b'"name":"save","task":{"ttl":1}')
