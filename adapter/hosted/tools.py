@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,25 +32,6 @@ class ToolCall:
     session: str | None = None
     caller: Caller = NOBODY
     say: Say = say_nothing
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """A CallToolResult: content blocks as JSON objects; ``structured`` is an object of JSON or absent."""
-
-    content: Sequence[Mapping[str, Any]]
-    is_error: bool = False
-    structured: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] | None = None
-
-    def as_result(self) -> dict[str, Any]:
-        """The members of the JSON-RPC result."""
-        result: dict[str, Any] = {"content": list(self.content), "isError": self.is_error}
-        if self.structured is not None:
-            result["structuredContent"] = self.structured
-        if self.meta:
-            result["_meta"] = dict(self.meta)
-        return result
 
 
 class Answered(Protocol):

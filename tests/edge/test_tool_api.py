@@ -13,13 +13,13 @@ import pytest
 from adapter.errors import CatalogueDrifted
 from adapter.hosted.answers import JSON, WholeReply
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.relay.http_sessions import KNOWN_FOR
 from adapter.rules.tool_api import WARNING
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream
 from tests.edge.tool_serving import PATH, serving
-from tests.hosted.serving import Waiting, count, echo, fail, hosted, refuse, text, tool
+from tests.hosted.serving import ToolAnswer, Waiting, count, echo, fail, hosted, refuse, text, tool
 
 SCHEMA = {
     "type": "object",

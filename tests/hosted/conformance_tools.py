@@ -6,10 +6,10 @@ import itertools
 from typing import Any
 
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.failures import CallRefused
 from tests.e2e.conformance_catalogue import JSON_SCHEMA_2020_12, PNG, WAV
-from tests.hosted.serving import hosted, text, tool
+from tests.hosted.serving import ToolAnswer, hosted, text, tool
 
 _IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from adapter import log
 from adapter.app import App, build, running
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import HostedTool, ToolAnswer, ToolCall
+from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.failures import CallRefused
 from adapter.settings.root import Settings
 from adapter.upstream.port import Upstream
@@ -24,6 +24,25 @@ from adapter.upstream.port import Upstream
 LOG = log.get_logger("test")
 ERAS = ("legacy", "2026-07-28")
 """The modes of the SDK's client that stand for one era each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """A CallToolResult: content blocks as JSON objects; ``structured`` is an object of JSON or absent."""
+
+    content: Sequence[Mapping[str, Any]]
+    is_error: bool = False
+    structured: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
+
+    def as_result(self) -> dict[str, Any]:
+        """The members of the JSON-RPC result."""
+        result: dict[str, Any] = {"content": list(self.content), "isError": self.is_error}
+        if self.structured is not None:
+            result["structuredContent"] = self.structured
+        if self.meta:
+            result["_meta"] = dict(self.meta)
+        return result
 
 
 def text(words: str) -> ToolAnswer:

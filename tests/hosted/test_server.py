@@ -16,10 +16,10 @@ from mcp_types import TextContent
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.tools import ToolAnswer, ToolCall
+from adapter.hosted.tools import ToolCall
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from tests.edge.raw import RawClient, call_body, modern_body, modern_fields
-from tests.hosted.serving import ERAS, TOOLS, Front, Waiting, echo, front, hosted, text, tool
+from tests.hosted.serving import ERAS, TOOLS, Front, ToolAnswer, Waiting, echo, front, hosted, text, tool
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": {"name": "t"}}
 BOTH = ("Accept", "application/json, text/event-stream")

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts import Scripts
 from adapter.hosted.subprocesses import Confinement
-from adapter.hosted.tools import ToolAnswer, ToolCall
+from adapter.hosted.tools import ToolCall
 from adapter.rules.outcomes import Result, ToolUserError
-from tests.hosted.serving import ERAS, LOG, front, hosted, text, tool
+from tests.hosted.serving import ERAS, LOG, ToolAnswer, front, hosted, text, tool
 
 Load = Callable[..., Script]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
