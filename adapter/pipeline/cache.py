@@ -100,6 +100,16 @@ class _Lead:
     outdated: bool = False
 
 
+class _Asked(NamedTuple):
+    """What somebody wants to know, and how it is worked out and kept where it is not known."""
+
+    key: str
+    tool: str
+    ttl: float
+    work: Callable[[], Awaitable[Any]]
+    keep: Callable[[Any], bool]
+
+
 class ResultCache:
     """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
 
@@ -139,7 +149,7 @@ class ResultCache:
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:
-            flight = self._begin(key, tool, ttl, work, keep)
+            flight = self._begin(_Asked(key, tool, ttl, work, keep))
         value, packed = await self._wait(key, flight)
         return Found(value if first or packed is None else _unpacked(packed), hit=False)
 
@@ -164,7 +174,7 @@ class ResultCache:
                 return Found(_unpacked(kept), hit=True)
             lead = self._leads.get(key)
             if lead is None:
-                return Found(await self._lead(key, _Lead(tool), ttl, work, keep), hit=False)
+                return Found(await self._lead(_Asked(key, tool, ttl, work, keep)), hit=False)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await lead.over.wait()
@@ -193,22 +203,15 @@ class ResultCache:
 
     # --- work under way ---------------------------------------------------------------------------------------
 
-    def _begin(
-        self,
-        key: str,
-        tool: str,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool],
-    ) -> _Flight:
-        flight = _Flight(tool)
+    def _begin(self, asked: _Asked) -> _Flight:
+        key, flight = asked.key, _Flight(asked.tool)
 
         async def fly() -> tuple[Any, _Packed | None]:
             try:
-                value = await work()
+                value = await asked.work()
                 packed = _packed(value)
-                if packed is not None and not flight.outdated and keep(value):
-                    self._put(key, _Entry(tool, packed, self._clock() + ttl))
+                if packed is not None and not flight.outdated and asked.keep(value):
+                    self._put(asked, packed)
                 return value, packed
             finally:
                 if self._flights.get(key) is flight:
@@ -232,28 +235,21 @@ class ResultCache:
                     del self._flights[key]
                 flight.task.cancel()
 
-    async def _lead(
-        self,
-        key: str,
-        lead: _Lead,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool],
-    ) -> Any:
-        self._leads[key] = lead
+    async def _lead(self, asked: _Asked) -> Any:
+        lead = self._leads[asked.key] = _Lead(asked.tool)
         try:
-            value = await work()
-            if keep(value):
+            value = await asked.work()
+            if asked.keep(value):
                 lead.packed = _packed(value)
             if lead.packed is not None and not lead.outdated:
-                self._put(key, _Entry(lead.tool, lead.packed, self._clock() + ttl))
+                self._put(asked, lead.packed)
             return value
         except asyncio.CancelledError:
             lead.left = True
             raise
         finally:
-            if self._leads.get(key) is lead:
-                del self._leads[key]
+            if self._leads.get(asked.key) is lead:
+                del self._leads[asked.key]
             lead.over.set()
 
     # --- what is kept -----------------------------------------------------------------------------------------
@@ -268,7 +264,8 @@ class ResultCache:
         self._entries.move_to_end(key)
         return entry.packed
 
-    def _put(self, key: str, entry: _Entry) -> None:
+    def _put(self, asked: _Asked, packed: _Packed) -> None:
+        key, entry = asked.key, _Entry(asked.tool, packed, self._clock() + asked.ttl)
         if entry.cost > self._max_bytes:
             return
         if key in self._entries:
