@@ -203,7 +203,7 @@ async def adapter(
     *,
     adapters: Sequence[Mapping[str, Any]] = (),
     launcher: Sequence[str | Path] = (),
-    **sections: Mapping[str, Any],
+    **sections: Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> AsyncIterator[Adapter]:
     """The adapter with one server, ``upstream`` at ``/mcp``, whose files ``adapters`` move; ``sections`` join the
     settings file."""

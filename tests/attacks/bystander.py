@@ -1,0 +1,51 @@
+"""A client with a session of its own that does nothing wrong, and how long each of its calls took.
+
+``python -m tests.attacks.bystander URL`` calls ``echo`` there until its standard input ends, one call at a time, then
+prints ``{"calls": N, "failed": N, "worst": S, "median": S}``, in seconds. It is a process of its own, so that what is
+measured is the adapter's loop and not the attacker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from urllib.parse import urlsplit
+
+import orjson
+
+from tests.edge.raw import INITIALIZE, RawClient, call_body
+
+PAUSE = 0.005
+"""Seconds between two calls: enough calls to meet any stall, few enough to leave the machine to the attack."""
+
+
+async def watch(url: str) -> dict[str, float]:
+    """Calls until standard input ends."""
+    loop = asyncio.get_running_loop()
+    over = loop.run_in_executor(None, sys.stdin.buffer.read)
+    place = urlsplit(url)
+    assert place.port is not None
+    took: list[float] = []
+    failed = 0
+    async with RawClient(place.port) as client:
+        head, _ = await client.request("POST", INITIALIZE, place.path)
+        client.session = head["mcp-session-id"]
+        print("watching", flush=True)
+        while not over.done():
+            began = time.perf_counter()
+            head, body = await client.request("POST", call_body("echo", len(took) + 1), place.path)
+            took.append(time.perf_counter() - began)
+            failed += head.status != 200 or "result" not in orjson.loads(body)
+            await asyncio.sleep(PAUSE)
+    return {
+        "calls": len(took),
+        "failed": failed,
+        "worst": max(took, default=0.0),
+        "median": statistics.median(took) if took else 0.0,
+    }
+
+
+if __name__ == "__main__":
+    print(orjson.dumps(asyncio.run(watch(sys.argv[1]))).decode(), flush=True)
