@@ -151,7 +151,8 @@ async def test_files_of_a_principal_outlive_its_sessions(node: Path, tmp_path: P
         assert await curl("-H", f"Authorization: {bearer('ada')['Authorization']}", unsigned) == Answer(
             200, drawing(4, 5000)
         )
-        assert (await curl("-H", f"Authorization: {bearer('ben')['Authorization']}", unsigned)).status == 401
+        assert (await curl("-H", f"Authorization: {bearer('ben')['Authorization']}", unsigned)).status == 404
+        assert (await curl(unsigned)).status == 401
 
 
 async def _has(host: Host, upload: Json, told: Json) -> None:
