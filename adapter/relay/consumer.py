@@ -77,6 +77,7 @@ class Consumer:
         return f"<Consumer of {self._rule.server!r}: {self._rule.argument}>"
 
     async def ask(self, call: Call) -> bytes | None:
+        await self._mirrors.check(call)
         try:
             await self._resolve(call)
             call.withheld = self._withheld(call)

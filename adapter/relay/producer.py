@@ -122,6 +122,7 @@ class Producer:
         call.withheld = self._withheld({})
         if self._rule.argument is None:
             return None
+        await self._mirrors.check(call)
         sentence = await self._inject(call, self._rule.argument, note)
         if sentence is None:
             return None

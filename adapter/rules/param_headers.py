@@ -1,0 +1,68 @@
+"""``Mcp-Param-*`` headers: which argument of a tool each mirrors, and whether both say the same. Pure.
+
+Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool Parameters".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from adapter.errors import HeaderMismatch
+from adapter.wire.eras import decode_mirror
+
+ANNOTATION = "x-mcp-header"
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
+
+Path = tuple[str, ...]
+"""The names that lead to an argument, from the outermost."""
+
+
+def annotated(schema: object) -> Iterator[tuple[Path, str]]:
+    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
+    todo: list[tuple[Path, Any]] = [((), schema)]
+    while todo:
+        path, here = todo.pop()
+        properties = here.get("properties") if isinstance(here, dict) else None
+        if not isinstance(properties, dict):
+            continue
+        for key, inner in properties.items():
+            todo.append(((*path, key), inner))
+            name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
+            if isinstance(name, str) and _TOKEN.fullmatch(name):
+                yield (*path, key), f"Mcp-Param-{name}"
+
+
+def check_parameters(mirrors: Mapping[Path, str], arguments: object, headers: Mapping[str, str]) -> None:
+    """Raise HeaderMismatch unless each mirrored argument and its header say the same, or nothing.
+
+    ``headers`` go by their names in lower case. What no header can say, such as a list, is left to the upstream.
+    """
+    for path, name in mirrors.items():
+        said, value = headers.get(name.lower()), value_at(arguments, path)
+        if isinstance(value, list | dict) or (said is None and value is None):
+            continue
+        if said is None or value is None:
+            raise HeaderMismatch(f"The {name} header and the argument it mirrors must be given together.")
+        if not _says(decode_mirror(said, header=name), value):
+            raise HeaderMismatch(f"The {name} header is not the argument it mirrors.")
+
+
+def value_at(value: object, path: Sequence[str]) -> object:
+    """The argument that the path leads to, None where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _says(text: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, int | float):
+        return _NUMBER.fullmatch(text) is not None and float(text) == value
+    return text == value
