@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.files.port import FileStore
-from adapter.relay.capturing import Allocated, Captured, Capturing, artifact_name
+from adapter.relay.capturing import Allocated, ArtifactName, Captured, Capturing, artifact_name
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
@@ -137,13 +137,13 @@ class Producer:
             return f"The arguments have no place for {argument}, which names the file to write."
         given = told.value
         name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
-        place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
+        place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name.text))
         call.defer(self._holdings.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = told.filled(call.request, path)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
-        note.update(id=place.id, stored=place.name, name=name)
+        note.update(id=place.id, stored=place.name, name=name.text, given=name.given)
         return None
 
     # --- the response -----------------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ class Producer:
     def _allocated(self, call: Call) -> Allocated:
         note = call.notes[NOTE]
         if "id" not in note:
-            return Allocated(None, "", note["began"])
+            return Allocated(None, ArtifactName("", given=False), note["began"])
         place = Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
-        return Allocated(place, note["name"], note["began"])
+        return Allocated(place, ArtifactName(note["name"], note.get("given", True)), note["began"])
 
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
         kept: list[Captured] = []

@@ -57,7 +57,30 @@ async def test_tool_is_told_a_place_of_this_calls_own(tmp_path: Path, arguments:
         artifact = artifact_of(await one.call("write", arguments))
         path = told(one.upstream.requests[0])
         assert path.parent == tmp_path / "artifacts" / one.scope.id / artifact["artifact_id"]
-        assert path.name == artifact["filename"] == name and path.read_bytes() == b"made"
+        assert path.name == name and path.read_bytes() == b"made"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "name"),
+    [
+        ("{}", PNG, "write.png"),
+        ("{}", b"%PDF-1.7 and so on", "write.pdf"),
+        ("{}", b"plain text", "write.txt"),
+        ("{}", b"\x00\x01\x02", "write.bin"),
+        ('{"filename":".."}', PNG, "write.png"),
+        ('{"filename":"given.bin"}', PNG, "given.bin"),
+        ('{"filename":"given"}', PNG, "given"),
+    ],
+)
+async def test_default_is_named_after_what_was_found_in_the_file(
+    tmp_path: Path, arguments: str, content: bytes, name: str
+) -> None:
+    """The name that is recorded has the extension of its type; one that the caller gave stays."""
+    async with tools(tmp_path, writing(content)) as one:
+        answer = await one.call("write", arguments)
+        artifact = artifact_of(answer)
+        assert artifact["filename"] == name and artifact["artifact_uri"].endswith(f"/{name}")
+        assert str(told(one.upstream.requests[0])) not in orjson.dumps(answer).decode()
 
 
 async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import HeaderMismatch
-from adapter.rules.param_headers import annotated, check_parameters, value_at
+from adapter.rules.param_headers import Path, annotated, check_parameters, value_at
 from adapter.wire.eras import encode_mirror
 
-CITY = {("city",): "Mcp-Param-City"}
+CITY: dict[Path, str] = {("city",): "Mcp-Param-City"}
 
 
 def test_header_is_found_through_properties_alone() -> None:
