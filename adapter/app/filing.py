@@ -15,7 +15,7 @@ from adapter.edge.claims import Claims
 from adapter.edge.downloads import DownloadRoute
 from adapter.edge.guard import Guard
 from adapter.edge.uploads import UploadLimits, UploadRoute
-from adapter.files.port import FileStore
+from adapter.files.port import FileStore, SizeLimit
 from adapter.files.shelf import Shelf
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
@@ -226,7 +226,8 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            size_limit=self.settings.sessions.max_total_session_size,
+            size_limit=self._size_limit(),
+            patience=self._patience(entry, adapter),
             scheme=artifacts.uri_scheme,
         )
         return Producer(
@@ -239,6 +240,20 @@ class Filing:
             self.clock,
             self.log,
         )
+
+    def _size_limit(self) -> SizeLimit:
+        """The least of what stands against a large file, so that none is read only to be refused."""
+        settings = self.settings
+        most = [
+            (settings.artifacts.max_file_bytes, "artifacts.max_file_bytes"),
+            (settings.sessions.max_total_session_size, "sessions.max_total_session_size"),
+            (settings.storage.max_size, "storage.max_size"),
+        ]
+        return min(SizeLimit(size, setting) for size, setting in most if size is not None)
+
+    def _patience(self, entry: Server, adapter: ArtifactProducer) -> float | None:
+        own = adapter.overrides.tool_call_timeout_seconds
+        return self.settings.tool_defaults_for(entry).tool_call_timeout_seconds if own is None else own
 
     def _exposes(self, entry: Server) -> bool:
         artifacts = self.settings.artifacts

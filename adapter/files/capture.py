@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.errors import FileTooLarge, StorageFailed
+from adapter.errors import StorageFailed
 from adapter.files.areas import Found, entered, identity, is_own_file, open_own, walk
 from adapter.files.disk import Disk
-from adapter.files.port import Measure
+from adapter.files.port import Measure, SizeLimit
 from adapter.files.staging import HEAD
 from adapter.rules.holdings import AREAS, Kind
 
@@ -123,13 +123,9 @@ def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def too_large(limit: int) -> FileTooLarge:
-    return FileTooLarge(f"The tool's file is larger than the {limit} bytes that it may have.")
-
-
-def measure_at_once(found: Found, limit: int | None) -> Measure | None:
+def measure_at_once(found: Found, limit: SizeLimit | None) -> Measure | None:
     """Hash a file where it lies, in a thread already. None for one that is too large to do so in one go, or does
-    not keep still meanwhile. Raises FileTooLarge above ``limit`` bytes."""
+    not keep still meanwhile. Raises FileTooLarge above ``limit``."""
     before = found.status
     if before.st_size > _SLICE:
         return None
@@ -139,8 +135,8 @@ def measure_at_once(found: Found, limit: int | None) -> Measure | None:
     return _measured(found, before, size, digest)
 
 
-async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
-    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit`` bytes, StorageFailed if it does
+async def measure(found: Found, limit: SizeLimit | None, disk: Disk) -> Measure:
+    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit``, StorageFailed if it does
     not keep still meanwhile."""
     before = found.status
     for _ in range(_MEASURINGS):
@@ -157,9 +153,9 @@ async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
     raise StorageFailed("The tool's file kept changing while it was read.")
 
 
-def _check_size(size: int, limit: int | None) -> None:
-    if limit is not None and size > limit:
-        raise too_large(limit)
+def _check_size(size: int, limit: SizeLimit | None) -> None:
+    if limit is not None:
+        limit.check(size)
 
 
 def _measured(found: Found, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:

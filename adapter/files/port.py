@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from adapter.errors import FileTooLarge
 from adapter.rules.holdings import Place
 
 
@@ -20,6 +21,21 @@ class Measure:
     sha256: str
     head: bytes
     modified: int
+
+
+class SizeLimit(NamedTuple):
+    """Most bytes that a tool's file may have, and the setting that says so."""
+
+    size: int
+    setting: str
+
+    def check(self, size: int) -> None:
+        """Raise FileTooLarge for more bytes."""
+        if size > self.size:
+            raise FileTooLarge(
+                f"The tool's file is larger than the {self.size} bytes that {self.setting} allows.",
+                data={"limit": self.size, "setting": self.setting},
+            )
 
 
 class Staging(Protocol):
@@ -93,13 +109,14 @@ class FileStore(Protocol):
         place that was adopted, placed or removed.
         """
 
-    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+    async def adopt(self, place: Place, limit: SizeLimit | None) -> Measure | None:
         """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its own,
-        or a link. Raises FileTooLarge above ``limit`` bytes.
+        or a link. Raises FileTooLarge above ``limit``, before more than
+        that was read; a caller that is cancelled stops the reading within 16 MiB.
         """
 
     async def take(
-        self, path: str, scope: str, since: float, limit: int | None
+        self, path: str, scope: str, since: float, limit: SizeLimit | None
     ) -> tuple[Staging, Measure] | None:
         """Copy a file that a tool named: one inside the scope's artifact area or an allowed root, no link on the
         way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises FileTooLarge,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.files.port import FileStore, Measure, Staging
+from adapter.files.port import FileStore, Measure, SizeLimit, Staging
 from adapter.relay.holdings import Holdings
 from adapter.relay.stages import Call
 from adapter.rules.filenames import default_name, names_a_file, stored_name
@@ -59,7 +59,7 @@ class Captured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
-    """For one tool of one server. ``limit`` is the largest file in bytes that is captured; None: quotas decide."""
+    """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
 
     holdings: Holdings
     files: FileStore
@@ -67,7 +67,7 @@ class Capturing:
     server: str
     tool: str
     exposed: bool
-    limit: int | None
+    limit: SizeLimit | None
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
@@ -114,6 +114,8 @@ class Capturing:
 
     async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
         """Keep bytes that came inside a message."""
+        if self.limit is not None:
+            self.limit.check(len(data))
         staging = await self.files.stage()
         try:
             await staging.write(data)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError
-from adapter.files.port import FileStore
+from adapter.errors import AdapterError, StorageFailed
+from adapter.files.port import FileStore, SizeLimit
 from adapter.relay.capturing import Allocated, ArtifactName, Captured, Capturing, artifact_name
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
@@ -50,6 +51,8 @@ class Producing:
 
     ``argument`` is dotted; None: the tool is not told where to write. ``raw_limit`` is the largest artifact
     (bytes) that ``raw_output`` embeds, ``size_limit`` the largest that is captured; None: quotas decide.
+    ``patience`` is how long capturing may take in seconds, as ``core.defaults.tool_call_timeout_seconds`` has it;
+    None sets no limit.
     """
 
     server: str
@@ -61,19 +64,25 @@ class Producing:
     raw_output: bool = False
     raw_limit: int = 10 << 20
     downloads: bool = False
-    size_limit: int | None = None
+    size_limit: SizeLimit | None = None
+    patience: float | None = None
     scheme: str = "artifact://"
 
 
-class _Capture(NamedTuple):
+@dataclass(slots=True)
+class _Capture:
     """What is kept of a call, how it is told of, whether it was ``written`` where the tool was told, and the sentence
     that says what is not kept.
     """
 
     kept: list[Captured]
     shown: list[Shown]
-    written: bool
-    failure: str | None
+    written: bool = False
+    failure: str | None = None
+
+    def fail(self, why: str = "") -> None:
+        """Note that not all that there was is kept."""
+        self.failure = f"{NOT_ALL_CAPTURED if self.kept else NOT_CAPTURED} {why}".rstrip()
 
 
 class Producer:
@@ -179,32 +188,56 @@ class Producer:
         return Allocated(place, ArtifactName(note["name"], note.get("given", True)), note["began"])
 
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
-        kept: list[Captured] = []
-        shown: list[Shown] = []
-        written = None
+        capture = _Capture([], [])
         try:
-            written = await self._capturing.written(call, allocated)
-            if written is not None:
-                await self._keep(call, written, kept, shown)
-            else:
-                async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
-                    async for captured in files:
-                        await self._keep(call, captured, kept, shown)
+            await self._find_in_time(call, allocated, result, capture)
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
-            failure: str | None = f"{NOT_ALL_CAPTURED if kept else NOT_CAPTURED} {error}"
+            capture.fail(str(error))
         except Exception:
             self._log.exception("an artifact was not kept", tool=self._rule.tool)
-            failure = NOT_ALL_CAPTURED if kept else NOT_CAPTURED
+            capture.fail()
+        except asyncio.CancelledError:
+            # Nobody waits any more, and a file of gigabytes should not wait for the sweep.
+            if not capture.written:
+                await self._let_go(allocated.place)
+            raise
         else:
-            failure = None if kept else NOT_CAPTURED
-        return _Capture(kept, shown, written is not None, failure)
+            if not capture.kept:
+                capture.fail()
+        return capture
 
-    async def _keep(self, call: Call, captured: Captured, kept: list[Captured], shown: list[Shown]) -> None:
+    async def _find_in_time(
+        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
+    ) -> None:
+        patience = self._rule.patience
+        try:
+            async with asyncio.timeout(patience) as deadline:
+                await self._find(call, allocated, result, capture)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise StorageFailed(
+                f"Reading it took longer than the {patience:g} s that core.defaults.tool_call_timeout_seconds allows."
+            ) from None
+
+    async def _find(
+        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
+    ) -> None:
+        written = await self._capturing.written(call, allocated)
+        if written is not None:
+            capture.written = True
+            await self._keep(call, written, capture)
+            return
+        async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
+            async for captured in files:
+                await self._keep(call, captured, capture)
+
+    async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
         # What one result tells of is there together: a file is not evicted for the next one.
         call.defer(self._holdings.hold(captured.record))
-        kept.append(captured)
-        shown.append(await self._telling.shown(captured.record, call.base))
+        capture.kept.append(captured)
+        capture.shown.append(await self._telling.shown(captured.record, call.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""
