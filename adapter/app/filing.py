@@ -26,6 +26,7 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.producer import Producer, Producing
 from adapter.relay.resources import ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan, Stages
@@ -54,6 +55,7 @@ class Filing:
     credentials: Credentials
     links: Links
     clock: Callable[[], float]
+    rounds: Rounds
     log: FilteringBoundLogger
     active: bool
     mirrors: dict[str, Mirrors] = field(default_factory=dict)
@@ -78,15 +80,18 @@ class Filing:
             ttl=settings.artifacts.ttl_seconds or LINK_TTL,
             clock=clock,
         )
+        holdings = _holdings(settings, store, files, clock, log)
+        limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         return cls(
             settings=settings,
             scopes=scopes,
             notices=notices,
             files=files,
-            holdings=_holdings(settings, store, files, clock, log),
+            holdings=holdings,
             credentials=credentials,
             links=links,
             clock=clock,
+            rounds=Rounds(store, holdings, files, credentials, limits, clock, log),
             log=log,
             active=any(entry.adapters for entry in settings.servers),
         )
@@ -99,6 +104,7 @@ class Filing:
         await self.credentials.open()
         if self.active:
             await self.holdings.open()
+            await self.rounds.open()
 
     async def close(self) -> None:
         """Raises StoreUnavailable."""
@@ -109,6 +115,7 @@ class Filing:
         """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
+            await self.rounds.expire()
             await self.holdings.tidy(self.scopes.gone)
             await self.scopes.tidy()
 
@@ -117,6 +124,7 @@ class Filing:
         scope = self.scopes.of_session_key(key)
         if self.active:
             await self.holdings.drop_scope(scope.id)
+            await self.rounds.end_scope(scope.id)
             await self.scopes.forget(scope)
 
     # --- routes -----------------------------------------------------------------------------------------------
@@ -148,10 +156,9 @@ class Filing:
     def plan(self, entry: Server) -> Plan:
         """The stages of one server's requests; an empty plan where it has nothing to do with files."""
         named: dict[tuple[str, str | None], Stages] = {}
-        for adapter in entry.adapters:
-            for tool in adapter.tools:
-                if (stage := self._stage(entry, adapter, tool)) is not None:
-                    named["tools/call", tool] = (stage,)
+        for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
+            if stages := self._stages(entry, tool):
+                named["tools/call", tool] = (RoundStage(self.rounds), *stages)
         offer = self._offer(entry)
         if offer is not None:
             named["tools/call", offer.tool_name] = (HelperTool(offer, self.credentials, self.scopes),)
@@ -186,10 +193,17 @@ class Filing:
                 prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
         return Plan(named, methods, prefixed, announce)
 
+    def _stages(self, entry: Server, tool: str) -> tuple[Consumer | Producer, ...]:
+        """The stages of one tool: what it is given is put in its place before it is told where to write."""
+        adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
+        stages = [self._stage(entry, adapter, tool) for adapter in adapters]
+        consumers = tuple(stage for stage in stages if isinstance(stage, Consumer))
+        return *consumers, *(stage for stage in stages if isinstance(stage, Producer))
+
     def _stage(
         self, entry: Server, adapter: UploadConsumer | ArtifactProducer, tool: str
     ) -> Consumer | Producer | None:
-        """The stage of one tool; None where its feature is turned off, so that the tool is piped."""
+        """The stage of one tool's entry; None where its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
             return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
         finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"

@@ -133,6 +133,13 @@ class Holdings:
         """Keep a file from eviction and expiry until the function returned is called. Raises FileGone."""
         return self._inventory.hold(record)
 
+    def hold_key(self, key: str) -> Callable[[], None]:
+        """As ``hold``, by the key of the file's record."""
+        record = self._inventory.get(key)
+        if record is None:
+            raise FileGone()
+        return self._inventory.hold(record)
+
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
         if self._inventory.get(record.key) is None:
@@ -191,7 +198,8 @@ class Holdings:
         return batch
 
     def expect(self, place: Place) -> Callable[[], None]:
-        """Keep the sweep from a place that a tool was told to write to, until the function returned is called."""
+        """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
+        called."""
         return self._custody.expect(place)
 
     async def keep_artifact(

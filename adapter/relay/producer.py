@@ -15,10 +15,13 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, StorageFailed
 from adapter.files.port import FileStore, SizeLimit
 from adapter.relay.capturing import Allocated, ArtifactName, Captured, Capturing, artifact_name
+from adapter.relay.consumer import HANDLES
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
+from adapter.relay.round_index import ARTIFACT
+from adapter.relay.rounds import EARLIER, noted_earlier
 from adapter.relay.stages import Call
 from adapter.relay.telling import Telling
 from adapter.rules.ambiguity import ambiguous
@@ -36,10 +39,8 @@ from adapter.rules.results import (
     with_failure,
     without_paths,
 )
+from adapter.rules.rounds import asks_for_input, may_have_state
 from adapter.wire.envelope import parse
-
-NOTE = "artifact"
-"""Where a call's notes keep when it began and the place that was allocated for it."""
 
 NOT_CAPTURED = "The tool answered, but the file it was to produce could not be captured."
 NOT_ALL_CAPTURED = "The tool answered, but not every file it produced could be captured."
@@ -127,8 +128,10 @@ class Producer:
     # --- the request ------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call) -> bytes | None:
-        call.notes[NOTE] = note = {"began": self._clock()}
-        call.withheld = self._withheld({})
+        note = noted_earlier(call, ARTIFACT) or {"began": self._clock()}
+        call.notes[ARTIFACT] = note
+        if call.withheld is None:
+            call.withheld = self._withheld(call, {})
         if self._rule.argument is None:
             return None
         await self._mirrors.check(call)
@@ -145,14 +148,17 @@ class Producer:
         if told is None:
             return f"The arguments have no place for {argument}, which names the file to write."
         given = told.value
-        name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
-        place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name.text))
+        if "id" not in note:
+            name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
+            note.update(
+                id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
+            )
+        place = _place(call, note)
         call.defer(self._holdings.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = told.filled(call.request, path)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
-        note.update(id=place.id, stored=place.name, name=name.text, given=name.given)
         return None
 
     # --- the response -----------------------------------------------------------------------------------------
@@ -163,29 +169,30 @@ class Producer:
         result = message.get("result")
         if _is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
-            return without_paths(response, self._withheld({}))
+            return without_paths(response, self._withheld(call, {}))
         if not succeeded(message):
-            await self._let_go(allocated.place)
-            return without_paths(response, self._withheld({}))
+            if not _goes_on(call, message, response):
+                await self._let_go(allocated.place)
+            return without_paths(response, self._withheld(call, {}))
         capture = await self._capture(call, allocated, result)
         if not capture.written:
             await self._let_go(allocated.place)
         if capture.failure is not None and self._rule.required:
             await self._drop(capture)
-            return with_failure(response, capture.failure, self._withheld({}))
+            return with_failure(response, capture.failure, self._withheld(call, {}))
         if capture.kept and self._rule.exposed:
             self._notices.resources_changed(call.scope)
-        withheld = self._withheld(self._uris(capture.kept))
+        withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
             response = with_artifact_error(response, capture.failure, withheld)
         return with_artifacts(response, capture.shown, withheld)
 
     def _allocated(self, call: Call) -> Allocated:
-        note = call.notes[NOTE]
+        note = call.notes[ARTIFACT]
         if "id" not in note:
             return Allocated(None, ArtifactName("", given=False), note["began"])
-        place = Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
-        return Allocated(place, ArtifactName(note["name"], note.get("given", True)), note["began"])
+        name = ArtifactName(note["name"], note.get("given", True))
+        return Allocated(_place(call, note), name, note["began"])
 
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
         capture = _Capture([], [])
@@ -260,8 +267,22 @@ class Producer:
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
         return {path: self._telling.uri(record) for record, path in kept if path is not None}
 
-    def _withheld(self, uris: Mapping[str, str]) -> Redaction:
-        return Redaction(self._files.roots, uris) if uris else self._nothing_known
+    def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
+        """Shows the URIs of artifacts, and the handles of the files that this call was given."""
+        known = {**call.notes.get(HANDLES, {}), **uris}
+        return Redaction(self._files.roots, known) if known else self._nothing_known
+
+
+def _place(call: Call, note: Mapping[str, Any]) -> Place:
+    """The place that was noted for this call's file."""
+    return Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
+
+
+def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
+    """Whether another round of the call may write to its place: its user is asked, or a later round was refused."""
+    if "error" in message:
+        return EARLIER in call.notes
+    return may_have_state(response) and asks_for_input(message) is not None
 
 
 def _is_task(result: object) -> bool:

@@ -230,15 +230,9 @@ async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> Non
         assert held["_meta"]["where"] == uri and str(tmp_path) not in json.dumps(came)
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        '"content":[{"type":"text","text":"no @"}],"isError":true',
-        '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"',
-    ],
-)
-async def test_result_without_a_file_shows_no_path_either(tmp_path: Path, members: str) -> None:
-    """A failed call and a round of input are nothing to capture; the place that was allocated is gone."""
+async def test_failed_call_shows_no_path_either(tmp_path: Path) -> None:
+    """There is nothing to capture, and the place that was allocated is gone."""
+    members = '"content":[{"type":"text","text":"no @"}],"isError":true'
 
     def act(request: UpstreamRequest) -> Answer:
         told(request).write_bytes(b"half")
@@ -247,7 +241,22 @@ async def test_result_without_a_file_shows_no_path_either(tmp_path: Path, member
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
         assert came == orjson.loads(result(members.replace("@", "[withheld path]")))
-        assert one.artifacts() == [] and one.on_disk() == []
+        assert one.on_disk() == []
+
+
+async def test_question_shows_no_path_either(tmp_path: Path) -> None:
+    """A server that asks its user in between has what it wrote until the next round."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"half")
+        members = '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"'
+        return Answer(chunks=[result(members.replace("@", str(told(request))))])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        assert came["result"]["inputRequests"] == {"a": "[withheld path]"}
+        assert str(tmp_path) not in came["result"]["requestState"]
+        assert told(one.upstream.requests[0]).read_bytes() == b"half"
 
 
 async def test_error_response_shows_no_path_either(tmp_path: Path) -> None:
