@@ -85,7 +85,8 @@ def line(content: bytes, *name: str) -> str:
 
 @pytest.mark.parametrize("name", HOSTS)
 async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Path) -> None:
-    """Two files up in one batch and into one argument, a file out, listed, read, downloaded, and handed on."""
+    """Two files up in one batch and into one argument, a file out, listed, read, downloaded, and handed on; one into a
+    tool and another out of the same call."""
     first = written(tmp_path, "Größe 名前.txt", b"\0first" * 999)
     second = written(tmp_path, "second.pdf", b"%PDF-second" * 300_000)
     async with (
@@ -93,7 +94,7 @@ async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Pa
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=DOWNLOADS) as front,
         connected(node, name, front.url, tmp_path) as host,
     ):
-        assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw"]
+        assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw", "turn_round"]
         uploads = await uploaded(host, first, second)
         read = await host.call("digests", paths=[upload["upload_handle"] for upload in uploads])
         assert said(read).splitlines() == [line(file.read_bytes(), file.name) for file in (first, second)]
@@ -110,6 +111,11 @@ async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Pa
 
         handed_on = await host.call("digest", path=told["artifact_uri"])
         assert said(handed_on) == line(drawing(3, 200_000), "Bild 画.bin")
+
+        turned = await host.call("turn_round", path=uploads[0]["upload_handle"], filename="turned.bin")
+        uri = artifact(turned)["artifact_uri"]
+        assert content_of(await host.read(uri)) == first.read_bytes()[::-1]
+        assert texts(turned).startswith(f"from {uploads[0]['upload_handle']} to {uri}")
         refused = await host.call("digest", path=uploads[0]["upload_handle"] + "/../../x")
         assert refused["isError"]
         assert HELPER in texts(refused)
