@@ -77,7 +77,7 @@ class Filing:
         links = Links(
             credentials,
             route=settings.core.upload_path,
-            ttl=settings.artifacts.ttl_seconds or LINK_TTL,
+            ttl=LINK_TTL if settings.artifacts.ttl_seconds is None else settings.artifacts.ttl_seconds,
             clock=clock,
         )
         holdings = _holdings(settings, store, files, clock, log)
