@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,13 +9,13 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.app import file_parts
 from adapter.edge.branch import Branch
 from adapter.edge.claims import Claims
 from adapter.edge.downloads import DownloadRoute
 from adapter.edge.guard import Guard
 from adapter.edge.uploads import UploadLimits, UploadRoute
-from adapter.files.port import FileStore, SizeLimit
-from adapter.files.shelf import Shelf
+from adapter.files.port import FileStore
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
 from adapter.relay.credentials import Credentials
@@ -30,10 +29,12 @@ from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.subscription import SubscriptionStage
 from adapter.relay.upload_url import HelperTool, Offer, definition, workflow
 from adapter.rules.capabilities import announced
+from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator
-from adapter.rules.quota import Limits
+from adapter.rules.scopes import Scope
 from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -70,9 +71,12 @@ class Filing:
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> Filing:
-        files = _shelf(settings)
+        files = file_parts.shelf(settings)
         credentials = Credentials(
-            store, configured=_secret(settings), ttl=settings.core.auth.signed_upload_ttl_seconds, clock=clock
+            store,
+            configured=file_parts.secret(settings),
+            ttl=settings.core.auth.signed_upload_ttl_seconds,
+            clock=clock,
         )
         links = Links(
             credentials,
@@ -80,7 +84,8 @@ class Filing:
             ttl=LINK_TTL if settings.artifacts.ttl_seconds is None else settings.artifacts.ttl_seconds,
             clock=clock,
         )
-        holdings = _holdings(settings, store, files, clock, log)
+        holdings = file_parts.holdings(settings, store, files, clock, log)
+        holdings.on_gone.append(partial(_tell_gone, notices))
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         return cls(
             settings=settings,
@@ -187,6 +192,8 @@ class Filing:
                 links=links,
             )
             methods["resources/list"] = (listed,)
+            if exposed:
+                methods["subscriptions/listen"] = (SubscriptionStage(self.notices),)
             methods["resources/templates/list"] = (ResourceTemplates(),)
             named |= {("resources/read", document.uri): (read,) for document in documents}
             if exposed:
@@ -240,7 +247,7 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            size_limit=self._size_limit(),
+            size_limit=file_parts.size_limit(self.settings),
             patience=self._patience(entry, adapter),
             scheme=artifacts.uri_scheme,
         )
@@ -254,16 +261,6 @@ class Filing:
             self.clock,
             self.log,
         )
-
-    def _size_limit(self) -> SizeLimit:
-        """The least of what stands against a large file, so that none is read only to be refused."""
-        settings = self.settings
-        most = [
-            (settings.artifacts.max_file_bytes, "artifacts.max_file_bytes"),
-            (settings.sessions.max_total_session_size, "sessions.max_total_session_size"),
-            (settings.storage.max_size, "storage.max_size"),
-        ]
-        return min(SizeLimit(size, setting) for size, setting in most if size is not None)
 
     def _patience(self, entry: Server, adapter: ArtifactProducer) -> float | None:
         own = adapter.overrides.tool_call_timeout_seconds
@@ -297,49 +294,12 @@ class Filing:
         return self.mirrors.setdefault(entry.id, Mirrors())
 
 
+def _tell_gone(notices: Notices, record: FileRecord) -> None:
+    if record.kind is Kind.ARTIFACT and record.exposed:
+        notices.resources_changed(Scope(record.scope, record.owner))
+
+
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
     """How handles begin in this argument: as all do, unless the file says otherwise."""
     said = "uri_scheme" in adapter.model_fields_set
     return adapter.uri_scheme if said else settings.uploads.uri_scheme
-
-
-def _shelf(settings: Settings) -> Shelf:
-    storage = settings.storage
-    configured = storage.artifact_locator_policy == "allow_configured_roots"
-    return Shelf(
-        storage.root,
-        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
-        private=(settings.state_path,),
-        atomic=storage.atomic_writes,
-        lock=storage.lock_mode in ("auto", "file"),
-    )
-
-
-def _holdings(
-    settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
-) -> Holdings:
-    storage = settings.storage
-    return Holdings(
-        store,
-        files,
-        Limits(
-            scope_bytes=settings.sessions.max_total_session_size,
-            total_bytes=storage.max_size,
-            artifacts=settings.artifacts.max_per_session,
-            policy=settings.sessions.eviction_policy,
-        ),
-        upload_ttl=settings.uploads.ttl_seconds,
-        artifact_ttl=settings.artifacts.ttl_seconds,
-        max_file_bytes=settings.uploads.max_file_bytes,
-        max_files=settings.uploads.max_files,
-        admission_wait=settings.uploads.stall_timeout_seconds,
-        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-        clock=clock,
-        log=log,
-    )
-
-
-def _secret(settings: Settings) -> bytes | None:
-    """What links are signed with; None: a secret of the store's own. A digest, so that no signature uses a token."""
-    said = settings.core.auth.signing_secret or settings.core.auth.token
-    return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()

@@ -71,15 +71,21 @@ _Directory = tuple[Kind, str, str]
 
 
 class Custody:
-    """The one writer of file rows."""
+    """The one writer of file rows. ``gone`` is told of each file that is held no longer."""
 
     def __init__(
-        self, store: Store, files: FileStore, inventory: Inventory, log: FilteringBoundLogger
+        self,
+        store: Store,
+        files: FileStore,
+        inventory: Inventory,
+        log: FilteringBoundLogger,
+        gone: Callable[[FileRecord], None],
     ) -> None:
         self._store = store
         self._files = files
         self._inventory = inventory
         self._log = log
+        self._gone = gone
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._expected: dict[_Directory, int] = {}
 
@@ -171,8 +177,9 @@ class Custody:
                 raise
             for record in records:
                 self._inventory.show(record)
-            for place in leaving:
-                await self.remove(place)
+            for victim in victims:
+                self._gone(victim)
+                await self.remove(victim.place)
         finally:
             forget()
 
@@ -286,6 +293,7 @@ class Custody:
         finally:
             forget()
         for record in records:
+            self._gone(record)
             await self.remove(record.place)
             self._inventory.ledger.remove(record.key)
 

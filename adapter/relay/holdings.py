@@ -55,7 +55,9 @@ class Holdings:
         self._ledger = Ledger(limits)
         ttls = {Kind.UPLOAD: upload_ttl, Kind.ARTIFACT: artifact_ttl}
         self._inventory = Inventory(self._ledger, ttls, clock)
-        self._custody = Custody(store, files, self._inventory, log)
+        self.on_gone: list[Callable[[FileRecord], None]] = []
+        """Called with the record of each file that is held no longer."""
+        self._custody = Custody(store, files, self._inventory, log, self._tell_gone)
         self._admission = Admission(limits.scope_bytes, admission_wait)
         self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
         self._batches: dict[str, set[UploadBatch]] = {}
@@ -266,6 +268,10 @@ class Holdings:
             created=self._clock(),
             exposed=exposed,
         )
+
+    def _tell_gone(self, record: FileRecord) -> None:
+        for told in self.on_gone:
+            told(record)
 
     # --- out --------------------------------------------------------------------------------------------------
 

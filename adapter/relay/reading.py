@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -72,13 +73,14 @@ class Reading:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
-                    aside=partial(_seen_meanwhile, call) if call.guarded or call.withheld else None,
+                    aside=_aside(call),
                     heed=ask.server.listener(),
                     limit=ANSWER_LIMIT,
                 )
-                return Answer(
-                    reply.status, headers, stream.pieces(), release=both(reply.abort, recovery.finish)
-                )
+                pieces = stream.pieces()
+                if call.subscription is not None:
+                    pieces = call.subscription.joined(pieces)
+                return Answer(reply.status, headers, pieces, release=both(reply.abort, recovery.finish))
             raw = await read_body(reply, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
@@ -144,6 +146,13 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
         return None
     others = [each for each in members if _is_aside(parse(each))]
     return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
+
+
+def _aside(call: Call) -> Callable[[bytes], bytes] | None:
+    """What becomes of the messages on the way of the response; None where they pass as they come."""
+    if call.subscription is not None:
+        return call.subscription.heard
+    return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
 
 
 def _seen_meanwhile(call: Call, data: bytes) -> bytes:

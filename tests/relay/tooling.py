@@ -27,6 +27,7 @@ from adapter.relay.producer import Producer, Producing
 from adapter.relay.resources import Document, ResourceList, ResourceRead, ResourceTemplates
 from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.subscription import SubscriptionStage
 from adapter.rules.capabilities import announced
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator, Mode
@@ -122,7 +123,7 @@ class Tools:
             self.store, self.holdings, self.files, self.credentials, self.round_limits, self.clock, logger
         )
         self.mirrors = Mirrors()
-        notices = Notices()
+        self.notices = notices = Notices()
         self.upstream = Acting(self.act)
         consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
         producer = Producer(
@@ -147,6 +148,7 @@ class Tools:
             "server/discover": (Announcing(announce),),
             "resources/list": (listed,),
             "resources/templates/list": (ResourceTemplates(),),
+            "subscriptions/listen": (SubscriptionStage(self.notices),),
         }
         rounds = RoundStage(self.rounds)
         named: dict[tuple[str, str | None], Stages] = {
