@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.files.port import FileStore, SizeLimit
+from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
 from adapter.relay.holdings import Holdings
 from adapter.rules.quota import Limits
@@ -57,11 +57,14 @@ def secret(settings: Settings) -> bytes | None:
     return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()
 
 
-def size_limit(settings: Settings) -> SizeLimit:
-    """The least of what stands against a large file of a tool, so that none is read only to be refused."""
+def capture_limit(settings: Settings, patience: float | None) -> CaptureLimit:
+    """The least of what stands against a large file of a tool, so that none is read only to be refused; ``patience``
+    is how long its call may be silent in seconds.
+    """
     most = [
         (settings.artifacts.max_file_bytes, "artifacts.max_file_bytes"),
         (settings.sessions.max_total_session_size, "sessions.max_total_session_size"),
         (settings.storage.max_size, "storage.max_size"),
     ]
-    return min(SizeLimit(size, setting) for size, setting in most if size is not None)
+    size, setting = min((size, setting) for size, setting in most if size is not None)
+    return CaptureLimit(size, setting, patience)

@@ -247,8 +247,7 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            size_limit=file_parts.size_limit(self.settings),
-            patience=self._patience(entry, adapter),
+            capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, adapter)),
             scheme=artifacts.uri_scheme,
         )
         return Producer(

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.files.port import FileStore, Measure, SizeLimit, Staging
+from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
 from adapter.relay.holdings import Holdings
 from adapter.relay.stages import Call
 from adapter.rules.filenames import default_name, names_a_file, stored_name
@@ -67,7 +67,7 @@ class Capturing:
     server: str
     tool: str
     exposed: bool
-    limit: SizeLimit | None
+    limit: CaptureLimit | None
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was

@@ -100,13 +100,14 @@ class Custody:
         """Let all files in the directories of these places be known though no record knows them, until the function
         returned is called: a tool may write its file under another name first.
         """
-        waiting = [place[:3] for place in places]
-        for directory in waiting:
+        waiting = list(places)
+        for place in places:
+            directory = place[:3]
             self._expected[directory] = self._expected.get(directory, 0) + 1
 
         def forget() -> None:
             while waiting:
-                directory = waiting.pop()
+                directory = waiting.pop()[:3]
                 self._expected[directory] -= 1
                 if not self._expected[directory]:
                     del self._expected[directory]

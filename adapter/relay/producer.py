@@ -12,8 +12,8 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, StorageFailed
-from adapter.files.port import FileStore, SizeLimit
+from adapter.errors import AdapterError
+from adapter.files.port import CaptureLimit, FileStore
 from adapter.relay.capturing import Allocated, ArtifactName, Captured, Capturing, artifact_name
 from adapter.relay.consumer import HANDLES
 from adapter.relay.holdings import Holdings
@@ -39,7 +39,7 @@ from adapter.rules.results import (
     with_failure,
     without_paths,
 )
-from adapter.rules.rounds import asks_for_input, may_have_state
+from adapter.rules.rounds import STATE, asks_for_input
 from adapter.wire.envelope import parse
 
 NOT_CAPTURED = "The tool answered, but the file it was to produce could not be captured."
@@ -51,9 +51,7 @@ class Producing:
     """One artifact producer of the configuration, for one of its tools.
 
     ``argument`` is dotted; None: the tool is not told where to write. ``raw_limit`` is the largest artifact
-    (bytes) that ``raw_output`` embeds, ``size_limit`` the largest that is captured; None: quotas decide.
-    ``patience`` is how long capturing may take in seconds, as ``core.defaults.tool_call_timeout_seconds`` has it;
-    None sets no limit.
+    (bytes) that ``raw_output`` embeds, ``capture_limit`` the largest that is captured; None: quotas decide.
     """
 
     server: str
@@ -65,8 +63,7 @@ class Producing:
     raw_output: bool = False
     raw_limit: int = 10 << 20
     downloads: bool = False
-    size_limit: SizeLimit | None = None
-    patience: float | None = None
+    capture_limit: CaptureLimit | None = None
     scheme: str = "artifact://"
 
 
@@ -113,7 +110,7 @@ class Producer:
         self._log = log
         self._nothing_known = Redaction(files.roots, {})
         self._capturing = Capturing(
-            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.size_limit
+            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
         )
         self._telling = Telling(
             holdings,
@@ -197,7 +194,7 @@ class Producer:
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
         capture = _Capture([], [])
         try:
-            await self._find_in_time(call, allocated, result, capture)
+            await self._find(call, allocated, result, capture)
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
             capture.fail(str(error))
@@ -213,20 +210,6 @@ class Producer:
             if not capture.kept:
                 capture.fail()
         return capture
-
-    async def _find_in_time(
-        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
-    ) -> None:
-        patience = self._rule.patience
-        try:
-            async with asyncio.timeout(patience) as deadline:
-                await self._find(call, allocated, result, capture)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise StorageFailed(
-                f"Reading it took longer than the {patience:g} s that core.defaults.tool_call_timeout_seconds allows."
-            ) from None
 
     async def _find(
         self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
@@ -282,7 +265,7 @@ def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
     """Whether another round of the call may write to its place: its user is asked, or a later round was refused."""
     if "error" in message:
         return EARLIER in call.notes
-    return may_have_state(response) and asks_for_input(message) is not None
+    return STATE in response and asks_for_input(message) is not None
 
 
 def _is_task(result: object) -> bool:

@@ -23,11 +23,11 @@ from adapter.relay.round_index import ARTIFACT, RoundIndex, WaitingRound
 from adapter.relay.stages import Call
 from adapter.rules.redaction import Redaction
 from adapter.rules.rounds import (
+    STATE,
     PendingRound,
     asks_for_input,
     decode,
     encode,
-    may_have_state,
     round_key,
     state_of,
 )
@@ -260,7 +260,7 @@ class RoundStage:
     async def ask(self, call: Call) -> bytes | None:
         """Raises LimitReached."""
         body = call.envelope.body
-        state = state_of(parse(body).get("params")) if may_have_state(body) else None
+        state = state_of(parse(body).get("params")) if STATE in body else None
         if state is not None:
             own = self._rounds.resume(call, key_of(call, state))
             if own is not None:
@@ -268,7 +268,7 @@ class RoundStage:
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        if _ROUND not in call.notes and not may_have_state(response):
+        if _ROUND not in call.notes and STATE not in response:
             return response
         message = parse(response)
         state = asks_for_input(message)

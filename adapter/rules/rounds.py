@@ -17,7 +17,8 @@ import orjson
 from adapter.rules.scopes import Scope
 
 _FORMAT = 1
-_STATE = b"requestState"
+STATE = b"requestState"
+"""What a message holds in its bytes that has a state, but for one that spells the word with escapes."""
 
 STATES_KEPT = 16
 """States of one call by which it is found again: a client goes on from the last one, or repeats one of the others."""
@@ -27,11 +28,6 @@ def state_of(params: object) -> str | None:
     """The ``requestState`` in a request's params or in a result; null counts as absent."""
     state = params.get("requestState") if isinstance(params, dict) else None
     return state if isinstance(state, str) else None
-
-
-def may_have_state(message: bytes) -> bool:
-    """False only for a message without a ``requestState``, but for one that is spelled with escapes."""
-    return _STATE in message
 
 
 def asks_for_input(message: object) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import FileTooLarge, StorageFailed
-from adapter.files.port import SizeLimit
+from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.rules.holdings import Kind, Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
@@ -93,8 +93,8 @@ async def test_an_artifact_over_its_limit_is_refused(shelf: Shelf) -> None:
     """A byte over the limit is FileTooLarge, the limit itself is not."""
     Path(await shelf.allocate(artifact())).write_bytes(b"12345")
     with pytest.raises(FileTooLarge, match="4 bytes that a_setting allows"):
-        await shelf.adopt(artifact(), SizeLimit(4, "a_setting"))
-    assert await shelf.adopt(artifact(), SizeLimit(5, "a_setting")) is not None
+        await shelf.adopt(artifact(), CaptureLimit(4, "a_setting"))
+    assert await shelf.adopt(artifact(), CaptureLimit(5, "a_setting")) is not None
 
 
 async def test_a_huge_file_is_not_read_to_be_refused(shelf: Shelf) -> None:
@@ -104,9 +104,9 @@ async def test_a_huge_file_is_not_read_to_be_refused(shelf: Shelf) -> None:
     os.truncate(path, 1 << 40)
     async with asyncio.timeout(1):
         with pytest.raises(FileTooLarge):
-            await shelf.adopt(artifact(), SizeLimit(1 << 30, "a_setting"))
+            await shelf.adopt(artifact(), CaptureLimit(1 << 30, "a_setting"))
         with pytest.raises(FileTooLarge):
-            await shelf.take(str(path), SCOPE, 0, SizeLimit(1 << 30, "a_setting"))
+            await shelf.take(str(path), SCOPE, 0, CaptureLimit(1 << 30, "a_setting"))
 
 
 async def test_a_file_that_grows_is_read_to_its_limit(shelf: Shelf) -> None:
@@ -115,7 +115,7 @@ async def test_a_file_that_grows_is_read_to_its_limit(shelf: Shelf) -> None:
     size = 32 << 20
     path.touch()
     os.truncate(path, size)
-    adopting = asyncio.ensure_future(shelf.adopt(artifact(), SizeLimit(1 << 30, "a_setting")))
+    adopting = asyncio.ensure_future(shelf.adopt(artifact(), CaptureLimit(1 << 30, "a_setting")))
     async with asyncio.timeout(20):
         while not adopting.done():
             size += 16 << 20
@@ -296,7 +296,7 @@ async def test_a_named_file_over_the_limit_is_refused(shelf: Shelf, root: Path) 
     path = Path(await shelf.allocate(artifact()))
     path.write_bytes(b"12345")
     with pytest.raises(FileTooLarge):
-        await shelf.take(str(path), SCOPE, 0, SizeLimit(4, "a_setting"))
+        await shelf.take(str(path), SCOPE, 0, CaptureLimit(4, "a_setting"))
     assert not list(root.glob("staging/*/*"))
 
 

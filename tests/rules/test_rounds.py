@@ -14,7 +14,6 @@ from adapter.rules.rounds import (
     asks_for_input,
     decode,
     encode,
-    may_have_state,
     round_key,
     state_of,
 )
@@ -47,11 +46,6 @@ def test_only_a_result_that_asks_is_one_to_remember() -> None:
     assert (
         asks_for_input({"error": {"code": 1}}) is asks_for_input({"result": []}) is asks_for_input([]) is None
     )
-
-
-def test_a_message_without_the_word_has_no_state() -> None:
-    """So that most are not read at all."""
-    assert may_have_state(b'{"requestState":"s"}') and not may_have_state(b'{"state":"s"}')
 
 
 @given(any_text, any_text, any_text, any_json, any_text)
