@@ -57,13 +57,16 @@ def noted_earlier(call: Call, note: str) -> Any:
 @dataclass(frozen=True, slots=True)
 class RoundLimits:
     """``ttl``: seconds that a round waits for its client. ``per_scope``, ``total``: rounds that wait at most; for a
-    newcomer the one that waited longest is given up. ``note_bytes``: the largest that is kept.
+    newcomer the one that waited longest is given up. ``files``, ``state_length`` (characters), ``note_bytes``:
+    the most that one of them may have; a longer state could hardly come back in a request.
     """
 
     ttl: float = 3600.0
     per_scope: int = 100
     total: int = 10_000
-    note_bytes: int = 256 * 1024
+    files: int = 1000
+    state_length: int = 4 << 20
+    note_bytes: int = 512 << 10
 
 
 class Rounds:
@@ -168,29 +171,42 @@ class Rounds:
         waiting = self._index.get(call.notes.get(_ROUND, ""))
         if waiting is None:
             waiting = WaitingRound(PendingRound(secrets.token_hex(16), call.scope, 0.0, {}))
-        given = state if self._path_free(state) == state else f"adapter-state:{secrets.token_hex(16)}"
-        pending = waiting.pending
-        pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
-        pending.due = self._clock() + self._limits.ttl
-        # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
-        waiting.taken_by = None
-        self._index.drop(waiting)
-        pending.add_state(key_of(call, given), None if given == state else state)
-        row = encode(pending)
-        if len(row) > self._limits.note_bytes:
+        given = self._given(state, response)
+        row = self._noted(call, waiting, state, given)
+        if row is None:
             self._log.warning(
-                "a call with too many files cannot go on after its user was asked", server=call.server
+                "a call that holds too much cannot go on when its user was asked", server=call.server
             )
             await self._give_up(waiting)
             return response
         self._index.add(waiting)
         self._hold(waiting)
-        await self._write(pending, row)
+        await self._write(waiting.pending, row)
         for each in list(self._index.surplus(call.scope.id, self._limits.per_scope, self._limits.total)):
             await self._give_up(each)
-        return (
-            response if given == state else edit(response, [Replace(("result", "requestState"), dump(given))])
-        )
+        if given == state:
+            return response
+        return edit(response, [Replace(("result", "requestState"), dump(given))])
+
+    def _given(self, state: str, response: bytes) -> str:
+        """What the client is given for a state."""
+        if self._path_free.spares(response) or self._path_free(state) == state:
+            return state
+        return f"adapter-state:{secrets.token_hex(16)}"
+
+    def _noted(self, call: Call, waiting: WaitingRound, state: str, given: str) -> bytes | None:
+        """The row of the round when it has taken note of the call; None if that is more than is kept."""
+        # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
+        waiting.taken_by = None
+        self._index.drop(waiting)
+        pending, limits = waiting.pending, self._limits
+        pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
+        if len(state) > limits.state_length or len(pending.notes.get(DELIVERED, ())) > limits.files:
+            return None
+        pending.due = self._clock() + limits.ttl
+        pending.add_state(key_of(call, given), None if given == state else state)
+        row = encode(pending)
+        return row if len(row) <= limits.note_bytes else None
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""

@@ -411,13 +411,19 @@ async def test_scope_has_so_many_and_the_oldest_goes(tmp_path: Path) -> None:
             assert state_in(await called(one, "write", {"n": number}, states[number]))
 
 
-async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "limits", [RoundLimits(note_bytes=100), RoundLimits(state_length=5), RoundLimits(files=0)]
+)
+async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path, limits: RoundLimits) -> None:
     """Its server says that the state is not good, and nothing is left of it."""
-    limits = RoundLimits(ttl=1000.0, note_bytes=100)
     async with tools(tmp_path, Asking(), round_limits=limits) as one:
-        state = state_in(await called(one, "write", {}))
-        assert "error" in await called(one, "write", {}, state)
-        assert one.on_disk() == [] and await rows(one) == 0
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "convert", arguments))
+        assert "error" in await called(one, "convert", arguments, state)
+        assert list(tmp_path.glob("artifacts/*/*")) == [] and await rows(one) == 0
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert one.holdings.total == 0
 
 
 async def test_endless_rounds_keep_few_states(tmp_path: Path) -> None:
