@@ -20,7 +20,8 @@ from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.callers import NOBODY, Caller
-from adapter.rules.param_headers import annotated, check_parameters
+from adapter.rules.parameter_checks import check_parameters
+from adapter.rules.parameter_headers import annotated
 from adapter.wire.envelope import VERSION_KEY, Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.stages import Call
-from adapter.rules.param_headers import Path, annotated, check_parameters, value_at
+from adapter.rules.parameter_checks import check_parameters, value_at
+from adapter.rules.parameter_headers import Headers, annotated
 from adapter.wire.envelope import parse
 from adapter.wire.eras import decode_mirror, encode_mirror
 
@@ -27,7 +28,7 @@ class Mirrors:
     """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:
-        self._headers: dict[str, dict[Path, str]] = {}
+        self._headers: dict[str, Headers] = {}
 
     def learn(self, tool: str, schema: object) -> None:
         """Take note of a tool's input schema."""

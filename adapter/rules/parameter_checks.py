@@ -1,4 +1,4 @@
-"""``Mcp-Param-*`` headers: which argument of a tool each mirrors, and whether both say the same. Pure.
+"""``Mcp-Param-*`` headers of a call against the arguments that they mirror. Pure.
 
 Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool Parameters".
 """
@@ -6,39 +6,16 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from adapter.errors import HeaderMismatch
+from adapter.rules.parameter_headers import Headers
 from adapter.wire.eras import decode_mirror
-
-ANNOTATION = "x-mcp-header"
-
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 
-Path = tuple[str, ...]
-"""The names that lead to an argument, from the outermost."""
 
-
-def annotated(schema: object) -> Iterator[tuple[Path, str]]:
-    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
-    todo: list[tuple[Path, Any]] = [((), schema)]
-    while todo:
-        path, here = todo.pop()
-        properties = here.get("properties") if isinstance(here, dict) else None
-        if not isinstance(properties, dict):
-            continue
-        for key, inner in properties.items():
-            todo.append(((*path, key), inner))
-            name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
-            if isinstance(name, str) and _TOKEN.fullmatch(name):
-                yield (*path, key), f"Mcp-Param-{name}"
-
-
-def check_parameters(mirrors: Mapping[Path, str], arguments: object, headers: Mapping[str, str]) -> None:
+def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, str]) -> None:
     """Raise HeaderMismatch unless each mirrored argument and its header say the same, or nothing.
 
     ``headers`` go by their names in lower case. What no header can say, such as a list, is left to the upstream.

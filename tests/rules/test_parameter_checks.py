@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import HeaderMismatch
-from adapter.rules.param_headers import Path, annotated, check_parameters, value_at
+from adapter.rules.parameter_checks import check_parameters, value_at
+from adapter.rules.parameter_headers import DEEPEST, Headers, annotated
 from adapter.wire.eras import encode_mirror
 
-CITY: dict[Path, str] = {("city",): "Mcp-Param-City"}
+CITY: Headers = {("city",): "Mcp-Param-City"}
 
 
 def test_header_is_found_through_properties_alone() -> None:
@@ -29,6 +30,15 @@ def test_header_is_found_through_properties_alone() -> None:
     }
     assert dict(annotated(schema)) == {("form", "file"): "Mcp-Param-File"}
     assert dict(annotated({"properties": []})) == dict(annotated(None)) == {}
+
+
+def test_header_of_what_lies_very_deep_is_not_looked_for() -> None:
+    """A schema is a server's to write, and each path costs its length."""
+    for deep, found in ((DEEPEST, 1), (DEEPEST + 1, 0)):
+        schema: dict[str, Any] = {"x-mcp-header": "Deep"}
+        for _ in range(deep):
+            schema = {"properties": {"a": schema}}
+        assert len(list(annotated(schema))) == found
 
 
 @pytest.mark.parametrize(
