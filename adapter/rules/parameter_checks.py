@@ -12,7 +12,7 @@ from adapter.errors import HeaderMismatch
 from adapter.rules.parameter_headers import Headers
 from adapter.wire.eras import decode_mirror
 
-_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"-?[0-9]{1,40}((?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)")
 
 
 def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, str]) -> None:
@@ -41,5 +41,7 @@ def _says(text: str, value: object) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
-        return _NUMBER.fullmatch(text) is not None and float(text) == value
+        # Not all integers are doubles, so those are compared as what they are.
+        number = _NUMBER.fullmatch(text)
+        return number is not None and (float(text) if number[1] else int(text)) == value
     return text == value
