@@ -28,7 +28,7 @@ LONGEST_NAME = 255
 
 
 class ArtifactName(NamedTuple):
-    """What an artifact is called. ``given``: by the caller or its tool; else it is a default, whose extension follows
+    """The name of an artifact. ``given``: by the caller or its tool; else it is a default, whose extension follows
     from what is found in the file.
     """
 
@@ -155,7 +155,7 @@ class Capturing:
 
 @lru_cache(512)
 def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> ArtifactName:
-    """What an artifact is called: see ``default_name``; always a text that every reader of JSON takes."""
+    """The name of an artifact, see ``default_name``; always a text that every reader of JSON takes."""
     # A lone surrogate, out of an argument or a directory, would cost strict readers the whole result.
     name = default_name(tool, given, media_type).encode("utf-8", "replace").decode("utf-8")
     text = name if len(name.encode()) <= LONGEST_NAME else stored_name(name)

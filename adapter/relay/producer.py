@@ -69,8 +69,8 @@ class Producing:
 
 @dataclass(slots=True)
 class _Capture:
-    """What is kept of a call, how it is told of, whether it was ``written`` where the tool was told, and the sentence
-    that says what is not kept.
+    """The files that are kept of a call, and how they are told of. ``written``: the tool wrote where it was told.
+    ``failure`` is the sentence that says why not all is kept.
     """
 
     kept: list[Captured]
@@ -262,7 +262,7 @@ def _place(call: Call, note: Mapping[str, Any]) -> Place:
 
 
 def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
-    """Whether another round of the call may write to its place: its user is asked, or a later round was refused."""
+    """True where another round of the call may write to its place: its user is asked, or a later round was refused."""
     if "error" in message:
         return EARLIER in call.notes
     return STATE in response and asks_for_input(message) is not None

@@ -149,7 +149,7 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
 
 
 def _aside(call: Call) -> Callable[[bytes], bytes] | None:
-    """What becomes of the messages on the way of the response; None where they pass as they come."""
+    """The function that messages on the way of the response pass through; None where they pass as they come."""
     if call.subscription is not None:
         return call.subscription.heard
     return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None

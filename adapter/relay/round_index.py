@@ -23,7 +23,7 @@ class WaitingRound:
 
     @property
     def place(self) -> Place | None:
-        """Where the tool was told to write."""
+        """The place that the tool was told to write to."""
         note = self.pending.notes.get(ARTIFACT, {})
         return (
             Place(Kind.ARTIFACT, self.pending.scope.id, note["id"], note["stored"]) if "id" in note else None

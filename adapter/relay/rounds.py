@@ -50,7 +50,7 @@ _KEPT = (ARTIFACT, DELIVERED)
 
 
 def noted_earlier(call: Call, note: str) -> Any:
-    """What an earlier round of this call noted under that name; None where there was none."""
+    """Return the note of that name from an earlier round of this call; None where there was none."""
     return call.notes.get(EARLIER, {}).get(note)
 
 
@@ -189,7 +189,7 @@ class Rounds:
         return edit(response, [Replace(("result", "requestState"), dump(given))])
 
     def _given(self, state: str, response: bytes) -> str:
-        """What the client is given for a state."""
+        """Return the text that the client is given for a state."""
         if self._path_free.spares(response) or self._path_free(state) == state:
             return state
         return f"adapter-state:{secrets.token_hex(16)}"

@@ -20,7 +20,7 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[bytes | None]]
 
 
 class Subscribed(Protocol):
-    """What a stage adds to the event stream that answers a call."""
+    """Words of a stage on the event stream that answers a call."""
 
     def heard(self, data: bytes) -> bytes:
         """A message that is not the response, as it shall leave."""

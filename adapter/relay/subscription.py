@@ -80,8 +80,7 @@ class SubscriptionStage:
 
 
 def _honours(message: dict[str, Any]) -> bool:
-    """Whether the upstream tells of changed resources itself, so that its client knows of them; also where its words
-    cannot be added to."""
+    """True where the upstream tells of changed resources itself, or its words cannot be added to."""
     params = message.get("params")
     agreed = params.get("notifications") if isinstance(params, dict) else None
     return not isinstance(agreed, dict) or agreed.get("resourcesListChanged") is True

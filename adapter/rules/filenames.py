@@ -88,7 +88,7 @@ def default_name(tool: str, argument_value: str | None = None, media_type: str |
 
 
 def names_a_file(argument_value: str | None) -> bool:
-    """Whether the path that a caller gave ends in a name, so that ``default_name`` takes that."""
+    """True where the path that a caller gave ends in a name, so that ``default_name`` takes that."""
     return bool(_last_component(argument_value or "").strip("." + _BLANKS))
 
 

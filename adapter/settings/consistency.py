@@ -111,7 +111,7 @@ def _arguments_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two dotted arguments is the other, or lies within it."""
+    """True where one of two dotted arguments is the other, or lies within it."""
     parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
     shorter = min(len(parts), len(others))
     return parts[:shorter] == others[:shorter]
