@@ -115,10 +115,10 @@ async def test_a_file_that_grows_is_read_to_its_limit(shelf: Shelf) -> None:
     size = 32 << 20
     path.touch()
     os.truncate(path, size)
-    adopting = asyncio.ensure_future(shelf.adopt(artifact(), CaptureLimit(1 << 30, "a_setting")))
+    adopting = asyncio.ensure_future(shelf.adopt(artifact(), CaptureLimit(192 << 20, "a_setting")))
     async with asyncio.timeout(20):
         while not adopting.done():
-            size += 16 << 20
+            size += 8 << 20
             os.truncate(path, size)
             await asyncio.sleep(0.005)
     with pytest.raises(FileTooLarge):
