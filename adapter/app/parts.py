@@ -13,6 +13,7 @@ from adapter.relay.stages import Plan
 from adapter.rules.breaker import Breaker
 from adapter.rules.principals import Principals
 from adapter.settings.auth import Auth, NamedToken
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.settings.core import Cors as CorsSettings
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
@@ -61,6 +62,9 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         plan=plan,
         configured_tools=frozenset(
             tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
+        ),
+        answer_headers=AnswerHeaders(
+            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
         ),
     )
 

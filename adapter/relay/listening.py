@@ -16,7 +16,6 @@ from adapter.relay.parking import Parking
 from adapter.relay.piping import piped_answer
 from adapter.relay.sessions import Session
 from adapter.relay.streams import listening, noticing
-from adapter.rules.headers import to_client
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class Listening:
         if needed or heed is not None:
             ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)
-        headers = to_client(reply.headers)
+        headers = ask.server.answer_headers.to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
         if stream and needed:

@@ -15,7 +15,7 @@ from adapter.relay.mapping import (
     negotiated_version,
 )
 from adapter.relay.sessions import Sessions
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
@@ -48,7 +48,7 @@ class Opening:
             )
             body = envelope.body
         reply = await self._mapping.send(ask, None, body, silence)
-        headers = to_client(reply.headers)
+        headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
             return Answer(reply.status, headers, await read_body(reply, silence))
         upstream_session = header(reply.headers, "mcp-session-id")
@@ -70,7 +70,7 @@ class Opening:
         changed = answer.raw if announce is None else answer.changed(announce)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
-            headers = [field for field in headers if field[0].lower() != "content-encoding"]
+            headers = of_changed_body(headers)
         return Answer(200, headers, changed)
 
     def _record(

@@ -18,7 +18,7 @@ from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.results import without_paths
 from adapter.wire.envelope import Envelope, answers, parse
 from adapter.wire.eras import Era
@@ -63,7 +63,7 @@ class Reading:
         silence = silence_of(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
-            headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+            headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 stream = AnswerStream(
@@ -80,7 +80,8 @@ class Reading:
                 pieces = stream.pieces()
                 if call.subscription is not None:
                     pieces = call.subscription.joined(pieces)
-                return Answer(reply.status, headers, pieces, release=both(reply.abort, recovery.finish))
+                release = both(reply.abort, recovery.finish)
+                return Answer(reply.status, of_changed_body(headers), pieces, release=release)
             raw = await read_body(reply, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
@@ -99,7 +100,7 @@ class Reading:
                 raise UpstreamBroken("The upstream server answered with something else than a response.")
             body = whole or b""
         recovery.finish()
-        return Answer(status, headers, body)
+        return Answer(status, headers if body is raw else of_changed_body(headers), body)
 
 
 def _answers(ask: Ask, call: Call, body: bytes) -> bool:

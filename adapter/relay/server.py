@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamUnhealthy
 from adapter.relay.stages import Plan
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
 
@@ -48,6 +49,7 @@ class Server:
     passthrough: frozenset[str] = frozenset()
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
+    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     plan: Plan = field(default_factory=Plan)
     configured_tools: frozenset[str] = frozenset()
     counters: Counters = field(default_factory=Counters)
