@@ -92,6 +92,11 @@ class MethodNotAllowed(AdapterError):
     hint = "This HTTP method is not served here."
 
 
+class NavigationRefused(AdapterError):
+    code, rpc, http = "navigation_refused", -32600, 403
+    hint = "An MCP endpoint is for MCP clients; a browser may not open it as a page."
+
+
 class SessionMissing(AdapterError):
     code, rpc, http = "session_missing", -32600, 400
     hint = "Mcp-Session-Id is missing: send initialize first, then its session id with every request."

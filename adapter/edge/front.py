@@ -16,7 +16,7 @@ from adapter.edge.branch import Branch, Names
 from adapter.edge.endpoint import Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
-from adapter.edge.rendering import Asker, send_failure
+from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
 from adapter.relay.server import Server
@@ -84,7 +84,7 @@ class Front:
         if request.method == "OPTIONS":
             preflight = self._guard.preflight_fields(request.headers)
             if preflight is not None:
-                request.reply.send(204, preflight)
+                request.reply.send(204, guarded(tuple(preflight)))
                 return
         if self._recent is not None:
             self._recent.begin()

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.edge.request import Fields
-from adapter.errors import HostRefused, OriginRefused, Unauthorized
+from adapter.errors import HostRefused, NavigationRefused, OriginRefused, Unauthorized
+from adapter.rules.browsers import navigates
 from adapter.rules.hosts import host_allowed, origin_allowed
 from adapter.rules.principals import ANONYMOUS, Principals, bearer
 
@@ -56,6 +57,12 @@ class Guard:
         self._cors = cors
         self._withhold = frozenset({token_header.lower()})
         self._withhold_bearer = self._withhold | {"authorization"}
+
+    def check_mount(self, headers: Mapping[str, str]) -> None:
+        """For mounts, which no browser opens as a page. Raises as ``check_place``, and NavigationRefused."""
+        self.check_place(headers)
+        if navigates(headers.get("Sec-Fetch-Mode")):
+            raise NavigationRefused()
 
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Raises HostRefused, OriginRefused."""
