@@ -62,6 +62,11 @@ class MessageTooLong(AdapterError):
     hint = "The message is larger than core.max_request_bytes allows."
 
 
+class TargetTooLong(AdapterError):
+    code, rpc, http = "target_too_long", -32600, 414
+    hint = "The query of the request's target is too long."
+
+
 class UnsupportedMediaType(AdapterError):
     code, rpc, http = "unsupported_media_type", -32600, 415
     hint = "Send the body as application/json; Content-Encoding may be gzip or deflate."

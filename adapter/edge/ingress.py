@@ -13,6 +13,7 @@ from adapter.rules.callers import Caller
 from adapter.rules.headers import missing, to_upstream
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
+from adapter.wire.queries import forwardable_query
 
 BODY_SILENCE = 30.0
 """Seconds a client may send nothing in the middle of a body."""
@@ -123,6 +124,7 @@ def ask_of(request: Request, server: Server, *, era: Era, principal: str, withho
         last_event_id=headers.get("Last-Event-ID"),
         version=headers.get("MCP-Protocol-Version"),
         caller=Caller(principal, "mcp", headers.lower),
+        query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
     )
 
 

@@ -26,6 +26,7 @@ class Ask:
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
+    ``query`` is that of the request's target, as it goes upstream.
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
     """
@@ -45,6 +46,7 @@ class Ask:
     renewed: Renewed | None = None
     caller: Caller = NOBODY
 
+    query: str = ""
 
 def _nothing() -> None:
     return None

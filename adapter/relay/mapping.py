@@ -83,7 +83,7 @@ class Mapping:
         headers = ask.headers
         if session is not None and session.upstream_session is not None:
             headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
-        return UpstreamRequest(ask.method, headers, body, ask.caller)
+        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.query)
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
@@ -135,7 +135,9 @@ class Mapping:
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
+        reply = await ask.server.upstream.send(
+            UpstreamRequest("POST", common, record.initialize, query=ask.query), silence
+        )
         if reply.status >= 500:
             reply.abort()
             raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
@@ -158,7 +160,7 @@ class Mapping:
         silence = ask.server.silence.request
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
-        resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
+        resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
         answer = await read_answer(reply, asked.id, silence, resume)
         result = initialize_result(answer.response)
         if result is None:
@@ -178,7 +180,9 @@ class Mapping:
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", headers, body), silence)
+        reply = await ask.server.upstream.send(
+            UpstreamRequest("POST", headers, body, query=ask.query), silence
+        )
         await read_body(reply, silence)
         return renewed
 
@@ -191,7 +195,7 @@ class Mapping:
         headers = forwardable(ask.headers, drop=POST_FIELDS)
         headers += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", upstream_session)]
         with contextlib.suppress(AdapterError):
-            request = UpstreamRequest("DELETE", headers)
+            request = UpstreamRequest("DELETE", headers, query=ask.query)
             reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
             await read_body(reply, ABANDON_SILENCE)
 
@@ -200,10 +204,12 @@ class Mapping:
         server: Server,
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
+        query: str = "",
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
-        ``headers`` are a client's, where it is one that ends the session. Raises what Upstream.send raises.
+        ``headers`` and ``query`` are a client's, where it is one that ends the session. Raises what Upstream.send
+        raises.
         """
         if session.upstream_session is None:
             return None
@@ -211,7 +217,9 @@ class Mapping:
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
-        return await server.upstream.send(UpstreamRequest("DELETE", fields), server.silence.request)
+        return await server.upstream.send(
+            UpstreamRequest("DELETE", fields, query=query), server.silence.request
+        )
 
 
 class Resumption:
@@ -223,8 +231,10 @@ class Resumption:
         headers: list[tuple[str, str]],
         upstream_session: str | None,
         version: str | None,
+        query: str = "",
     ) -> None:
         self._server = server
+        self._query = query
         self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         if version:
             self._headers.append(("MCP-Protocol-Version", version))
@@ -238,7 +248,7 @@ class Resumption:
         headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
         try:
             reply = await self._server.upstream.send(
-                UpstreamRequest("GET", headers), self._server.silence.request
+                UpstreamRequest("GET", headers, query=self._query), self._server.silence.request
             )
         except AdapterError:
             return None

@@ -52,7 +52,7 @@ class Opening:
         if reply.status != 200:
             return Answer(reply.status, headers, await read_body(reply, silence))
         upstream_session = header(reply.headers, "mcp-session-id")
-        resume = Resumption(ask.server, ask.headers, upstream_session, None).after
+        resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":

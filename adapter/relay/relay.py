@@ -149,7 +149,7 @@ class Relay:
             # Begun before the end was, it would leave a session upstream that nobody closes.
             await asyncio.wait([session.renewal])
         try:
-            reply = await self.mapping.close(ask.server, session, ask.headers)
+            reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
             body = await read_body(reply, ask.server.silence.request) if reply else b""
         except AdapterError:
             await self.sessions.end(session, closed=False)

@@ -26,13 +26,15 @@ def header(headers: Headers, name: str) -> str | None:
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``caller`` is for upstreams that live in this process; nothing of it travels.
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
+    for upstreams that live in this process; nothing of it travels.
     """
 
     method: str
     headers: Headers
     body: bytes = b""
     caller: Caller = NOBODY
+    query: str = ""
 
 
 class UpstreamReply(Protocol):
