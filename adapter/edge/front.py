@@ -13,13 +13,14 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.branch import Branch, Names
-from adapter.edge.endpoint import Endpoint, Visit
+from adapter.edge.endpoint import LONGEST_NAME, Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
 from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
 from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
 from adapter.relay.server import Server
+from adapter.rules.unicode import shown
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
@@ -203,8 +204,8 @@ def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dic
         "server": server.id,
         "http": request.method,
         "era": visit.era.value,
-        "method": visit.method,
-        "name": visit.name,
+        "method": shown(visit.method, LONGEST_NAME),
+        "name": None if visit.name is None else shown(visit.name, LONGEST_NAME),
         "status": request.reply.status,
         "outcome": visit.outcome,
         # round() to places goes by way of decimal digits and takes three times as long.
