@@ -16,7 +16,8 @@ JSON = ("Content-Type", "application/json")
 """The field of an answer of the adapter's own."""
 
 
-Renewed = Callable[[], Awaitable[None]]
+Renewed = Callable[["Ask"], Awaitable[None]]
+"""Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
 
 
 @dataclass(slots=True)
@@ -25,8 +26,8 @@ class Ask:
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
-    ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``query`` is that of the request's target, as it goes upstream.
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
     """
@@ -45,8 +46,8 @@ class Ask:
     base: str = ""
     renewed: Renewed | None = None
     caller: Caller = NOBODY
-
     query: str = ""
+
 
 def _nothing() -> None:
     return None

@@ -66,7 +66,7 @@ class Mapping:
         if session is not None and session.asleep:
             await self.renew(ask, session)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
@@ -77,7 +77,7 @@ class Mapping:
             attempts -= 1
             await self.renew(ask, session, generation)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from copy import copy
+from typing import Any, cast
 
 import httptools
 
@@ -58,7 +59,7 @@ class HttpReply(Pouring):
             if self._connection is None:
                 return b""
             if self.failure is not None:
-                raise self.failure
+                raise _again(self.failure)
             if not await self._connection.watch.news(silence):
                 raise _silent(silence)
         return self._take()
@@ -72,7 +73,7 @@ class HttpReply(Pouring):
                     await sink.drained()
                     self._full = False
                 elif self.failure is not None:
-                    raise self.failure
+                    raise _again(self.failure)
                 elif self._connection is None:
                     return
                 elif not await self._connection.watch.news(silence):
@@ -99,7 +100,7 @@ class HttpReply(Pouring):
                 self._full = not self._sink.put(self._take(), more=self._connection is None)
             except Exception as error:
                 # It is for who pours to know; a transport that saw it would only break its own connection.
-                self.failure = error
+                self.failure = error.with_traceback(None)
                 self.abort()
         return not self._full
 
@@ -149,7 +150,7 @@ class Connection(asyncio.Protocol):
         self.watch = Watch(loop)
         self._released = released
         self._lost = lost
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answer: HttpReply | None = None
         self._fields: list[tuple[str, str]] = []
@@ -180,7 +181,7 @@ class Connection(asyncio.Protocol):
         try:
             while not answer.status:
                 if answer.failure is not None:
-                    raise answer.failure
+                    raise _again(answer.failure)
                 if not await self.watch.news(silence):
                     raise _silent(silence)
         except BaseException:
@@ -245,6 +246,8 @@ class Connection(asyncio.Protocol):
         self.gone = True
         self._transport = None
         self._lost(self)
+        # Parser and answer know this connection, so both would wait for the collector with it.
+        self._parser = self._answer = None
 
     # --- what the parser says -------------------------------------------------------------------------------
 
@@ -332,6 +335,11 @@ class Connection(asyncio.Protocol):
         if self._answer is not None:
             self._answer.failure = self._answer.failure or reason
             self.watch.wake()
+
+
+def _again(failure: Exception) -> Exception:
+    """A failure that is kept, to be raised: raised itself it would keep, by its traceback, all who waited for it."""
+    return copy(failure)
 
 
 def _silent(silence: float | None) -> UpstreamSilent:
