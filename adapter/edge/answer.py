@@ -9,15 +9,16 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
-from adapter.edge.request import Body, Sendable
+from adapter.edge.bodies import Body
+from adapter.edge.request import Sendable
 
 SERVER = "mcp-file-adapter"
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = (204, 304)
-
 DATE, SERVER_NAME = 1, 2
 """Fields that every answer has: an upstream's own, where it has them, else the adapter's."""
+
 JOIN_BELOW = 64 * 1024
 """Bytes that may wait for what follows at once; copying more costs more than a write."""
 

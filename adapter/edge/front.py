@@ -18,7 +18,7 @@ from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
 from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
-from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
+from adapter.errors import AdapterError, ConnectionsTaken, InternalError, MethodNotAllowed, NotFound
 from adapter.relay.server import Server
 from adapter.rules.unicode import shown
 from adapter.wire.eras import Era
@@ -103,6 +103,8 @@ class Front:
         finally:
             if task is not None:
                 self._busy.discard(task)
+            # A task that was cancelled keeps this frame, which must not keep the task in turn.
+            task = None
             if self._calls is not None or self._recent is not None:
                 self._tell(request, _line(request, server, visit, time.monotonic() - began))
 
@@ -111,6 +113,13 @@ class Front:
             self._calls.write(line)
         if self._recent is not None:
             self._recent.end(line, self._guard.principal_of(request.headers))
+
+    async def serve_reserved(self, request: Request) -> None:
+        """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""
+        if request.path in self._routes:
+            await self._other(request, request.path)
+        else:
+            self._fail(request, ConnectionsTaken(retry_after=1), [])
 
     async def _other(self, request: Request, path: str) -> None:
         extra: list[tuple[str, str]] = []
@@ -181,6 +190,7 @@ class Front:
             await branch.serve(request, names, extra)
         finally:
             self._busy.discard(task)
+            del task
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""

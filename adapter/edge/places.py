@@ -1,0 +1,89 @@
+"""How many clients may be connected, and who serves those above that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+from adapter.edge.request import Request
+
+Handler = Callable[[Request], Awaitable[None]]
+
+RESERVE = 64
+"""Connections above the limit on which only health is told, so that a flood of clients does not look like a failure."""
+
+
+class Occupant(Protocol):
+    """A connection, as far as its place is concerned."""
+
+    task: asyncio.Task[None] | None
+
+    def abort(self) -> None: ...
+
+    def retire(self) -> None: ...
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing that was asked on it is being answered."""
+
+
+class Places:
+    """The connections of one listener. The first ``limit`` are served by ``handler``, None: any number.
+
+    ``reserve`` more are served by ``reserved``, once each. When those are taken too, one of them that asks nothing
+    makes room. ``on_full`` is told whenever a connection finds no place among the first.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        limit: int | None = None,
+        reserved: Handler | None = None,
+        reserve: int = RESERVE,
+        on_full: Callable[[], None] | None = None,
+    ) -> None:
+        self._handler = handler
+        self._limit = limit
+        self._reserved_handler = reserved or handler
+        self._reserve = reserve
+        self._on_full = on_full
+        self._regular: set[Occupant] = set()
+        self._reserved: dict[Occupant, None] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Places: {len(self._regular)} of {self._limit or 'any number'}, {len(self._reserved)} reserved>"
+        )
+
+    def __len__(self) -> int:
+        return len(self._regular) + len(self._reserved)
+
+    def __iter__(self) -> Iterator[Occupant]:
+        return iter([*self._regular, *self._reserved])
+
+    def take(self, occupant: Occupant) -> tuple[Handler, bool] | None:
+        """Who serves a new connection, and whether once only; None: there is no place for it."""
+        if self._limit is None or len(self._regular) < self._limit:
+            self._regular.add(occupant)
+            return self._handler, False
+        if self._on_full is not None:
+            self._on_full()
+        if len(self._reserved) >= self._reserve and not self._make_room():
+            return None
+        self._reserved[occupant] = None
+        return self._reserved_handler, True
+
+    def leave(self, occupant: Occupant) -> None:
+        self._regular.discard(occupant)
+        self._reserved.pop(occupant, None)
+
+    def _make_room(self) -> bool:
+        """Break off the reserved connection that has been silent longest; False where all are being answered."""
+        oldest = next((each for each in self._reserved if each.silent), None)
+        if oldest is None:
+            return False
+        del self._reserved[oldest]
+        oldest.abort()
+        return True
