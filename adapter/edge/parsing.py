@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
@@ -10,6 +11,7 @@ import httptools
 
 from adapter.edge.bodies import Body, BodyTerms
 from adapter.edge.request import Fields, Reply, Request
+from adapter.rules.hosts import same_authority
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
@@ -17,6 +19,9 @@ HEAD_LIMIT = 32 * 1024
 _LENGTH_NAME = len(b"content-length")
 _FRAMING_OF_FIELD = 4
 """The colon, the space and the line end of a field."""
+
+
+_AUTHORITY_END = re.compile(r"[/?#]")
 
 
 class Refusal(Exception):
@@ -182,6 +187,8 @@ class RequestStream:
             # A refusal ends the connection's reading, so what is remembered has passed the check.
             self._said, self._fields = said, _fields(self._raw)
             _check_head(self._fields, version)
+        if not self._target.startswith(b"/"):
+            _check_target(self._target.decode("latin-1"), self._fields)
         body = Body(self._resume, self._terms)
         arrival = Arrival(self._parser, version, self._target, self._fields, self._length, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
@@ -217,6 +224,14 @@ def _check_head(fields: Fields, version: str) -> None:
         raise Refusal(400, "Host is missing")
     if fields.get("transfer-encoding", "chunked").lower() != "chunked":
         raise Refusal(501, "the only transfer coding is chunked")
+
+
+def _check_target(target: str, fields: Fields) -> None:
+    """Raises Refusal for an absolute target that is another authority's than the Host's (RFC 9112, 3.2.2)."""
+    scheme, separator, rest = target.partition("://")
+    host = fields.get("host")
+    if separator and host is not None and not same_authority(scheme, _AUTHORITY_END.split(rest, 1)[0], host):
+        raise Refusal(421, "the request's target and its Host name different places")
 
 
 def _head_too_large() -> Refusal:

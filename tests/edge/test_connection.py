@@ -270,8 +270,8 @@ async def test_what_is_no_request_is_refused(serve: Serve, head: bytes, expected
     [
         (b"/a%20b/%C3%A9?q=%2F", "/a b/é"),
         (b"//there/mcp", "//there/mcp"),
-        (b"http://there:1/mcp?q", "/mcp"),
-        (b"http://there", ""),
+        (b"http://here/mcp?q", "/mcp"),
+        (b"HTTP://HERE:80", ""),
         (b"*", "*"),
         (b"/%", "/%"),
         (b"/a?b?c", "/a"),
