@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
-import time
 from collections.abc import AsyncIterator
 
 import uvloop
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
-from adapter.app import parts
 from adapter.app.building import App, build
-from adapter.edge.listener import Listener
-from adapter.edge.places import RESERVE, Places
+from adapter.app.listening import allow_descriptors, listen
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
-
-DESCRIPTORS_BESIDE = 256
-"""Files that are open beside the connections of clients and upstreams: the store, files on their way, logs."""
-
-WARN_EVERY = 60.0
-"""Seconds between two warnings of the same thing."""
 
 
 @contextlib.asynccontextmanager
@@ -37,36 +27,13 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """
     core = app.settings.core
     async with awake(app):
-        patience = parts.patience(app.settings)
-        listener = await Listener.open(_places(app), core.host, core.port, patience, app.bodies)
+        listener = await listen(app)
         try:
             yield listener.address
         finally:
             listener.close()
             await app.front.drain(core.shutdown_grace_seconds)
             await listener.drop()
-
-
-def _places(app: App) -> Places:
-    full = RareWarning(app.log, "as many clients are connected as allowed", setting="core.max_connections")
-    limit, reserved = app.settings.core.max_connections, app.front.serve_reserved
-    return Places(app.front, limit=limit, reserved=reserved, on_full=full)
-
-
-class RareWarning:
-    """A warning that is called for over and over, and written once in WARN_EVERY seconds."""
-
-    def __init__(self, logger: FilteringBoundLogger, event: str, **fields: object) -> None:
-        self._logger = logger
-        self._event = event
-        self._fields = fields
-        self._next = 0.0
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + WARN_EVERY
-            self._logger.warning(self._event, **self._fields)
 
 
 @contextlib.asynccontextmanager
@@ -141,7 +108,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
     _warn_if_open(settings, app.log)
-    _allow_descriptors(settings, app.log)
+    allow_descriptors(settings, app.log)
     try:
         async with running(app) as (host, port):
             app.log.info(
@@ -169,24 +136,6 @@ async def _serve(settings: Settings) -> int:
             "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
         )
         return 1
-
-
-def _allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
-    """Let the process open as many files as its connections may need, where the system allows that."""
-    core = settings.core
-    needed = core.max_connections + RESERVE + DESCRIPTORS_BESIDE
-    wanted = needed + core.upstream.max_connections * len(settings.servers)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        logger.warning(
-            "the system allows fewer open files than clients may connect",
-            open_files=hard,
-            needed=needed,
-            setting="core.max_connections",
-        )
 
 
 async def _leave_with_store(app: App, stop: asyncio.Future[int]) -> None:

@@ -32,6 +32,9 @@ BURST_LIMIT = 256
 LONGEST_RESERVED_IDLE = 5.0
 """Seconds a reserved connection may lie idle, or take for a head: whoever looks after health asks at once."""
 
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
+
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JSON = [("Content-Type", "application/json")]
 _RETRY_SOON = ("Retry-After", "1")
@@ -157,8 +160,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _arrive(self, arrival: Arrival) -> None:
         bare, body = arrival.method == "HEAD", arrival.body
-        # Nothing here reads a body of any other method.
-        body.unwanted = arrival.method != "POST"
+        body.unwanted = arrival.method in _BODILESS
         keep = arrival.keep and not self._once
         answer = HttpAnswer(self, keep=keep, modern=arrival.modern, bare=bare, body=body)
         if arrival.expects_continue:

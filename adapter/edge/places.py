@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from adapter.edge.request import Request
+
+if TYPE_CHECKING:
+    from adapter.edge.connection import ClientConnection
 
 Handler = Callable[[Request], Awaitable[None]]
 
 RESERVE = 64
 """Connections above the limit on which only health is told, so that a flood of clients does not look like a failure."""
-
-
-class Occupant(Protocol):
-    """A connection, as far as its place is concerned."""
-
-    task: asyncio.Task[None] | None
-
-    def abort(self) -> None: ...
-
-    def retire(self) -> None: ...
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing that was asked on it is being answered."""
 
 
 class Places:
@@ -49,8 +37,8 @@ class Places:
         self._reserved_handler = reserved or handler
         self._reserve = reserve
         self._on_full = on_full
-        self._regular: set[Occupant] = set()
-        self._reserved: dict[Occupant, None] = {}
+        self._regular: set[ClientConnection] = set()
+        self._reserved: dict[ClientConnection, None] = {}
 
     def __repr__(self) -> str:
         return (
@@ -60,24 +48,24 @@ class Places:
     def __len__(self) -> int:
         return len(self._regular) + len(self._reserved)
 
-    def __iter__(self) -> Iterator[Occupant]:
+    def __iter__(self) -> Iterator[ClientConnection]:
         return iter([*self._regular, *self._reserved])
 
-    def take(self, occupant: Occupant) -> tuple[Handler, bool] | None:
+    def take(self, connection: ClientConnection) -> tuple[Handler, bool] | None:
         """Who serves a new connection, and whether once only; None: there is no place for it."""
         if self._limit is None or len(self._regular) < self._limit:
-            self._regular.add(occupant)
+            self._regular.add(connection)
             return self._handler, False
         if self._on_full is not None:
             self._on_full()
         if len(self._reserved) >= self._reserve and not self._make_room():
             return None
-        self._reserved[occupant] = None
+        self._reserved[connection] = None
         return self._reserved_handler, True
 
-    def leave(self, occupant: Occupant) -> None:
-        self._regular.discard(occupant)
-        self._reserved.pop(occupant, None)
+    def leave(self, connection: ClientConnection) -> None:
+        self._regular.discard(connection)
+        self._reserved.pop(connection, None)
 
     def _make_room(self) -> bool:
         """Break off the reserved connection that has been silent longest; False where all are being answered."""

@@ -110,7 +110,6 @@ class Front:
     def connection(self) -> ClientConnection:
         """The only one that is open."""
         [connection] = self.listener._connections
-        assert isinstance(connection, ClientConnection)
         return connection
 
     @contextlib.asynccontextmanager
