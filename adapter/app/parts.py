@@ -110,7 +110,7 @@ def ping(settings: Settings, entry: ServerSettings) -> PingSettings:
 
 
 def bodies(settings: Settings) -> BodyTerms:
-    """What the bodies of requests may take of memory and time."""
+    """Build the limits of memory and time that hold for bodies of requests."""
     times = settings.core.client_timeouts
     floor = Floor(
         rate=times.min_body_bytes_per_second,
@@ -121,7 +121,7 @@ def bodies(settings: Settings) -> BodyTerms:
 
 
 def patience(settings: Settings) -> Patience:
-    """How long clients may take on their connections."""
+    """Build the times that clients are given on their connections."""
     times = settings.core.client_timeouts
     return Patience(idle=times.idle_seconds, head=times.head_seconds)
 

@@ -1,4 +1,4 @@
-"""The body of a request as it arrives: piece by piece, within the memory of all and no slower than is allowed."""
+"""The body of a request as it arrives, within the limits of memory and speed that all bodies share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Where one comes whole in one read it is not even counted, as that would cost eve
 
 @dataclass(frozen=True, slots=True)
 class BodyTerms:
-    """What bodies may take: of memory, and of time. ``silence`` is how many seconds their sender may send nothing."""
+    """Limits that all bodies share: memory and least speed. ``silence``: seconds in which a sender may send nothing."""
 
     buffers: RequestBuffers = field(default_factory=RequestBuffers)
     floor: Floor = field(default_factory=Floor)
@@ -31,7 +31,7 @@ class BodyTerms:
 
 
 TERMS = BodyTerms()
-"""Those of whoever has no settings, such as a host that embeds nothing but its own tools."""
+"""The default limits, for a host that embeds only its own tools and so has no settings."""
 
 
 class Body:
@@ -52,7 +52,7 @@ class Body:
         """Nobody will read it, so nothing is kept."""
         self.wanted: Callable[[], None] | None = None
         self.held: HeldBytes | None = None
-        """What of it counts; None: nothing does, as it came whole and is small."""
+        """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
         self._chunks: list[bytes] = []
         self._failed: Callable[[], Exception] | None = None
         self._pace: Pace | None = None
@@ -61,7 +61,7 @@ class Body:
         self._waiter: asyncio.Future[None] | None = None
 
     async def read(self) -> bytes:
-        """What has come since the last call, ``b""`` at the end.
+        """Return the bytes that have come since the last call, ``b""`` at the end.
 
         Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or below the floor.
         """
@@ -75,10 +75,10 @@ class Body:
         return self.take()
 
     async def piece(self, patience: float) -> bytes:
-        """The next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when nothing comes for
-        ``patience`` seconds.
+        """Return the next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when
+        nothing comes for ``patience`` seconds.
 
-        For who does not want the whole: nothing is copied, and no more than needed waits in memory.
+        For readers that do not need the whole body: nothing is copied, and no more than needed waits in memory.
         """
         if not self._chunks and not self.complete:
             # Only now: while the last piece is being written, more would only wait here.
@@ -123,7 +123,7 @@ class Body:
             )
 
     def take(self) -> bytes:
-        """What is here now."""
+        """Return the bytes that are here now."""
         piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.size = 0
@@ -134,7 +134,7 @@ class Body:
     # --- memory -----------------------------------------------------------------------------------------------
 
     def count(self, more: int = 0) -> None:
-        """Count what is here, and what will come, as held until ``release``; ``more`` bytes were made of it."""
+        """Count its bytes, also those still to come, as held until ``release``; ``more`` bytes were made of them."""
         if self.held is None:
             self.held = HeldBytes(self._terms.buffers)
             self.held.add(self.size)
@@ -142,18 +142,18 @@ class Body:
             self.held.add(more)
 
     def require_room(self) -> None:
-        """Raises BuffersFull where there is none even for what has come already."""
+        """Raise BuffersFull when there is no room even for the bytes that have come."""
         if self._terms.buffers.overfull:
             raise self._terms.buffers.refusal()
 
     @property
     def overfull(self) -> bool:
-        """Whether there is no room even for what has come."""
+        """True when there is no room even for the bytes that have come."""
         return self.arrived > SMALL and self._terms.buffers.overfull
 
     @property
     def crowded(self) -> bool:
-        """Whether its sender should wait."""
+        """True when its sender should wait."""
         return self.size > PAUSE_ABOVE or (self.size > SMALL and self._terms.buffers.full)
 
     async def _room(self) -> None:
@@ -161,7 +161,7 @@ class Body:
             await self._terms.buffers.room()
 
     def release(self) -> None:
-        """Nobody needs it any more. Idempotent."""
+        """Let go of the bytes; nobody needs them any more. Idempotent."""
         self._chunks.clear()
         self.size = 0
         self.unwanted = True
@@ -187,7 +187,7 @@ class Body:
         self._wake()
 
     def fail(self, failure: Callable[[], Exception]) -> None:
-        """Let whoever reads raise ``failure()``.
+        """Make its reader raise ``failure()``.
 
         A new one for each: an exception that was kept would keep, by its traceback, all that its reader had.
         """
@@ -195,7 +195,7 @@ class Body:
         self._wake()
 
     def refuse(self) -> None:
-        """There is no room for it: let go of what has come, and let whoever reads say so."""
+        """Let go of the bytes, for which there is no room, and make its reader raise BuffersFull."""
         self.release()
         self.fail(self._terms.buffers.refusal)
 

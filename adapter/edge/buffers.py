@@ -11,14 +11,14 @@ _READ_AT_ONCE = 256 * 1024
 """Bytes that one read of a socket may bring."""
 
 _LOOK_AGAIN = 0.05
-"""Seconds until more of those who wait are let in, where there is still room."""
+"""Seconds until more waiting readers are woken, if there is still room."""
 
 
 class RequestBuffers:
     """The bytes of request bodies that are held in memory, those of all connections together.
 
-    Above ``limit`` bytes (``core.max_buffered_bytes``) readers wait for room, up to ``patience`` seconds; above a
-    quarter more no body is waited for, and what comes is refused.
+    Above ``limit`` bytes (``core.max_buffered_bytes``) readers wait for room, up to ``patience`` seconds. Above a
+    quarter more nobody waits, and bodies are refused.
     """
 
     def __init__(self, limit: int = 256 * 1024**2, patience: float = 10.0) -> None:
@@ -34,12 +34,12 @@ class RequestBuffers:
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read now."""
+        """True when no more should be read now."""
         return self.used > self._limit
 
     @property
     def overfull(self) -> bool:
-        """Whether what comes now cannot even wait here."""
+        """True when bytes that come now cannot even wait here."""
         return self.used > self._most
 
     def add(self, size: int) -> None:
@@ -49,7 +49,7 @@ class RequestBuffers:
             self._let_in()
 
     async def room(self) -> None:
-        """Wait until there is room, in the order of coming. Raises BuffersFull."""
+        """Wait until there is room; first come, first served. Raises BuffersFull."""
         if self.overfull:
             raise self.refusal()
         if not self.full:
@@ -66,7 +66,7 @@ class RequestBuffers:
             late.cancel()
 
     def refusal(self) -> BuffersFull:
-        """The failure of a body for which there is no room."""
+        """Make the failure of a body for which there is no room."""
         return BuffersFull(
             f"The request bodies held in memory are more than the {self._limit} bytes that "
             "core.max_buffered_bytes allows; try again shortly.",
@@ -74,7 +74,7 @@ class RequestBuffers:
         )
 
     def _let_in(self) -> None:
-        """Wake as many as there is room for a read of each; what they leave over is given away a moment later."""
+        """Wake as many readers as there is room for a read of each; look again soon if some of that room is left."""
         room = self._limit - self.used
         while self._waiting and room >= 0:
             turn = self._waiting.popleft()
@@ -91,7 +91,7 @@ class RequestBuffers:
 
 
 class HeldBytes:
-    """The bytes of one body among those of all. They end with it, also where a request ends before it was begun."""
+    """The bytes of one body among those of all; they stop counting when the body is collected, at the latest."""
 
     __slots__ = ("_buffers", "size")
 

@@ -30,7 +30,7 @@ BURST_LIMIT = 256
 """Requests that may wait because they came in one read."""
 
 LONGEST_RESERVED_IDLE = 5.0
-"""Seconds a reserved connection may lie idle, or take for a head: whoever looks after health asks at once."""
+"""Seconds a reserved connection may lie idle, or take for a head: a health check asks at once."""
 
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 """Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
@@ -42,7 +42,7 @@ _GONE = partial(ClientGone, "the client has gone")
 
 
 class ClientConnection(asyncio.Protocol):
-    """Answers each request by who serves its place. It keeps that until its last task has ended."""
+    """Answers requests with the handler of its place, which it keeps until its last task has ended."""
 
     def __init__(self, places: Places, patience: Patience, terms: BodyTerms) -> None:
         self._places = places
@@ -100,7 +100,7 @@ class ClientConnection(asyncio.Protocol):
             self.task.add_done_callback(self._let_go)
 
     def _let_go(self, _: object) -> None:
-        """The last task has ended; with it goes what it and its answer know of this connection."""
+        """Forget the last task, which has ended, and its answer: both refer to this connection."""
         self.task = self._answer = None
         self._places.leave(self)
 
@@ -127,7 +127,7 @@ class ClientConnection(asyncio.Protocol):
                 self._timers.watch_presence()
 
     def _count_bodies(self) -> bool:
-        """Count what is held of bodies that are not whole yet or wait for their turn; whether to read no more now."""
+        """Count the bodies that are not whole yet or wait for their turn. Returns True when reading should stop."""
         for request, _ in self._waiting:
             request.body.count()
         body = self._requests.body
@@ -252,7 +252,7 @@ class ClientConnection(asyncio.Protocol):
         self._leave(arriving=True)
 
     def _turn_away(self) -> None:
-        """There is no place for this connection: say so at once, and wait for nothing."""
+        """Refuse this connection, for which there is no place, and close it at once."""
         self._deaf = True
         refusal = Refusal(ConnectionsTaken.http, ConnectionsTaken.hint)
         HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF, _RETRY_SOON], _detail(refusal))
@@ -324,7 +324,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing that was asked here is being answered."""
+        """True while no request of this connection is being answered."""
         return self._answer is None
 
     def retire(self) -> None:

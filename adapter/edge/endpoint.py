@@ -141,7 +141,7 @@ class Endpoint:
         return ask
 
     async def _admit(self, request: Request, visit: Visit) -> tuple[str, frozenset[str], bool]:
-        """Who asks, the fields that must not travel, and whether a body is JSON: all that the head alone decides."""
+        """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
         self.guard.check_mount(request.headers)
         principal, withhold = await self._authenticate(request, visit)
         return principal, withhold, is_json_type(request.headers.get("Content-Type"))

@@ -79,7 +79,7 @@ class RequestStream:
         self.in_head = False
         """A head has begun and has not come to its end."""
         self.heads = 0
-        """How many heads have begun."""
+        """Number of heads that have begun."""
         self._terms = terms
         self._arrive = arrive
         self._resume = resume
@@ -111,9 +111,9 @@ class RequestStream:
                 raise Refusal(400, "the framing of the body is too large")
 
     def close(self, failure: Callable[[], Exception]) -> None:
-        """No more will come: who reads a body that is still arriving raises ``failure()``.
+        """End the stream: the reader of a body that is still arriving raises ``failure()``.
 
-        Lets go of parser and connection, which know this stream as it knows them.
+        Lets go of parser and connection, which refer to this stream as it refers to them.
         """
         if self.body is not None:
             self.body.fail(failure)

@@ -1,4 +1,4 @@
-"""How long clients may take on their connections, and the deadlines of one connection."""
+"""Times that clients are given on their connections, and the deadlines of one connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Patience:
 PATIENCE = Patience()
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether a client is still there from whom nothing is read now."""
+"""Seconds between two looks for a client from which nothing is read."""
 
 _LEFT = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 """Signs of a peer that has closed or reset its side. Where there is no POLLRDHUP, one that only closed is not seen."""
@@ -45,11 +45,11 @@ class Waited(Protocol):
     """A connection, as far as its deadlines are concerned."""
 
     paused: bool
-    """Nothing is read from it now."""
+    """True while nothing is read from it."""
 
     @property
     def silent(self) -> bool:
-        """Whether nothing that was asked on it is being answered."""
+        """True while no request of it is being answered."""
 
     def refuse_slow_head(self) -> None: ...
 
@@ -79,7 +79,7 @@ class ConnectionTimers:
         self.expect(patience.idle, self._check_idle)
 
     def cancel(self) -> None:
-        """The connection is over."""
+        """Stop all of them; the connection is over."""
         for timer in (self._deadline, self._head_timer, self._presence_timer):
             if timer is not None:
                 timer.cancel()
@@ -107,7 +107,7 @@ class ConnectionTimers:
     # --- heads ------------------------------------------------------------------------------------------------
 
     def watch_head(self) -> None:
-        """A head has begun and is not whole yet. To be called whenever some of it has come."""
+        """Watch the head that has begun and is not whole yet; to be called whenever some of it has come."""
         if self._head_number != self._requests.heads:
             self._head_number = self._requests.heads
             self._head_due = self._loop.time() + self._patience.for_head
@@ -129,7 +129,7 @@ class ConnectionTimers:
     # --- presence ---------------------------------------------------------------------------------------------
 
     def watch_presence(self) -> None:
-        """Nothing is read from now on, so nothing says that the client has gone: look whether it has."""
+        """Look from time to time if the client is still there: as nothing is read, nothing tells that it has gone."""
         if self._presence_timer is None:
             self._presence_timer = self._loop.call_later(LOOK_EVERY, self._check_presence)
 
@@ -144,7 +144,7 @@ class ConnectionTimers:
 
 
 def _has_left(transport: asyncio.Transport) -> bool:
-    """Whether the peer of a transport has gone."""
+    """Return True if the peer of a transport has gone."""
     watched = select.poll()
     watched.register(transport.get_extra_info("socket").fileno(), _LEFT)
     return bool(watched.poll(0))

@@ -1,4 +1,4 @@
-"""How many clients may be connected, and who serves those above that."""
+"""The limit of connections, and the reserve above it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RESERVE = 64
 class Places:
     """The connections of one listener. The first ``limit`` are served by ``handler``, None: any number.
 
-    ``reserve`` more are served by ``reserved``, once each. When those are taken too, one of them that asks nothing
-    makes room. ``on_full`` is told whenever a connection finds no place among the first.
+    ``reserve`` more are served by ``reserved``, once each. When those are taken too, the oldest silent one of them is
+    closed for a newcomer. ``on_full`` is called for each connection that finds no place among the first.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Places:
         return iter([*self._regular, *self._reserved])
 
     def take(self, connection: ClientConnection) -> tuple[Handler, bool] | None:
-        """Who serves a new connection, and whether once only; None: there is no place for it."""
+        """Give a new connection its place: the handler that serves it, and True if only once; None if there is none."""
         if self._limit is None or len(self._regular) < self._limit:
             self._regular.add(connection)
             return self._handler, False

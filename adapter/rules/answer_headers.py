@@ -1,4 +1,4 @@
-"""Which header fields of an upstream's answer reach a client: all but those of the connection and those that act on a
+"""Header fields of an upstream's answer that reach a client: all but those of the connection and those that act on a
 browser or on the adapter's own address (RELAY §1).
 
 Names are compared in lower case and leave as they were spelled; order and repeated fields are kept. A field whose
@@ -116,10 +116,10 @@ HELD_BACK = (
         ),
     ),
 )
-"""Why, and which."""
+"""The list, with the reason for each group."""
 
 OWN = frozenset({"mcp-session-id", "x-content-type-options"})
-"""What the adapter itself says in the answers of a mount. An upstream's never pass, whatever the settings list."""
+"""Fields that the adapter itself writes in the answers of a mount; an upstream's never pass."""
 
 _ALL_HELD_BACK = tuple(name for group in HELD_BACK for name in group.names)
 _HELD_BACK = frozenset(name for name in _ALL_HELD_BACK if not name.endswith("*"))
@@ -143,7 +143,7 @@ _OF_BYTES = frozenset(
 
 
 class AnswerHeaders:
-    """Which fields of one server's answers reach its clients; see HELD_BACK.
+    """Selects the fields of one server's answers that reach its clients; see HELD_BACK.
 
     ``drop`` and ``passthrough`` are ``server_headers``: further names that stay here, and names of the list that pass.
     A name in both stays here. Neither makes a field of the connection pass, nor one of OWN.
@@ -157,7 +157,7 @@ class AnswerHeaders:
         self._known: dict[tuple[Field, ...], tuple[Field, ...]] = {}
 
     def to_client(self, headers: Iterable[Field]) -> list[Field]:
-        """The fields that pass, in their order. The heads of one server are mostly alike, so they are remembered."""
+        """Return the fields that pass, in their order. Heads of one server are mostly alike, so they are remembered."""
         came = tuple(headers)
         passed = self._known.get(came)
         if passed is None:
@@ -184,5 +184,5 @@ class AnswerHeaders:
 
 
 def of_changed_body(headers: Iterable[Field]) -> list[Field]:
-    """The fields of an answer whose body was decoded or changed: without its coding, digests and validators."""
+    """Return the fields of an answer whose body was decoded or changed: without coding, digests and validators."""
     return [field for field in headers if field[0].lower() not in _OF_BYTES]

@@ -1,4 +1,4 @@
-"""What keeps a browser from running an answer of a mount at the adapter's own address, where its console lives."""
+"""Rules that keep a browser from running an answer of a mount at the adapter's own address, where its console is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SANDBOX = ("Content-Security-Policy", "sandbox; default-src 'none'")
 
 
 def guarded(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The fields of a mount's answer, with those that make a browser take it for nothing else than it says it is.
+    """Return the fields of a mount's answer with NOSNIFF added, and SANDBOX for a body that may be a page.
 
-    What is neither JSON nor an event stream may be a page, and gets SANDBOX too.
+    A body is no page if it is JSON or an event stream.
     """
     fields = [*headers, NOSNIFF]
     # Of several Content-Type fields, or of a list in one, a browser may choose another than the adapter would.
@@ -23,13 +23,13 @@ def guarded(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def is_json_type(content_type: str | None) -> bool:
-    """Whether a Content-Type names JSON, which no form of another site's page can send (Fetch, "CORS-safelisted")."""
+    """Return True if a Content-Type names JSON, which no form of another site's page can send (Fetch standard)."""
     kind = _essence(content_type or "")
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def navigates(sec_fetch_mode: str | None) -> bool:
-    """Whether a browser makes the request to show its answer as a page or in a frame (Fetch metadata)."""
+    """Return True if a browser will show the answer as a page or in a frame (Fetch metadata)."""
     return sec_fetch_mode is not None and sec_fetch_mode.strip().lower() in ("navigate", "nested-navigate")
 
 

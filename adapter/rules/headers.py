@@ -1,4 +1,4 @@
-"""Which header fields of a request reach an upstream: an allow-list, so that what nobody thought of stays behind.
+"""Header fields of a request that reach an upstream: an allow-list, so that what nobody thought of stays behind.
 
 Names are compared in lower case and leave as they were spelled; order and repeated fields are kept. A field whose
 value holds CR, LF or NUL is dropped: HTTP parsers refuse those already, and here is the last place that could let one
@@ -100,7 +100,7 @@ def to_upstream(
 
 
 def ambiguous(repeated: Iterable[str], token_header: str) -> str | None:
-    """The first of the ``repeated`` names (lower case) that decides something, so that it may be there once.
+    """Return the first of the ``repeated`` names (lower case) that decides something and so may be there only once.
 
     ``token_header`` is the name, in lower case, of the header that carries the adapter's own token.
     """

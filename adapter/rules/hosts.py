@@ -60,7 +60,7 @@ def origin_allowed(origin: str | None, host_header: str | None, *, allowed: Sequ
 
 
 def same_authority(scheme: str, authority: str, host_header: str) -> bool:
-    """Whether the authority of an absolute request target is the Host's, with the port that the scheme implies."""
+    """Return True if an absolute target's authority is the Host's; a missing port is the one the scheme implies."""
     said, served = _authority(authority), _authority(host_header)
     implied = _WEB_PORTS.get(scheme.lower())
     if said is None or served is None or implied is None:

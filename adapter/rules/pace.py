@@ -1,4 +1,4 @@
-"""How slowly a body may come. Pure: whoever waits says for how long."""
+"""The least speed of a body. Pure: the caller measures the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Floor:
 
 
 class Pace:
-    """One body beside its floor. Only the seconds count for which somebody waited for its sender."""
+    """The speed of one body, measured against a floor. Only seconds spent waiting for its sender count."""
 
     __slots__ = ("_arrived", "_floor", "_waited")
 
@@ -28,7 +28,7 @@ class Pace:
         self._arrived = 0
 
     def is_too_slow(self, waited: float, arrived: int) -> bool:
-        """Whether the window that ends now had too few bytes.
+        """Return True if the window that ends now had too few bytes.
 
         ``waited`` are the seconds of one more wait, ``arrived`` the bytes of the body that have come altogether.
         """

@@ -107,7 +107,7 @@ class UpstreamConnections(Section):
 
 
 class ClientTimeouts(Section):
-    """How long clients may take."""
+    """Times that clients are given."""
 
     idle_seconds: Seconds = Field(default=75, description="How long a client's connection may lie idle.")
     head_seconds: Seconds = Field(
@@ -188,7 +188,7 @@ class Core(Section):
         "503 there.",
     )
     client_timeouts: ClientTimeouts = Field(
-        default_factory=ClientTimeouts, description="How long clients may take."
+        default_factory=ClientTimeouts, description="Times that clients are given."
     )
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="How long readiness waits for upstreams at start; the port opens at once."

@@ -50,7 +50,7 @@ class ClientHeaders(Section):
 
 
 class ServerHeaders(Section):
-    """Which headers of the upstream's answers reach clients: all but those that `docs/headers.md` lists."""
+    """Headers of the upstream's answers that reach clients: all but those that `docs/headers.md` lists."""
 
     drop: HeaderNames = Field(default_factory=list, description="Further headers that are not passed on.")
     passthrough: HeaderNames = Field(

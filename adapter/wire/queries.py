@@ -16,12 +16,12 @@ _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def is_query(text: str) -> bool:
-    """Whether ``text`` can stand behind the question mark of a target as it is."""
+    """Return True if ``text`` can stand behind the question mark of a target as it is."""
     return _QUERY.fullmatch(text) is not None
 
 
 def forwardable_query(query: str) -> str:
-    """``query`` as it came, what cannot stand in a query percent-encoded; without a fragment.
+    """Return ``query`` without a fragment, and with all that cannot stand in a query percent-encoded.
 
     ``query`` is Latin-1 for the bytes that were sent. Raises TargetTooLong above LONGEST_QUERY.
     """

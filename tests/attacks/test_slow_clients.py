@@ -104,7 +104,7 @@ async def test_half_sent_bodies_take_no_more_than_is_allowed(tmp_path: Path, ups
 
 
 async def send_half(client: RawClient, half: bytes, announced: int) -> tuple[Head, bytes]:
-    """What is answered to a body of which no more comes."""
+    """Send half of a body and no more, and return the answer."""
     await client.send("POST", half, content_length=str(announced))
     return await answered(client)
 

@@ -97,7 +97,7 @@ class Site:
         return web.Response(text=text, content_type="text/html")
 
     async def answer(self, _: web.Request) -> web.Response:
-        """What the MCP server says to everything: a page, whose script wants the adapter."""
+        """Answer everything that the MCP server is asked with a page, whose script attacks the adapter."""
         self.asked += 1
         fields = {name.replace("_", "-"): value for name, value in modern_fields().items()}
         text = _ANSWER.format(

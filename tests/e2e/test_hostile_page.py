@@ -50,7 +50,7 @@ async def behind_the_adapter(
 
 
 async def played(opened: Theatre, site: Site, address: str) -> dict[str, Any]:
-    """What the browser saw while the page attacked the adapter at ``address``."""
+    """Attack the adapter at ``address``, and return what the browser saw."""
     site.mount = f"{address}/mcp/evil"
     return await opened.play("attacked", f"{site.url}/", mount=site.mount)
 

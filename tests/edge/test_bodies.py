@@ -115,7 +115,7 @@ async def test_a_reader_that_is_busy_does_not_make_its_sender_slow() -> None:
 
 
 async def test_a_floor_of_nothing_lets_a_body_trickle() -> None:
-    """Where it is turned off, silence alone ends a body."""
+    """Turned off, it leaves silence alone to end a body."""
     body = Body(lambda: None, terms(rate=0, window=0.01, grace=0))
     for _ in range(5):
         asyncio.get_running_loop().call_later(0.02, body.add, b"x")
@@ -292,7 +292,7 @@ async def test_whatever_ends_a_request_gives_its_memory_back(
 
 
 async def test_who_leaves_unread_is_noticed(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """Where no more is read from a client, nothing would tell that it has gone; it is looked after."""
+    """A client from which nothing is read is looked for, as no read would tell that it has gone."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.gone()

@@ -1,4 +1,4 @@
-"""What pages at other origins are told, and what no page may do."""
+"""Answers to pages at other origins, and requests that no page may make."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ def settings(connections: int) -> Settings:
     return Settings.model_validate({"core": core, "servers": [server]})
 
 
-def test_the_process_may_open_what_its_connections_need(
-    few: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_process_may_open_what_its_connections_need(few: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of clients, with their reserve, and those to upstreams; no warning where that can be had."""
     wanted = min(2000, few - 1000)
     allow_descriptors(settings(wanted), get_logger("test"))

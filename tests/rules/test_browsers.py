@@ -1,4 +1,4 @@
-"""What a browser may make of a mount's answers."""
+"""Fields that keep a browser from running a mount's answers."""
 
 from __future__ import annotations
 

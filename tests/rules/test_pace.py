@@ -1,4 +1,4 @@
-"""How slowly a body may come."""
+"""The least speed of a body."""
 
 from __future__ import annotations
 
