@@ -131,7 +131,13 @@ class Cataloguing:
             definitions=Definitions() if names is not None or planned else None,
         )
         self.gates.append(vetting)
-        plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
+        hides_some = bool(policies.disabled.readings or policies.wrapped)
+        plan = replace(
+            plan,
+            methods={**plan.methods, "tools/list": (vetting,)},
+            gate=vetting,
+            refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
+        )
         if planned:
             plans = self._plans(entry, vetting)
             plan = replace(plan, around=plans.of, withdraw=plans.withdraw)

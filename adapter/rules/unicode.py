@@ -51,10 +51,14 @@ def visible(text: str) -> str:
 
 
 def reading(name: str) -> str:
-    """What a reader takes ``name`` for: equal for names that differ in case, form or invisible characters only."""
+    """What a reader takes ``name`` for: equal for names that differ in case, form or invisible characters only, or in
+    white space around them.
+    """
     if name.isascii() and name.isprintable():
-        return name.lower()
-    return nfkc(nfkc(visible(name)).casefold())
+        return name.strip().lower()
+    read = nfkc(nfkc(visible(name)).casefold())
+    # In capitals, by which some readers compare, an i has no dot to lose.
+    return read.replace("i\u0307", "i").replace("\u0131", "i").strip()
 
 
 def shown(text: str, limit: int) -> str:

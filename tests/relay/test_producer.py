@@ -106,7 +106,6 @@ async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
         '{"file_name":"/etc/x"}',
         '["/etc/x"]',
         '"/etc/x"',
-        '{},"Arguments":{"filename":"/etc/x"}',
     ],
 )
 async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:

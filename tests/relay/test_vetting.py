@@ -8,14 +8,21 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, CatalogueDrifted, SessionUnknown, ToolUnknown, UpstreamUnreachable
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    CatalogueDrifted,
+    SessionUnknown,
+    ToolUnknown,
+    UpstreamUnreachable,
+)
 from adapter.relay.pins import LOOKED_UP, PINS
 from adapter.rules.catalogue import catalogue_of
 from adapter.rules.policies import Disabled, Policies, Sanitization
 from adapter.rules.tools import read_tool
 from adapter.rules.wrapping import Wrapped
 from adapter.upstream.scripted import Answer
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import Envelope, dump
 from tests.relay.guarding import (
     CHANGED,
     CLICK,
@@ -155,7 +162,7 @@ async def test_batches_are_judged_again_call_by_call() -> None:
 
 
 def batch(*calls: str) -> bytes:
-    return orjson.dumps(
+    return dump(
         [
             {
                 "jsonrpc": "2.0",
@@ -386,7 +393,19 @@ async def test_ended_sessions_leave_no_pin() -> None:
 
 # --- no road to a hidden tool ---------------------------------------------------------------------------------
 
-FORMS = ["click", "CLICK", "Click", "ｃlick", "cl\u200bick", "clic\u212a", "cli\u00adck"]
+FORMS = [
+    "click",
+    "CLICK",
+    "Click",
+    "ｃlick",
+    "cl\u200bick",
+    "clic\u212a",
+    "cli\u00adck",
+    "cl\u0131ck",
+    "CL\u0130CK",
+]
+FORMS += [" click", "click\n", "\u2003click\u00a0", "\u200b click \ufeff", "click\ud800"]
+NO_NAMES = ["click\0", "click\0x", "cl\0ick", "click" + " " * 2000]
 
 
 async def roads(front: Guarded, session: str, name: str) -> list[str]:
@@ -398,7 +417,7 @@ async def roads(front: Guarded, session: str, name: str) -> list[str]:
             await front.call(taken, name)
     with pytest.raises(AdapterError):
         await front.relaying.post(
-            orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
+            dump({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
         )
     old = await front.open("2025-03-26")
     try:
@@ -419,7 +438,7 @@ async def test_a_disabled_tool_is_called_by_no_road(mode: Mode, listed: bool) ->
         session = await front.open()
         if listed:
             assert names(await front.list(session)) == ["shoot"]
-        for name in FORMS:
+        for name in (*FORMS, *NO_NAMES):
             assert await roads(front, session, name) == []
         await front.call(session, "shoot")
         with pytest.raises(ToolUnknown, match="Unknown tool: click"):
@@ -436,7 +455,7 @@ async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode:
         session = await front.open()
         if listed:
             assert names(await front.list(session)) == ["shoot"]
-        for name in FORMS:
+        for name in (*FORMS, *NO_NAMES):
             assert await roads(front, session, name) == []
         await front.call(session, "shoot")
         shop.fails = UpstreamUnreachable()
@@ -460,6 +479,9 @@ async def test_a_drifted_tool_is_called_by_no_road(subset: bool) -> None:
                 with pytest.raises(CatalogueDrifted) as refused:
                     await front.call(taken, name)
                 assert refused.value.data is not None and "drift" in refused.value.data
+        for name in NO_NAMES:
+            with pytest.raises(ToolUnknown):
+                await front.call(session, name)
         with pytest.raises(AdapterError):
             await front.relaying.post(
                 orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "click"}}), session
@@ -521,8 +543,9 @@ async def test_calls_without_a_name_go_nowhere() -> None:
         lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
         for params in lax:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            with pytest.raises(ToolUnknown):
+            with pytest.raises((ToolUnknown, BadRequest)):
                 await front.relaying.post(orjson.dumps(body), session)
+        assert shop.requests == []
 
 
 # --- lists ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, BadRequest
-from adapter.wire.envelope import VERSION_KEY, Batch, Envelope, Kind, answers, read_envelope
+from adapter.wire.envelope import Batch, Envelope, Kind, answers, read_envelope
+from adapter.wire.names import VERSION_KEY
 
 
 def read(body: bytes) -> Envelope:
@@ -69,13 +70,6 @@ def test_name_of_a_resource_is_its_uri() -> None:
     assert read(call(params).replace(b"tools/call", b"resources/read")).name == "file:///a"
     assert read(call(b'{"uri":"u","name":5}')).name is None
     assert read(call(b'{"uri":"u","name":5}').replace(b"tools/call", b"completion/complete")).name == "u"
-
-
-def test_a_key_in_another_case_is_told() -> None:
-    """What some readers would take for a member that is read here, in the message and in its params."""
-    assert read(call(b'{"name":"a","uri":"b","_meta":{},"cursor":"c"}')).lookalike is None
-    assert read(call(b'{"name":"a","Name":"b"}')).lookalike == "Name"
-    assert read(call().replace(b'"id"', b'"Method":1,"id"')).lookalike == "Method"
 
 
 @pytest.mark.parametrize(
