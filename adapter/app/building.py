@@ -180,7 +180,11 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
     endpoint = Endpoint(
         around.relay,
         around.guard,
-        Ingress(settings.core.max_request_bytes),
+        Ingress(
+            settings.core.max_request_bytes,
+            max_values=settings.core.max_request_values,
+            max_members=settings.core.max_batch_members,
+        ),
         around.log,
         around.bases,
         legacy_statuses=settings.core.errors.legacy_status == "http",

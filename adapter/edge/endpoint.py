@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.bases import Bases
 from adapter.edge.guard import MCP_METHODS, Guard
-from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
+from adapter.edge.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
 from adapter.errors import (
@@ -160,5 +160,8 @@ class Endpoint:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)
-        visit.envelope, visit.era = read_message(text, request)
+        if len(text) <= READ_AT_ONCE:
+            visit.envelope, visit.era = self.ingress.read_message(text, request)
+        else:
+            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
         return body, encoded
