@@ -88,11 +88,11 @@ class Planned:
         try:
             if not isinstance(walk, Walk):
                 outcome = self._plan.errors.outcome(StageFailed("context", RESTARTED))
-            elif is_task(result) and self._plan.reshapes:
-                # Modern servers may make one of any call, and its result would come by none of its stages.
-                outcome = self._plan.errors.outcome(StageFailed("context", NO_TASK))
             elif isinstance(result, dict):
                 outcome = await walk.on(Outcome(result))
+                if self._plan.reshapes and is_task(outcome.result):
+                    # Modern servers may make one of any call, and its result would come by none of these stages.
+                    outcome = self._plan.errors.outcome(StageFailed("context", NO_TASK))
             else:
                 outcome = await walk.on(Rejected(message.get("error"), response))
         except Rejected as rejected:

@@ -21,7 +21,7 @@ from adapter.relay.pins import Pins
 from adapter.relay.resources import asked_cursor
 from adapter.relay.stages import Call
 from adapter.rules.drift import Drift, as_data, sentence
-from adapter.rules.unicode import shown
+from adapter.rules.unicode import LONGEST_NAME, shown
 from adapter.rules.verdicts import Pinning, Verdict
 from adapter.wire.failure import failure
 
@@ -32,9 +32,6 @@ RETRY = 30.0
 
 VARIANTS = 4096
 """Names that nobody lists, for which it is remembered whether they are refused."""
-
-LONGEST_NAME = 1024
-"""Characters of the name of a tool that nobody lists; MCP advises 128 at most."""
 
 _LONGEST_TOLD = 100
 
@@ -155,9 +152,8 @@ class Vetting:
             self._viewing.discard(call.scope.id)
 
     def _refuses(self, name: str) -> bool:
-        # Of one with a NUL some servers read what precedes it, and others what is left without it.
-        if len(name) > LONGEST_NAME or "\0" in name:
-            return True
+        if len(name) > LONGEST_NAME:
+            return self._hidden(name)
         known = self._variants.get(name)
         if known is None:
             known = self._variants[name] = self._hidden(name)

@@ -61,6 +61,15 @@ def reading(name: str) -> str:
     return read.replace("i\u0307", "i").replace("\u0131", "i").strip()
 
 
+LONGEST_NAME = 1024
+"""Characters of a tool's name that is judged by how it reads; MCP advises 128 at most."""
+
+
+def has_no_reading(name: str) -> bool:
+    """Whether nobody can say what readers take ``name`` for: it is too long, or has a NUL, at which some stop."""
+    return len(name) > LONGEST_NAME or "\0" in name
+
+
 def shown(text: str, limit: int) -> str:
     r"""``text`` in one line of at most ``limit`` characters, with what is invisible escaped as ``\u200b``."""
     cut = len(text) > limit

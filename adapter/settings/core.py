@@ -190,10 +190,10 @@ class Core(Section):
     client_timeouts: ClientTimeouts = Field(
         default_factory=ClientTimeouts, description="Times that clients are given."
     )
-    max_request_values: Count = Field(
+    max_request_values: Annotated[int, Field(ge=10_000)] = Field(
         default=250_000,
-        description="Most values in one JSON-RPC body, those in its arrays and objects among them; one with more "
-        "gets 400.",
+        description="Most values in one JSON-RPC body, those in its arrays and objects among them, at least 10000; one "
+        "with more gets 400.",
     )
     max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
         default=100, description="Most messages in one JSON-RPC batch, up to 500; one with more gets 400."

@@ -59,7 +59,8 @@ def doubt_of(message: Mapping[str, Any], body: bytes) -> str | None:
     if not _IN_REQUEST.issuperset(message) and (doubt := _odd_members(message)) is not None:
         return doubt
     if type(params) is not dict:
-        return None if params is None else "The params of a message are an object."
+        # JSON-RPC has arrays too; MCP has none, and a server may take their items for what it names.
+        return f"The params of {method} are an object." if params is not None and method in _METHODS else None
     if not _IN_PARAMS.issuperset(params) and (doubt := PARAMS.second_spelling(params)) is not None:
         return doubt
     if type(meta) is not dict or _IN_META.issuperset(meta):

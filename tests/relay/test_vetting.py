@@ -405,7 +405,7 @@ FORMS = [
     "CL\u0130CK",
 ]
 FORMS += [" click", "click\n", "\u2003click\u00a0", "\u200b click \ufeff", "click\ud800"]
-NO_NAMES = ["click\0", "click\0x", "cl\0ick", "click" + " " * 2000]
+FORMS += ["click\0", "click\0x", "cl\0ick", "click" + " " * 2000]
 
 
 async def roads(front: Guarded, session: str, name: str) -> list[str]:
@@ -438,7 +438,7 @@ async def test_a_disabled_tool_is_called_by_no_road(mode: Mode, listed: bool) ->
         session = await front.open()
         if listed:
             assert names(await front.list(session)) == ["shoot"]
-        for name in (*FORMS, *NO_NAMES):
+        for name in FORMS:
             assert await roads(front, session, name) == []
         await front.call(session, "shoot")
         with pytest.raises(ToolUnknown, match="Unknown tool: click"):
@@ -455,7 +455,7 @@ async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode:
         session = await front.open()
         if listed:
             assert names(await front.list(session)) == ["shoot"]
-        for name in (*FORMS, *NO_NAMES):
+        for name in FORMS:
             assert await roads(front, session, name) == []
         await front.call(session, "shoot")
         shop.fails = UpstreamUnreachable()
@@ -479,9 +479,6 @@ async def test_a_drifted_tool_is_called_by_no_road(subset: bool) -> None:
                 with pytest.raises(CatalogueDrifted) as refused:
                     await front.call(taken, name)
                 assert refused.value.data is not None and "drift" in refused.value.data
-        for name in NO_NAMES:
-            with pytest.raises(ToolUnknown):
-                await front.call(session, name)
         with pytest.raises(AdapterError):
             await front.relaying.post(
                 orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "click"}}), session

@@ -36,6 +36,7 @@ def doubt(message: str | bytes) -> str | None:
         CALL.replace("{}", '{"Name":"b","NAME":"c","name":"d","arguments":{"arguments":1},"ſ":1}'),
         CALL.replace('"name"', '"cursor":"c","extension":{"Name":1},"meta":{},"name"'),
         CALL.replace("tools/call", "vendor/Tools/Call"),
+        CALL.replace("tools/call", "vendor/call").replace('{"name":"a","arguments":{}}', '["a",{}]'),
         CALL.replace('"id"', '"result":null,"error":null,"id"'),
         '{"jsonrpc":"2.0","method":"notifications/initialized"}',
         '{"jsonrpc":"2.0","id":"a","result":{"Method":"tools/call","method":"tools/call"}}',
