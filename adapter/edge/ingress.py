@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,12 @@ from adapter.wire.weight import has_more_values, values_at_most
 
 READ_AT_ONCE = 10_000
 """Values of a message that is read between two turns of the loop: the least convenient takes 20 ms."""
+
+TURN = 0.0005
+"""Seconds after which the thread that reads lets the loop go on. By default it is ten times as long, and the loop waits
+that long for each of its sockets."""
+
+_LONG = 1 << 20
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UTF8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
@@ -96,13 +103,21 @@ class Ingress:
         return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
-        """The same of a text that is long enough to hold many values: such a one is read in a thread."""
-        if values_at_most(text) <= READ_AT_ONCE:
+        """The same of a text that may hold many values: where it does, or is long itself, it is read in a thread."""
+        if len(text) <= _LONG and values_at_most(text) <= READ_AT_ONCE:
             return self.read_message(text, request)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._reading, self._weighed, text, request)
 
     def _weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(TURN)
+        try:
+            return self._read_weighed(text, request)
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _read_weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         most = self._max_values
         if most is not None and has_more_values(text, most):
             raise BadRequest(

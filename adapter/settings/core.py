@@ -191,7 +191,7 @@ class Core(Section):
         default_factory=ClientTimeouts, description="Times that clients are given."
     )
     max_request_values: Annotated[int, Field(ge=10_000)] = Field(
-        default=250_000,
+        default=200_000,
         description="Most values in one JSON-RPC body, those in its arrays and objects among them, at least 10000; one "
         "with more gets 400.",
     )

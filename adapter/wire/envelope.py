@@ -6,6 +6,7 @@ import gc
 import json
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import orjson
@@ -16,12 +17,17 @@ from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
 from adapter.wire.weight import has_more_values
 
+LONGEST_ID = 1024
+"""Characters of an id: it stands in every answer, and is remembered while one is waited for."""
+
 ODD_VALUES = 50_000
 """Values of a JSON text that only a slower parser reads: it takes five times as long for each."""
 
 _LARGE = 1 << 18
 _EXACT_FLOATS = 2.0**53
+# int() of a text longer than sys.get_int_max_str_digits() raises, and takes time in the square of its length.
 _MOST_DIGITS = 4000
+_FEW_DIGITS = 400
 
 
 class Kind(Enum):
@@ -185,12 +191,12 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-def _integer(digits: str) -> int | float:
-    # int() of a text longer than sys.get_int_max_str_digits() raises; such a number is legal JSON.
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+def _integer(digits: str, most: int = _FEW_DIGITS) -> int | float:
+    return int(digits) if len(digits) <= most else float(digits)
 
 
 _PATIENT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
+_EXACT = json.JSONDecoder(parse_int=partial(_integer, most=_MOST_DIGITS))
 
 
 def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
@@ -231,17 +237,33 @@ def _response(message: dict[str, Any], number: str | int | float | None, body: b
 def _valid_id(value: object, body: bytes) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRequest("The id of a JSON-RPC message is a string or a number.")
+    if isinstance(value, str):
+        size = len(value)
+    else:
+        start, end = _span_of_id(body) if isinstance(value, float) else (0, 0)
+        size = end - start
+    if size > LONGEST_ID:
+        raise BadRequest(f"The id of a JSON-RPC message has at most {LONGEST_ID} characters.")
     return _exact(value, body)
 
 
 def _exact(value: str | int | float, body: bytes) -> str | int | float:
     """The id unrounded: orjson makes a float of an integer beyond 64 bits, and two ids could become one."""
-    if not isinstance(value, float) or abs(value) < _EXACT_FLOATS:
+    if not _is_rounded(value):
         return value
+    start, end = _span_of_id(body)
+    exact: int | float = _EXACT.decode(body[start:end].decode("ascii"))
+    return exact
+
+
+def _is_rounded(value: object) -> bool:
+    return isinstance(value, float) and abs(value) >= _EXACT_FLOATS
+
+
+def _span_of_id(body: bytes) -> spans.Span:
     span = spans.find(body, ("id",))
     assert span is not None, "the id was just read from these bytes"
-    exact: int | float = _PATIENT.decode(body[span[0] : span[1]].decode("ascii"))
-    return exact
+    return span
 
 
 def _name(method: str, params: dict[str, Any]) -> str | None:

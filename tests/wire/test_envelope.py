@@ -58,6 +58,14 @@ def test_id_keeps_its_spelling(spelled: bytes) -> None:
     assert envelope.id == json.loads(spelled)
 
 
+@pytest.mark.parametrize("kind", [b"9%s", b'"%s"', b"0.%s", b"1%se9", b'"\\u0061%s"'])
+def test_id_has_an_end(kind: bytes) -> None:
+    """It stands in every answer, so nobody may have one of megabytes."""
+    with pytest.raises(BadRequest, match="at most 1024"):
+        read(call(id=kind % (b"1" * 1030)))
+    assert read(call(id=kind % (b"1" * 1000))).id_bytes == kind % (b"1" * 1000)
+
+
 def test_id_that_is_absent_is_null() -> None:
     """A message without an id has null for its bytes."""
     assert read(b'{"jsonrpc":"2.0","method":"n"}').id_bytes == b"null"
