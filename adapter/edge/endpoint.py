@@ -150,8 +150,8 @@ class Endpoint:
         try:
             return self.guard.principal(request.headers)
         except Unauthorized:
-            # A stranger's body is not waited for; if it is here already, the refusal can carry its id.
-            if visit.rpc and request.body.complete:
+            # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
+            if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
                 with contextlib.suppress(AdapterError):
                     await self._read(request, visit)
             raise

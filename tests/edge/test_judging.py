@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.wire.eras import encode_mirror
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.raw import Exchange, call_body, error_of
+from tests.edge.raw import MODERN_VERSION, Exchange, call_body, error_of, modern_fields
 
 DISABLED = {"disabled_tools": ["hidden"]}
 HALF = "\ud800"
@@ -71,6 +72,15 @@ async def test_a_message_has_so_many_values(upstream: StartUpstream, adapter: St
             head, body = await client.request("POST", sent)
             assert (head.status, body) == (200, b'{"jsonrpc":"2.0","id":1,"result":{}}')
             assert up.seen[-1].body == sent
+
+
+async def test_a_strangers_body_is_not_worth_reading(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A short one lends its id to the refusal; of a long one nobody without a token gets more than the refusal."""
+    core = {"auth": {"enabled": True, "token": "x" * 32}}
+    async with upstream(echo) as up, adapter(up, core=core) as front, front.client() as client:
+        for size, number in ((10, 1), (50_000, None)):
+            head, body = await client.request("POST", call_body().replace(b"{}", b"[" + b"0," * size + b"0]"))
+            assert (head.status, error_of(body)["id"]) == (401, number)
 
 
 # --- encodings ------------------------------------------------------------------------------------------------
@@ -178,3 +188,56 @@ async def test_a_batch_of_odd_names_is_answered_member_by_member(
         said = {each["id"]: each for each in json.loads(body)}
         assert {number for number, each in said.items() if "error" in each} == {1, 3}
         assert json.loads(up.seen[-1].body)[0]["params"]["name"] == f"free{HALF}"
+
+
+# --- ways around ----------------------------------------------------------------------------------------------
+
+ODD_NAMES = [
+    "hidden",
+    "HIDDEN",
+    " hidden",
+    "hidden\u00a0",
+    "hidden\0",
+    "h\u0131dden",
+    "hid\u200bden",
+    "ｈidden",
+    "hidden\n",
+]
+
+
+META = {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}}
+
+
+def asked(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": {}, **more}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_no_kind_of_call_reaches_a_hidden_tool(
+    upstream: StartUpstream, adapter: StartAdapter, name: str
+) -> None:
+    """As a task, as the next round of a call, in a batch, through code mode, in either era."""
+    folded = asked("raw_call_tool", arguments={"name": name, "arguments": {}})
+    for code_mode, kinds in ((False, [asked(name)]), (True, [asked(name), folded])):
+        server = {**DISABLED, "code_mode_enabled": code_mode}
+        async with upstream(echo, version="2025-03-26") as up, adapter(up, server=server) as front:
+            async with front.client() as client:
+                await client.initialize()
+                for params in [*kinds, *({**each, "task": {"ttl": 1}} for each in kinds)]:
+                    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+                    for body in (call, [call], [call, {**call, "id": 2, "params": asked("seen")}]):
+                        _, answer = await client.request("POST", json.dumps(body).encode())
+                        assert b'"error"' in answer
+            async with front.client() as client:
+                rounds = {"inputResponses": {"a": {"action": "accept"}}, "requestState": "s"}
+                for params in [*kinds, *({**each, **rounds} for each in kinds)]:
+                    _, answer = await client.request(
+                        "POST",
+                        orjson.dumps(
+                            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, **META}}
+                        ),
+                        **{**modern_fields(), "mcp_name": encode_mirror(params["name"])},
+                    )
+                    assert b'"error"' in answer
+            bodies = b"".join(each.body for each in up.seen)
+            assert name.encode() not in bodies and json.dumps(name)[1:-1].encode() not in bodies
