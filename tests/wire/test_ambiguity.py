@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError, BadJson, BadRequest
-from adapter.wire.ambiguity import doubt_of_answer, may_hold
+from adapter.wire.ambiguity import MOST_PLACES, doubt_of_answer, leads_elsewhere, may_hold, stands_twice
 from adapter.wire.envelope import Envelope, Kind, read_envelope
 from adapter.wire.names import MOST_MEMBERS, RESULT, TOOL, VERSION_KEY, likeness
 from tests.wire.readers import MATCHES, pairs, value
@@ -161,6 +161,61 @@ def test_an_object_of_too_many_members_is_not_looked_through() -> None:
     many = ",".join(['"x":1'] * MOST_MEMBERS)
     with pytest.raises(BadRequest, match="more than 1000 members"):
         read_envelope(CALL.replace('"name"', f'"id":1,{many},"name"').encode())
+
+
+# --- the way to an argument -----------------------------------------------------------------------------------
+
+PATH = (("params", 0), ("arguments", 0), ("path", 0))
+FILES = (("params", 0), ("arguments", 0), ("files", 1), ("path", 0))
+
+
+def leads(arguments: str, way: Sequence[tuple[str, int]] = PATH) -> bool:
+    return leads_elsewhere(CALL.replace("{}", arguments).encode(), way)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"path":"a"}',
+        "{}",
+        "null",
+        '{"pathname":"a\\n","Other":1}',
+        '{"p\\u0061th":"a"}',
+        '{"other":{"Path":1,"path":2}}',
+    ],
+)
+def test_a_way_that_every_reader_goes(arguments: str) -> None:
+    """One member of that name, or none."""
+    assert not leads(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"path":"a","path":"b"}',
+        '{"path":"a","Path":"b"}',
+        '{" path":"b"}',
+        '{"pa_th":"b"}',
+        '{"path\\t":"b"}',
+        '{"path\x7f":"b"}',
+        '{"path\\u0000x":"b"}',
+        '{"path\u0301":"b"}',
+        '["a"]',
+        '"a"',
+        '{"' + "x" * 300 + '":1,"Path":1}',
+        "{" + '"x":1,' * (MOST_MEMBERS + 1) + '"PATH":1}',
+    ],
+)
+def test_a_way_that_readers_go_in_two_directions(arguments: str) -> None:
+    """Whatever somebody could take for the name, and what is too much to be looked at."""
+    assert leads(arguments)
+
+
+def test_a_way_through_lists_has_an_end() -> None:
+    """Items are followed one by one, so there are only so many."""
+    assert not leads('{"files":[{"path":"a"},{"path":"b"},null,7]}', FILES)
+    assert leads('{"files":[{"path":"a"},{"PATH":"b"}]}', FILES)
+    assert leads('{"files":[' + "{}," * MOST_PLACES + "{}]}", FILES)
 
 
 # --- real readers ---------------------------------------------------------------------------------------------
@@ -321,6 +376,8 @@ def test_tools_have_names_to_be_read() -> None:
     """A second spelling in a definition is found as in a message."""
     assert TOOL.second_spelling({"name": 1, "Description": 2}) is not None
     assert TOOL.second_spelling({"name": 1, "vendor": 2}) is None
+    assert stands_twice(b'{"name":1,"n\\u0061me":2}', TOOL)
+    assert not stands_twice(b' {"name":1,"x":1,"x":2}', TOOL)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, BadRequest
-from adapter.wire.envelope import Batch, Envelope, Kind, answers, read_envelope
+from adapter.wire.envelope import Batch, Envelope, Kind, answers, dump, parse, read_envelope
 from adapter.wire.names import VERSION_KEY
 
 
@@ -48,6 +49,35 @@ def test_batch_members_keep_their_own_bytes() -> None:
     assert [member.method for member in batch.members] == ["a", "b"]
     assert batch.members[0].body == b'{"jsonrpc":"2.0", "method":"a"}'
     assert batch.members[1].id_bytes == b"1.0"
+
+
+def test_a_batch_may_have_a_limit() -> None:
+    """One more is refused before any of them is looked at."""
+    assert isinstance(read_envelope(b'[{"jsonrpc":"2.0","method":"a"}]', 1), Batch)
+    with pytest.raises(BadRequest, match="2 messages, more than the 1 that"):
+        read_envelope(b"[{},{}]", 1)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_a_large_text_is_read_without_a_look_for_garbage(collecting: bool) -> None:
+    """Whether there is one afterwards is as it was before."""
+    text = b"[" + b'"a",' * 100_000 + b"0]"
+    if not collecting:
+        gc.disable()
+    try:
+        assert len(parse(text)) == 100_001
+        assert gc.isenabled() is collecting
+        with pytest.raises(BadJson):
+            parse(text + b"]")
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, "\ud800", ["\udfff", None]])
+def test_any_text_is_written(value: object) -> None:
+    """Also halves of characters, which only ASCII can spell."""
+    assert json.loads(dump(value)) == value
 
 
 @pytest.mark.parametrize("spelled", [b"1.0", b"-0", b"1e2", b"9007199254740993", b'"\\u0061"', b"9" * 30])
