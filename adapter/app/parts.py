@@ -72,6 +72,7 @@ def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
         insecure_tls=said.insecure_tls,
         connect_timeout=settings.core.upstream.connect_timeout_seconds,
         max_connections=settings.core.upstream.max_connections,
+        max_streams=settings.core.upstream.max_streams,
     )
 
 
