@@ -8,6 +8,7 @@ from typing import Any
 
 from adapter.relay.server import Server
 from adapter.rules.callers import NOBODY, Caller
+from adapter.rules.repeatable import ToolRepeatable, is_repeatable
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
@@ -28,6 +29,7 @@ class Ask:
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
+    ``tool_repeatable`` tells of tools whether they may be called twice, None where nothing is known of them.
     """
 
     server: Server
@@ -44,6 +46,13 @@ class Ask:
     base: str = ""
     renewed: Renewed | None = None
     caller: Caller = NOBODY
+    tool_repeatable: ToolRepeatable | None = None
+
+    def repeatable(self) -> bool:
+        """Tell whether the request may be sent twice; a GET may, for it only reads."""
+        if self.envelope is None:
+            return True
+        return is_repeatable(self.envelope, self.tool_repeatable)
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ from adapter.relay.answers import decoded, is_encoded, media_type, read_answer, 
 from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.mapping import ACCEPT, POST_FIELDS, Mapping, Resumption
 from adapter.relay.sessions import Session
-from adapter.wire.envelope import Envelope, answers, dump, parse
+from adapter.wire.envelope import Envelope, answers, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.spans import find
 
@@ -28,8 +28,16 @@ async def fetch(
     request_id = f"adapter-{secrets.token_hex(8)}"
     if ask.era is Era.MODERN:
         params = {**params, "_meta": _meta_of(ask)}
-    body = dump({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-    own = replace(ask, headers=_headers(ask, method, params), body=body, encoded=False, renewed=None)
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+    body = dump(message)
+    own = replace(
+        ask,
+        headers=_headers(ask, method, params),
+        envelope=envelope_of(message, body),
+        body=body,
+        encoded=False,
+        renewed=None,
+    )
     silence = ask.server.silence.request
     reply = await mapping.send(own, session, body, silence)
     if reply.status != 200:

@@ -21,7 +21,7 @@ from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
+from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.spans import find
 
@@ -34,6 +34,9 @@ POST_FIELDS = frozenset(
 
 LATEST_LEGACY = "2025-11-25"
 """The legacy era's last version: what the adapter speaks where none has been negotiated."""
+
+LISTEN = "subscriptions/listen"
+"""The modern era's request for a stream that stays open (MCP 2026-07-28)."""
 
 ABANDON_SILENCE = 2.0
 """Seconds an upstream may be silent about a session that is given up: somebody waits for the failure behind it."""
@@ -83,7 +86,10 @@ class Mapping:
         headers = ask.headers
         if session is not None and session.upstream_session is not None:
             headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
-        return UpstreamRequest(ask.method, headers, body, ask.caller)
+        envelope = ask.envelope
+        streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
+        purpose = Purpose.STREAM if streams else Purpose.CALL
+        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.repeatable, purpose)
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
@@ -178,7 +184,9 @@ class Mapping:
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", headers, body), silence)
+        reply = await ask.server.upstream.send(
+            UpstreamRequest("POST", headers, body, repeatable=always), silence
+        )
         await read_body(reply, silence)
         return renewed
 
@@ -191,7 +199,7 @@ class Mapping:
         headers = forwardable(ask.headers, drop=POST_FIELDS)
         headers += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", upstream_session)]
         with contextlib.suppress(AdapterError):
-            request = UpstreamRequest("DELETE", headers)
+            request = UpstreamRequest("DELETE", headers, repeatable=always)
             reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
             await read_body(reply, ABANDON_SILENCE)
 
@@ -211,7 +219,9 @@ class Mapping:
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
-        return await server.upstream.send(UpstreamRequest("DELETE", fields), server.silence.request)
+        return await server.upstream.send(
+            UpstreamRequest("DELETE", fields, repeatable=always), server.silence.request
+        )
 
 
 class Resumption:
@@ -238,7 +248,7 @@ class Resumption:
         headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
         try:
             reply = await self._server.upstream.send(
-                UpstreamRequest("GET", headers), self._server.silence.request
+                UpstreamRequest("GET", headers, repeatable=always), self._server.silence.request
             )
         except AdapterError:
             return None

@@ -10,7 +10,7 @@ from adapter.relay.mapping import Resumption
 from adapter.relay.parking import Parking
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, finish
-from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
 from adapter.wire.envelope import Envelope
 
 _CANCEL_SILENCE = 5.0
@@ -68,7 +68,7 @@ class ExchangeRecovery:
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            self._errands.run(self._send_quietly(UpstreamRequest("POST", headers, body)))
+            self._errands.run(self._send_quietly(UpstreamRequest("POST", headers, body, repeatable=always)))
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:
         try:
