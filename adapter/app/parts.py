@@ -59,6 +59,7 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         required=tuple(upstream.client_headers.required),
         static=tuple(upstream.static_headers.items()),
         plan=plan,
+        answer_limit=settings.core.upstream.max_answer_bytes,
         configured_tools=frozenset(
             tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
         ),

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
+from adapter.relay.answers import too_large
 from adapter.relay.exchange import Flow
 from adapter.relay.flows import Along
 from adapter.upstream.port import Sink, UpstreamReply, pour
@@ -221,8 +222,8 @@ class AnswerStream:
         assert self._rewrite is not None
         try:
             events = self._reader.feed(chunk)
-        except MessageTooLong as error:
-            self._failure = error
+        except MessageTooLong:
+            self._failure = too_large(self._limit)
             return b""
         leaving: list[bytes] = []
         for event in events:

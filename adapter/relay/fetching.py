@@ -38,17 +38,17 @@ async def fetch(
         encoded=False,
         renewed=None,
     )
-    silence = ask.server.silence.request
+    silence, limit = ask.server.silence.request, ask.server.answer_limit
     reply = await mapping.send(own, session, body, silence)
     if reply.status != 200:
         reply.abort()
         return None
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        response = decoded(await read_body(reply, silence), reply)
+        response = decoded(await read_body(reply, silence, limit), reply, limit)
         return response if answers(response, request_id) else None
     upstream_session = session.upstream_session if session else None
     resume = Resumption(ask.server, own.headers, upstream_session, ask.version).after
-    return (await read_answer(reply, request_id, silence, resume)).response
+    return (await read_answer(reply, request_id, silence, resume, limit)).response
 
 
 def _meta_of(ask: Ask) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.relay.answers import ANSWER_LIMIT, media_type, require_plain
+from adapter.relay.answers import media_type, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.exchange import Answer, Ask, asking_plain, both
 from adapter.relay.flows import overheard
@@ -59,7 +59,7 @@ class Listening:
         ask.server.counters.streams += 1
         if rewrite is None or session is None:
             return Answer(reply.status, headers, overheard(reply, heed), release=reply.abort)
-        pieces = listening(reply, rewrite, ANSWER_LIMIT, heed)
+        pieces = listening(reply, rewrite, ask.server.answer_limit, heed)
         scope = self.calling.scope_of(session, ask.principal)
         inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
         release = both(reply.abort, partial(self.notices.close, scope, session.key, inbox))

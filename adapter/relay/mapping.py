@@ -16,7 +16,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken
-from adapter.relay.answers import read_answer, read_body
+from adapter.relay.answers import discard, read_answer
 from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
@@ -165,7 +165,7 @@ class Mapping:
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
         resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
-        answer = await read_answer(reply, asked.id, silence, resume)
+        answer = await read_answer(reply, asked.id, silence, resume, ask.server.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
@@ -187,7 +187,7 @@ class Mapping:
         reply = await ask.server.upstream.send(
             UpstreamRequest("POST", headers, body, repeatable=always), silence
         )
-        await read_body(reply, silence)
+        await discard(reply, silence)
         return renewed
 
     # --- the end ----------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Mapping:
         with contextlib.suppress(AdapterError):
             request = UpstreamRequest("DELETE", headers, repeatable=always)
             reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
-            await read_body(reply, ABANDON_SILENCE)
+            await discard(reply, ABANDON_SILENCE)
 
     async def close(
         self,

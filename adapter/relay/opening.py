@@ -38,7 +38,7 @@ class Opening:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
-        silence = ask.server.silence.request
+        silence, limit = ask.server.silence.request, ask.server.answer_limit
         announce = ask.server.plan.announce
         body = ask.body
         if announce is not None:
@@ -50,14 +50,14 @@ class Opening:
         reply = await self._mapping.send(ask, None, body, silence)
         headers = to_client(reply.headers)
         if reply.status != 200:
-            return Answer(reply.status, headers, await read_body(reply, silence))
+            return Answer(reply.status, headers, await read_body(reply, silence, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
                 require_plain(reply)
-            answer = await read_answer(reply, envelope.id, silence, resume)
+            answer = await read_answer(reply, envelope.id, silence, resume, limit)
             result = initialize_result(answer.response)
             if result is not None:
                 record = self._record(ask, envelope, upstream_session, result)

@@ -8,7 +8,7 @@ from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.answering import AnswerStream
-from adapter.relay.answers import ANSWER_LIMIT, decoded, media_type, read_body, require_plain
+from adapter.relay.answers import decoded, media_type, read_body, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
@@ -74,17 +74,17 @@ class Reading:
                     rewrite=partial(_finished, stages, call),
                     aside=partial(_seen_meanwhile, call) if call.guarded or call.withheld else None,
                     heed=ask.server.listener(),
-                    limit=ANSWER_LIMIT,
+                    limit=ask.server.answer_limit,
                 )
                 return Answer(
                     reply.status, headers, stream.pieces(), release=both(reply.abort, recovery.finish)
                 )
-            raw = await read_body(reply, silence)
+            raw = await read_body(reply, silence, ask.server.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
         # Some clients pass over a byte order mark.
-        body, status = decoded(raw, reply).removeprefix(BOM_UTF8), reply.status
+        body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
         if _answers(ask, call, body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapter.errors import AdapterError, UpstreamSilent
-from adapter.relay.answers import read_body
+from adapter.relay.answers import discard
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.mapping import Resumption
@@ -72,7 +72,7 @@ class ExchangeRecovery:
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:
         try:
-            await read_body(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
+            await discard(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
         except AdapterError:
             # The upstream is silent or gone; then there is nothing to cancel.
             return

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamUnhealthy
+from adapter.relay.answers import ANSWER_LIMIT
 from adapter.relay.stages import Plan
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
@@ -38,6 +39,7 @@ class Server:
     """``plan`` says which calls are *read*; what is not in it is piped.
 
     ``configured_tools`` are the upstream's tools that have stages of their own, so it has to list them.
+    ``answer_limit``: bytes of an answer, or of one event, that are read.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Server:
     plan: Plan = field(default_factory=Plan)
     configured_tools: frozenset[str] = frozenset()
     counters: Counters = field(default_factory=Counters)
+    answer_limit: int = ANSWER_LIMIT
 
     def require_healthy(self, now: float) -> None:
         """Raise UpstreamUnhealthy while the breaker is open or half-open; ``now`` is loop time."""
