@@ -236,6 +236,9 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     pieces, written = [raw[: event.lead]], False
     for line in _LINE.finditer(raw, event.lead):
         if line[1] != b"data" and not line[1].startswith(b"data:"):
+            # Behind a line that is left out, a CR and an LF that ended two lines would become one line end.
+            if line[0] == b"\n" and pieces[-1].endswith(b"\r"):
+                pieces.append(b"\n")
             pieces.append(line[0])
         elif not written:
             written = True
