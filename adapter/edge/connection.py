@@ -294,6 +294,11 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    @property
+    def leaving(self) -> bool:
+        """True while the last answer may still be on its way."""
+        return self.task is None and (self._mute or self._transport.is_closing())
+
     def retire(self) -> None:
         """Close now if idle, else after the answer that is being given."""
         if self._answer is None:

@@ -6,6 +6,7 @@ answered. A *read* stream leaves event by event, each as received, but for the r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
@@ -164,6 +165,12 @@ class AnswerStream:
         self._wanted, self._reader = wanted, self._new_reader()
         return settled
 
+    def last_words(self, error: AdapterError) -> bytes:
+        """What completes the stream where nothing more is read of it: an error event for each request that waits."""
+        self._catch_up()
+        self._failure = error
+        return self._seam() + self._error_events()
+
     async def _next(self) -> bytes:
         """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""
         if self._failure is not None:
@@ -227,8 +234,14 @@ class AnswerStream:
             return b""
         leaving: list[bytes] = []
         for event in events:
+            waiting = self._wanted
             if event.data and self._strike_off(event):
-                leaving.append(replace_data(event, await self._rewritten(event.data)))
+                try:
+                    leaving.append(replace_data(event, await self._rewritten(event.data)))
+                except asyncio.CancelledError:
+                    # It never leaves, so whoever speaks the last words has to know who still waits.
+                    self._wanted = waiting
+                    raise
             elif (
                 event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
             ):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.errors import AdapterError
 from adapter.relay.server import Server
 from adapter.rules.callers import NOBODY, Caller
 from adapter.rules.repeatable import ToolRepeatable, is_repeatable
@@ -88,6 +89,7 @@ class Answer:
 
     Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
+    ``last_words`` gives the bytes that complete a stream which is cut for that failure, None where nothing can.
     """
 
     status: int
@@ -95,6 +97,7 @@ class Answer:
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)
+    last_words: Callable[[AdapterError], bytes] | None = None
 
     async def close(self) -> None:
         try:

@@ -77,7 +77,11 @@ class Reading:
                     limit=ask.server.answer_limit,
                 )
                 return Answer(
-                    reply.status, headers, stream.pieces(), release=both(reply.abort, recovery.finish)
+                    reply.status,
+                    headers,
+                    stream.pieces(),
+                    release=both(reply.abort, recovery.finish),
+                    last_words=stream.last_words,
                 )
             raw = await read_body(reply, silence, ask.server.answer_limit)
         except UpstreamSilent:
