@@ -208,10 +208,12 @@ class Mapping:
         server: Server,
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
+        silence: float | None = None,
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
-        ``headers`` are a client's, where it is one that ends the session. Raises what Upstream.send raises.
+        ``headers`` are a client's, where it is one that ends the session. ``silence`` (seconds) is that of any request
+        unless said. Raises what Upstream.send raises.
         """
         if session.upstream_session is None:
             return None
@@ -219,9 +221,8 @@ class Mapping:
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
-        return await server.upstream.send(
-            UpstreamRequest("DELETE", fields, repeatable=always), server.silence.request
-        )
+        request = UpstreamRequest("DELETE", fields, repeatable=always)
+        return await server.upstream.send(request, silence or server.silence.request)
 
 
 class Resumption:

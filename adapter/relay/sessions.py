@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
@@ -279,9 +279,10 @@ class Sessions:
             self._drop(row.key)
             await self._tell_end(row.key)
 
-    async def put_off(self, row: Row, seconds: float) -> None:
-        """Let what cannot be done for this session now wait, so that it stands in no other one's way."""
-        await self._store.touch(TABLE, {row.key: self._clock() + seconds})
+    async def put_off(self, keys: Iterable[str], seconds: float) -> None:
+        """Let what is due for these sessions wait, so that they stand in no other one's way."""
+        due_at = self._clock() + seconds
+        await self._store.touch(TABLE, dict.fromkeys(keys, due_at))
 
     # --- time -------------------------------------------------------------------------------------------------
 
