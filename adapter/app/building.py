@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -26,6 +26,7 @@ from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
+from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
@@ -42,6 +43,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
 from adapter.relay.waterfall import BothTracings, Waterfall
+from adapter.relay.wiring_watch import WiringWatch
 from adapter.rules.exposure import told
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -59,6 +61,7 @@ class App:
     store: Store
     servers: Mapping[str, Server]
     watches: Mapping[str, Watch]
+    lookers: Sequence[WiringWatch]
     sessions: Sessions
     janitor: Janitor
     errands: Errands
@@ -86,13 +89,14 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     notices = Notices()
     filing = Filing.of(settings, store, scopes, notices, clock, logger)
     sessions.on_end.append(filing.end_session)
+    errands = Errands()
     mapping = SessionMapping(
         sessions,
+        LateSessions(errands, logger),
         renewals=settings.sessions.upstream_session_termination_retries,
         clock=clock,
         log=logger,
     )
-    errands = Errands()
     telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
     recent = Recent() if settings.console.enabled else None
     made = compiled(settings, logger, _observing(telemetry, recent))
@@ -127,6 +131,11 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     watches = _watches(settings, servers, logger)
+    lookers = [
+        WiringWatch(server, logger)
+        for server in servers.values()
+        if server.id not in watches and server.wiring.configured
+    ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
     health = _health(settings, servers, watches, sessions, guard, store)
@@ -158,6 +167,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         store,
         servers,
         watches,
+        lookers,
         sessions,
         janitor,
         errands,

@@ -10,6 +10,7 @@ from adapter.relay.probe import PingSettings
 from adapter.relay.server import Server, Silence
 from adapter.relay.sessions import SessionLimits
 from adapter.relay.stages import Plan
+from adapter.relay.wiring import Wiring
 from adapter.rules.breaker import Breaker
 from adapter.rules.principals import Principals
 from adapter.settings.auth import Auth, NamedToken
@@ -60,8 +61,13 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         static=tuple(upstream.static_headers.items()),
         plan=plan,
         answer_limit=settings.core.upstream.max_answer_bytes,
-        configured_tools=frozenset(
-            tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
+        wiring=Wiring(
+            frozenset(
+                tool
+                for adapter in entry.adapters
+                for tool in adapter.tools
+                if ("tools/call", tool) in plan.named
+            )
         ),
     )
 

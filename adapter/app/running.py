@@ -69,6 +69,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     await app.filing.open()
     await app.sessions.load()
     tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
+    tasks += [loop.create_task(looker.run()) for looker in app.lookers]
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(loop.create_task(app.janitor.run()))
     try:
@@ -82,6 +83,7 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 async def _let_go(app: App) -> None:
     await asyncio.gather(*(watch.close() for watch in app.watches.values()))
+    await asyncio.gather(*(looker.close() for looker in app.lookers))
     with contextlib.suppress(StoreUnavailable):
         await app.sessions.write_last_seen()
     await app.exploring.close()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken
 from adapter.relay.answers import too_large
 from adapter.relay.errands import Errands
-from adapter.relay.exchange import Answer, Ask
+from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask
 from adapter.relay.http_callers import (
     CLIENT,
     INITIALIZED,
@@ -30,7 +30,7 @@ from adapter.relay.http_callers import (
     request,
     result_of,
 )
-from adapter.relay.mapping import LATEST_LEGACY, LONGEST_RETRY
+from adapter.relay.mapping import LONGEST_RETRY
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.rules.sessions import session_key

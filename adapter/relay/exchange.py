@@ -17,6 +17,13 @@ from adapter.wire.eras import Era
 JSON = ("Content-Type", "application/json")
 """The field of an answer of the adapter's own."""
 
+POST_FIELDS = frozenset(
+    {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
+)
+"""What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
+
+LATEST_LEGACY = "2025-11-25"
+"""The legacy era's last version: what the adapter speaks where none has been negotiated."""
 
 Renewed = Callable[[], Awaitable[None]]
 

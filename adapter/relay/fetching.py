@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from adapter.relay.answers import decoded, is_encoded, media_type, read_answer, read_body
-from adapter.relay.exchange import Ask, forwardable
-from adapter.relay.mapping import ACCEPT, POST_FIELDS, Mapping, Resumption
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.mapping import ACCEPT, Mapping, Resumption
 from adapter.relay.sessions import Session
 from adapter.wire.envelope import Envelope, answers, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror

@@ -15,9 +15,10 @@ from dataclasses import replace
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken
+from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken, UpstreamUnanswered
 from adapter.relay.answers import discard, read_answer
-from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.late_sessions import LateSessions, close_session
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
@@ -27,14 +28,6 @@ from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 ACCEPT = "application/json, text/event-stream"
-POST_FIELDS = frozenset(
-    {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
-)
-"""What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
-
-LATEST_LEGACY = "2025-11-25"
-"""The legacy era's last version: what the adapter speaks where none has been negotiated."""
-
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
 
@@ -46,15 +39,23 @@ LONGEST_RETRY = 10.0
 
 
 class Mapping:
-    """Sends for sessions. ``renewals`` is how often one request may renew its upstream session.
+    """Sends for sessions. ``renewals`` is how often one request may renew its upstream session; ``late`` sees to
+    sessions that the upstream opens too late.
 
     ``clock`` gives Unix time in seconds.
     """
 
     def __init__(
-        self, sessions: Sessions, *, renewals: int, clock: Callable[[], float], log: FilteringBoundLogger
+        self,
+        sessions: Sessions,
+        late: LateSessions,
+        *,
+        renewals: int,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
     ) -> None:
         self._sessions = sessions
+        self._late = late
         self._log = log
         self._renewals = renewals
         self._clock = clock
@@ -81,6 +82,11 @@ class Mapping:
             await self.renew(ask, session, generation)
             if ask.renewed is not None:
                 await ask.renewed()
+
+    async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
+        """Send a client's ``initialize``. Raises what Upstream.send raises."""
+        request = UpstreamRequest("POST", ask.headers, body, ask.caller)
+        return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
@@ -111,7 +117,7 @@ class Mapping:
             if seen is not None and record.generation != seen:
                 # Another replica was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
-                _tell_gate(ask.server)
+                ask.server.began_anew()
                 return
             renewed = await self._replay(ask, record)
             remapped = False
@@ -120,7 +126,7 @@ class Mapping:
             finally:
                 if not remapped:
                     await self.abandon(ask, renewed.upstream_session, renewed.protocol_version)
-            _tell_gate(ask.server)
+            ask.server.began_anew()
             if not remapped:
                 return
             ask.server.counters.reinitialized += 1
@@ -141,7 +147,12 @@ class Mapping:
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
+        try:
+            request = UpstreamRequest("POST", common, record.initialize)
+            reply = await self._late.initialize(ask.server, request, silence)
+        except UpstreamUnanswered:
+            # What may have run is only this, not the call that needs the session.
+            raise UpstreamBroken("The upstream server opens no session now; the call was not sent.") from None
         if reply.status >= 500:
             reply.abort()
             raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
@@ -194,14 +205,9 @@ class Mapping:
 
     async def abandon(self, ask: Ask, upstream_session: str | None, version: str) -> None:
         """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
-        if upstream_session is None:
-            return
-        headers = forwardable(ask.headers, drop=POST_FIELDS)
-        headers += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", upstream_session)]
-        with contextlib.suppress(AdapterError):
-            request = UpstreamRequest("DELETE", headers, repeatable=always)
-            reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
-            await discard(reply, ABANDON_SILENCE)
+        if upstream_session is not None:
+            with contextlib.suppress(AdapterError):
+                await close_session(ask.server, ask.headers, upstream_session, version, ABANDON_SILENCE)
 
     async def close(
         self,
@@ -258,12 +264,6 @@ class Resumption:
             return reply
         reply.abort()
         return None
-
-
-def _tell_gate(server: Server) -> None:
-    """The upstream began anew, whoever saw it first, so its tools may be others now."""
-    if server.plan.gate is not None:
-        server.plan.gate.changed()
 
 
 def initialize_result(response: bytes | None) -> bytes | None:

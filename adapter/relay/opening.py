@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adapter.relay.answers import media_type, read_answer, read_body, require_plain
-from adapter.relay.exchange import Answer, Ask, asking_plain
-from adapter.relay.mapping import (
-    LATEST_LEGACY,
-    Mapping,
-    Resumption,
-    digest,
-    initialize_result,
-    negotiated_version,
-)
+from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
+from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
 from adapter.relay.sessions import Sessions
 from adapter.rules.headers import to_client
 from adapter.rules.sessions import SessionRecord, SessionState
@@ -47,7 +40,7 @@ class Opening:
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
             )
             body = envelope.body
-        reply = await self._mapping.send(ask, None, body, silence)
+        reply = await self._mapping.open(ask, body)
         headers = to_client(reply.headers)
         if reply.status != 200:
             return Answer(reply.status, headers, await read_body(reply, silence, limit))
@@ -63,6 +56,8 @@ class Opening:
                 record = self._record(ask, envelope, upstream_session, result)
                 version = record.protocol_version
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+            else:
+                await self._mapping.abandon(ask, upstream_session, version)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._mapping.abandon(ask, upstream_session, version)
