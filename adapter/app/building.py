@@ -47,6 +47,7 @@ from adapter.relay.wiring_watch import WiringWatch
 from adapter.rules.exposure import told
 from adapter.settings.root import Settings
 from adapter.state.port import Store
+from adapter.state.watched import WatchedStore
 from adapter.telemetry import Telemetry, open_telemetry
 
 PARKED_TTL = 3600.0
@@ -58,7 +59,7 @@ class App:
     """The adapter, built but not yet listening."""
 
     settings: Settings
-    store: Store
+    store: WatchedStore
     servers: Mapping[str, Server]
     watches: Mapping[str, Watch]
     lookers: Sequence[WiringWatch]
@@ -83,7 +84,8 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     logger = log.get_logger("adapter")
     clock = time.time
     plans = plans or {}
-    store = store or parts.store(settings)
+    watched = WatchedStore(store or parts.store(settings))
+    store = watched
     sessions = Sessions(store, parts.limits(settings), clock)
     scopes = Scopes(store, per_principal=settings.sessions.scope == "principal")
     notices = Notices()
@@ -138,7 +140,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, store)
+    health = _health(settings, servers, watches, sessions, guard, watched)
     around = Surroundings(
         relay,
         servers,
@@ -164,7 +166,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
     return App(
         settings,
-        store,
+        watched,
         servers,
         watches,
         lookers,
@@ -251,7 +253,7 @@ def _health(
     watches: Mapping[str, Watch],
     sessions: Sessions,
     guard: Guard,
-    store: Store,
+    store: WatchedStore,
 ) -> Health:
     return Health(
         servers=list(servers.values()),

@@ -18,6 +18,9 @@ from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 
+STORE_INTERVAL = 5.0
+"""Seconds between two looks at the state store, beside those of who asks for health."""
+
 
 @contextlib.asynccontextmanager
 async def running(app: App) -> AsyncIterator[tuple[str, int]]:
@@ -117,7 +120,7 @@ async def _serve(settings: Settings) -> int:
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
             )
-            guard = loop.create_task(_leave_with_store(app, stop))
+            guard = loop.create_task(_watch_store(app, stop))
             try:
                 return int(await stop)
             finally:
@@ -139,17 +142,22 @@ async def _serve(settings: Settings) -> int:
         return 1
 
 
-async def _leave_with_store(app: App, stop: asyncio.Future[int]) -> None:
-    """With ``unavailable_policy: exit``, end the process when the store fails, so that it is started anew."""
-    if app.settings.state_persistence.unavailable_policy != "exit":
-        return None
+async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
+    """Tell the log when the store cannot be written, and when it can again. With ``unavailable_policy: exit``, end the
+    process then, so that it is started anew.
+    """
+    failed = False
     while True:
-        await asyncio.sleep(5)
-        try:
-            await app.store.count("sessions")
-        except StoreUnavailable as error:
-            app.log.error("the state store failed; leaving", why=str(error))
+        await asyncio.sleep(STORE_INTERVAL)
+        failure = await app.store.failure()
+        if failure is not None and app.settings.state_persistence.unavailable_policy == "exit":
+            app.log.error("the state store failed; leaving", why=str(failure))
             return _resolve(stop, 1)
+        if failure is not None and not failed:
+            app.log.error("the state store cannot be written", why=str(failure), setting="state_persistence")
+        elif failure is None and failed:
+            app.log.warning("the state store can be written again")
+        failed = failure is not None
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

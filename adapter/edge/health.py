@@ -10,12 +10,12 @@ import orjson
 
 from adapter.edge.guard import Guard
 from adapter.edge.request import Request
-from adapter.errors import StoreUnavailable
+from adapter.errors import AdapterError
 from adapter.relay.probe import Pulse, Watch
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.rules.breaker import BreakerState
-from adapter.state.port import Store
+from adapter.state.watched import WatchedStore
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Health:
     clock: Callable[[], float]
     begun: float
     max_start_wait: float
-    store: Store
+    store: WatchedStore
     readiness: Literal["any", "all"] = "any"
 
     async def live(self, request: Request) -> tuple[int, bytes]:
@@ -44,7 +44,7 @@ class Health:
         """200 when any or all servers can be called (``core.readiness``), else 503."""
         able = [self._is_ready(server) for server in self.servers]
         ready = any(able) if self.readiness == "any" else all(able)
-        ready = ready and await self._store_failure() is None
+        ready = ready and await self.store.failure() is None
         return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
 
     async def show(self, request: Request) -> tuple[int, bytes]:
@@ -52,7 +52,7 @@ class Health:
         details = self.guard.known(request.headers)
         servers = [self._server(server, details) for server in self.servers]
         wiring = self._wiring(details)
-        failure = await self._store_failure()
+        failure = await self.store.failure()
         reason = _degraded(servers, wiring, failure)
         starting = self._is_starting()
         body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
@@ -63,7 +63,7 @@ class Health:
         body["persistence"] = {
             "type": self.persistence,
             "status": "error" if failure else "ok",
-            **({"detail": failure} if failure and details else {}),
+            **({"detail": str(failure)} if failure and details else {}),
         }
         body["adapter_wiring"] = wiring
         body["startup"] = {
@@ -145,13 +145,6 @@ class Health:
             shown["missing_by_server"] = missing
         return shown
 
-    async def _store_failure(self) -> str | None:
-        try:
-            await self.store.count("sessions")
-        except StoreUnavailable as error:
-            return str(error)
-        return None
-
 
 def _is_wired(server: Server) -> bool:
     """Tell whether the server's configured tools are there. One that shows its list to clients only counts as well, for
@@ -181,7 +174,9 @@ def _counted(server: Server, pulse: Pulse) -> dict[str, Any]:
     }
 
 
-def _degraded(servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: str | None) -> str | None:
+def _degraded(
+    servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: AdapterError | None
+) -> str | None:
     if store_failure is not None:
         return "persistence_unavailable"
     if any(server["status"] != "ok" for server in servers):
