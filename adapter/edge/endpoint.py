@@ -100,7 +100,7 @@ class Endpoint:
             if not self.stopping:
                 raise
             visit.outcome = AdapterStopping.code
-            self._cut(request.reply, answer, visit, extra)
+            await self._cut(request.reply, answer, visit, extra)
         except Exception:
             visit.outcome = "internal"
             self.log.exception("a request failed unexpectedly", server=server.id)
@@ -129,11 +129,13 @@ class Endpoint:
         else:
             reply.abort()
 
-    def _cut(self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]) -> None:
+    async def _cut(
+        self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]
+    ) -> None:
         """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
         error = AdapterStopping()
         if reply.status is not None and answer is not None and answer.last_words is not None:
-            reply.put(answer.last_words(error))
+            reply.put(await answer.last_words(error))
             reply.end()
         else:
             self._fail(reply, error, visit, extra)

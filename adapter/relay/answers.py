@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
+from adapter.relay.pacing import breathe, slices
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import answers
 from adapter.wire.sse import SseEvent, SseReader, replace_data
@@ -140,7 +141,7 @@ async def read_answer(
     """
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
         raw = await read_body(reply, silence, limit)
-        return WholeAnswer(raw, _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
+        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
     pieces: list[bytes] = []
     left, last_id = limit, b""
     for _ in range(RESUMPTIONS):
@@ -173,16 +174,19 @@ async def _read_events(
 
     Raises AnswerTooLarge above ``left`` bytes of events.
     """
-    events: list[bytes] = []
+    # Not a list: of blank lines each byte is an event.
+    raw = bytearray()
     try:
         while chunk := await reply.read(silence):
-            for event in reader.feed(chunk):
-                events.append(event.raw)
-                left -= len(event.raw)
-                if left < 0:
+            for part in slices(chunk):
+                events = reader.feed(part)
+                for event in events:
+                    raw += event.raw
+                    if event.data and answers(event.data, request_id):
+                        return bytes(raw), event
+                if len(raw) > left:
                     raise too_large(reader.limit)
-                if event.data and answers(event.data, request_id):
-                    return b"".join(events), event
+                await breathe(len(events))
     except MessageTooLong:
         raise too_large(reader.limit) from None
     except UpstreamBroken:
@@ -190,11 +194,17 @@ async def _read_events(
             raise
     finally:
         reply.abort()
-    return b"".join(events), None
+    return bytes(raw), None
 
 
-def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
-    if kind == "text/event-stream":
-        events = SseReader(len(body)).feed(body)
-        return next((event.data for event in events if event.data and answers(event.data, request_id)), None)
-    return body if answers(body, request_id) else None
+async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
+    if kind != "text/event-stream":
+        return body if answers(body, request_id) else None
+    reader = SseReader(len(body))
+    for part in slices(body):
+        events = reader.feed(part)
+        for event in events:
+            if event.data and answers(event.data, request_id):
+                return event.data
+        await breathe(len(events))
+    return None

@@ -31,6 +31,7 @@ from adapter.relay.http_callers import (
     result_of,
 )
 from adapter.relay.mapping import LONGEST_RETRY
+from adapter.relay.pacing import breathe, slices
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.rules.sessions import session_key
@@ -193,13 +194,16 @@ class Conversation:
                 return _Heard(response_in(body, number))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
-                for event in reader.feed(piece):
-                    if not event.data:
-                        continue
-                    response = response_in(event.data, number)
-                    if response is not None:
-                        return _Heard(response)
-                    await self._heed(event.data, who, number, tell)
+                for part in slices(piece):
+                    events = reader.feed(part)
+                    for event in events:
+                        if not event.data:
+                            continue
+                        response = response_in(event.data, number)
+                        if response is not None:
+                            return _Heard(response)
+                        await self._heed(event.data, who, number, tell)
+                    await breathe(len(events))
             return _Heard(None, reader.last_id, reader.retry)
         except MessageTooLong:
             raise too_large(limit) from None

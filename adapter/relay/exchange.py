@@ -104,7 +104,7 @@ class Answer:
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)
-    last_words: Callable[[AdapterError], bytes] | None = None
+    last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
 
     async def close(self) -> None:
         try:

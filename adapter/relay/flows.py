@@ -74,7 +74,7 @@ class GetStream:
         """The stream as it comes."""
         return Flow(self._pieces(), self._pour)
 
-    def last_words(self, _: AdapterError) -> bytes:
+    async def last_words(self, _: AdapterError) -> bytes:
         """Tell the client to come back in a while, behind an event that may have begun."""
         return last_words_behind(self._end)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.errors import SessionUnknown
+from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.answers import media_type, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.exchange import Answer, Ask, asking_plain, both
@@ -71,9 +71,8 @@ class Listening:
         scope = self.calling.scope_of(session, ask.principal)
         inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
         release = both(release, partial(self.notices.close, scope, session.key, inbox))
-        # Only whole events leave, so nothing has begun where the stream is cut.
         return Answer(
-            reply.status, headers, noticing(pieces, inbox), release=release, last_words=lambda _: RETRY
+            reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
     async def _heard(self, session: Session, data: bytes, *, guards: bool) -> bytes:
@@ -82,6 +81,11 @@ class Listening:
         if claimed is not None:
             return claimed
         return session.guarded.withheld(data) if guards else data
+
+
+async def _between_events(_: AdapterError) -> bytes:
+    """Tell the client to come back in a while; only whole events have left."""
+    return RETRY
 
 
 def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:

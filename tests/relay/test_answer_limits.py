@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
+from collections.abc import AsyncIterator
 
 import orjson
 import pytest
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken
 from adapter.relay.answers import RESUMPTIONS, read_answer
+from adapter.relay.exchange import Flow
+from adapter.relay.pacing import SLICE
 from adapter.relay.stages import Call, Plan
 from adapter.upstream.port import UpstreamReply
 from adapter.upstream.scripted import Answer, Expect, ScriptedReply, ScriptedUpstream
-from tests.relay.relaying import INITIALIZE, Relaying, whole
+from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
 
 LIMIT = 1000
 SSE = (("Content-Type", "text/event-stream"),)
@@ -147,3 +152,85 @@ async def test_resumed_streams_count_together() -> None:
 
     with pytest.raises(AnswerTooLarge):
         await read_answer(ScriptedReply(Answer(headers=SSE, chunks=[sent])), 1, 1.0, again, LIMIT)
+
+
+# --- many small events ----------------------------------------------------------------------------------------
+
+BLANKS = [b"\n" * (1 << 17)] * 2
+ENOUGH = 2 * len(BLANKS[0]) // SLICE // 2
+"""Turns that others get at least while so many events are read."""
+
+
+@contextlib.asynccontextmanager
+async def others_have_turns() -> AsyncIterator[None]:
+    """Fails unless somebody else got a turn again and again while the block ran."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    yield
+    counting.cancel()
+    assert turns >= ENOUGH
+
+
+class Taking:
+    """A client that takes everything."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        self.taken += chunk
+        return True
+
+    async def drained(self) -> None:
+        """Nothing waits."""
+
+
+@pytest.mark.parametrize("tool", ["save", "load"], ids=["read", "piped"])
+@pytest.mark.parametrize("poured", [True, False])
+async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
+    """Each is an event; a quarter of a million of them pass as they came, and hold up nobody."""
+    call = CALL.replace(b"save", tool.encode())
+    response = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+    answer = Answer(headers=SSE, chunks=[*BLANKS, response])
+    relaying = Relaying(
+        ScriptedUpstream([(Expect("POST", call), answer)]), Plan({("tools/call", "save"): (Waiting(),)})
+    )
+    reply = await relaying.relay.handle(relaying.ask(call, await relaying.open()))
+    async with others_have_turns():
+        if poured and isinstance(reply.body, Flow):
+            client = Taking()
+            await reply.body.pour(client)
+            taken = client.taken
+        else:
+            taken = b"".join([piece async for piece in pieces(reply)])
+    assert taken == b"".join(BLANKS) + response
+
+
+async def test_blank_lines_on_a_stream_that_is_read() -> None:
+    """A GET stream whose messages pass stages."""
+    upstream = ScriptedUpstream([(Expect("GET"), Answer(headers=SSE, chunks=BLANKS))])
+    relaying = Relaying(upstream, Plan(around=lambda _: (Waiting(),)))
+    ask = relaying.ask(b"", await relaying.open(), method="GET")
+    async with others_have_turns():
+        assert await whole(await relaying.relay.handle(ask)) == b"".join(BLANKS)
+
+
+@pytest.mark.parametrize("coded", [False, True])
+async def test_blank_lines_in_answer_to_initialize(coded: bool) -> None:
+    """Plain, and compressed to a few bytes."""
+    response = b'data: {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}\n\n'
+    body = b"".join(BLANKS) + response
+    headers = (*SSE, ("Content-Encoding", "gzip")) if coded else SSE
+    chunks = [gzip.compress(body)] if coded else [body]
+    upstream = ScriptedUpstream([(Expect("POST", INITIALIZE), Answer(headers=headers, chunks=chunks))])
+    relaying = Relaying(upstream)
+    async with others_have_turns():
+        assert await relaying.post_first(INITIALIZE) == chunks[0]
+    assert relaying.sessions.active == 1
