@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 from collections.abc import AsyncIterator
 
@@ -103,6 +104,7 @@ async def _let_go(app: App) -> None:
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM. The process's exit status: 0, or 1 when it could not start or go on."""
     log.configure(settings.core.log_level)
+    _raise_descriptor_limit()
     return uvloop.run(_serve(settings))
 
 
@@ -158,6 +160,15 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.log.warning("the state store can be written again")
         failed = failure is not None
+
+
+def _raise_descriptor_limit() -> None:
+    """Use as many descriptors as the system allows: every open stream holds two, and systems begin with few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Some systems name a limit that they then do not give.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:
