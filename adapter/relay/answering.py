@@ -160,8 +160,8 @@ class AnswerStream:
         return Ending(rest + self._seam() + self._error_events(), failure=self._why())
 
     def settled_by(self, body: bytes) -> bool:
-        """Whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does not
-        end with the answer is not looked into, for that takes its time.
+        """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
+        not end with the answer is not looked into, for that takes its time.
         """
         wanted = list(self._wanted)
         if not self._last_event_answers(body) and len(body) <= SLICE:
@@ -174,7 +174,7 @@ class AnswerStream:
         return settled
 
     async def last_words(self, error: AdapterError) -> bytes:
-        """What completes the stream where nothing more is read of it: an error event for each request that waits."""
+        """Complete the stream where nothing more is read of it: an error event for each request that waits."""
         await self.catch_up(all_of_it=True)
         self._failure = error
         return self._seam() + self._error_events()

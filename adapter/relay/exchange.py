@@ -20,7 +20,7 @@ JSON = ("Content-Type", "application/json")
 POST_FIELDS = frozenset(
     {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
 )
-"""What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
+"""Fields in which a client speaks of its own POST (lower case); the adapter's own requests leave them out."""
 
 LATEST_LEGACY = "2025-11-25"
 """The legacy era's last version: what the adapter speaks where none has been negotiated."""

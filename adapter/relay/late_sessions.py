@@ -9,12 +9,13 @@ import asyncio
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, UpstreamSilent
+from adapter.errors import AdapterError
 from adapter.relay.answers import discard
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.server import Server
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always, header
+from adapter.upstream.silence import silent
 
 LATEST = 120.0
 """Seconds that an answer to ``initialize`` is waited for beyond those of whoever asked."""
@@ -53,7 +54,7 @@ class LateSessions:
         if sending.done():
             return sending.result()
         self._leave(server, request, sending)
-        raise UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+        raise silent(silence)
 
     def _leave(
         self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]

@@ -11,7 +11,7 @@ from adapter.upstream.port import UpstreamReply
 
 @dataclass(slots=True)
 class Session:
-    """What the hot path needs of a session. The record in the store has the rest.
+    """A session as far as the hot path needs it. The record in the store has the rest.
 
     ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
     ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose

@@ -68,14 +68,9 @@ class HttpUpstream:
         written at all goes to a new connection in any case.
         """
         head = self._endpoint.head(request)
-        purpose = request.purpose
-        places = (
-            self._calls
-            if purpose is Purpose.CALL
-            else self._streams
-            if purpose is Purpose.STREAM
-            else self._pings
-        )
+        places = self._calls
+        if request.purpose is not Purpose.CALL:
+            places = self._streams if request.purpose is Purpose.STREAM else self._pings
         connection = self._pool.kept(places) or await self._pool.take(places)
         kept = connection.reused
         try:

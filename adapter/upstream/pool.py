@@ -1,4 +1,4 @@
-"""Which connection serves the next exchange: the one used last, else a new one, else a place in the queue."""
+"""Connections for the next exchange: the one used last, else a new one, else a place in the queue."""
 
 from __future__ import annotations
 
