@@ -6,6 +6,7 @@ An upstream that is slow to answer ``initialize`` goes on with it when the conne
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
@@ -45,12 +46,19 @@ class LateSessions:
 
         Raises UpstreamSilent, and what Upstream.send raises.
         """
-        sending = asyncio.ensure_future(server.upstream.send(request, silence + self._latest))
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(server.upstream.send(request, silence + self._latest))
+        # What asyncio.wait does, in a third of its steps: every session is opened by way of this.
+        over: asyncio.Future[None] = loop.create_future()
+        sending.add_done_callback(partial(_settle, over))
+        alarm = loop.call_later(silence, _settle, over)
         try:
-            await asyncio.wait((sending,), timeout=silence)
+            await over
         except asyncio.CancelledError:
             self._leave(server, request, sending)
             raise
+        finally:
+            alarm.cancel()
         if sending.done():
             return sending.result()
         self._leave(server, request, sending)
@@ -82,6 +90,11 @@ class LateSessions:
             return
         finally:
             self._waiting[server.id] -= 1
+
+
+def _settle(over: asyncio.Future[None], _: object = None) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 async def close_session(
