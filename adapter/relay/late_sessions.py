@@ -15,8 +15,7 @@ from adapter.relay.answers import discard
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.server import Server
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, always, header
-from adapter.upstream.silence import silent
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, always, header, silent
 
 LATEST = 120.0
 """Seconds that an answer to ``initialize`` is waited for beyond those of whoever asked."""

@@ -16,8 +16,9 @@ import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.places import Places
+from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply
-from adapter.upstream.silence import Watch, silent
+from adapter.upstream.silence import Watch
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""

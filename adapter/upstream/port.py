@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from adapter.errors import UpstreamUnreachable
+from adapter.errors import UpstreamSilent, UpstreamUnreachable
 from adapter.rules.callers import NOBODY, Caller
 
 Headers = Sequence[tuple[str, str]]
@@ -136,3 +136,8 @@ class Upstream(Protocol):
 def unreachable(why: str) -> UpstreamUnreachable:
     """The failure of a request that got no byte of answer; ``why`` continues "cannot be reached: "."""
     return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")
+
+
+def silent(silence: float | None) -> UpstreamSilent:
+    """The failure of a wait that ended after so many seconds without a byte."""
+    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from adapter.upstream.port import Headers, Pouring, Sink
-from adapter.upstream.silence import Watch, silent
+from adapter.upstream.port import Headers, Pouring, Sink, silent
+from adapter.upstream.silence import Watch
 
 
 class Carrier(Protocol):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from math import inf
 
-from adapter.errors import UpstreamSilent
-
 
 class Watch:
     """Lets one task at a time wait for news on a connection.
@@ -74,8 +72,3 @@ class Watch:
             self._set_alarm()
         else:
             self.wake(False)
-
-
-def silent(silence: float | None) -> UpstreamSilent:
-    """The failure of a wait that ended after so many seconds without a byte."""
-    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
