@@ -62,6 +62,16 @@ class MessageTooLong(AdapterError):
     hint = "The message is larger than core.max_request_bytes allows."
 
 
+class BodyTooSlow(AdapterError):
+    code, rpc, http = "body_too_slow", -32600, 408
+    hint = "The body came too slowly; core.client_timeouts has the least speed."
+
+
+class TargetTooLong(AdapterError):
+    code, rpc, http = "target_too_long", -32600, 414
+    hint = "The query of the request's target is too long."
+
+
 class UnsupportedMediaType(AdapterError):
     code, rpc, http = "unsupported_media_type", -32600, 415
     hint = "Send the body as application/json; Content-Encoding may be gzip or deflate."
@@ -80,6 +90,11 @@ class HostRefused(AdapterError):
 class OriginRefused(AdapterError):
     code, rpc, http = "origin_refused", -32600, 403
     hint = "This Origin may not call the adapter; core.allowed_origins lists the ones that may."
+
+
+class NavigationRefused(AdapterError):
+    code, rpc, http = "navigation_refused", -32600, 403
+    hint = "An MCP endpoint is for MCP clients; a browser may not open it as a page."
 
 
 class NotFound(AdapterError):
@@ -110,6 +125,16 @@ class SessionUnknown(AdapterError):
 class LimitReached(AdapterError):
     code, rpc, http, legacy_http = "limit_reached", -32015, 429, 200
     hint = "A limit of the adapter was reached; try again shortly."
+
+
+class ConnectionsTaken(AdapterError):
+    code, rpc, http = "connections_taken", -32015, 503
+    hint = "As many clients are connected as core.max_connections allows; try again shortly."
+
+
+class BuffersFull(AdapterError):
+    code, rpc, http = "buffers_full", -32015, 503
+    hint = "The adapter holds as many bytes of requests as core.max_buffered_bytes allows; try again shortly."
 
 
 # --- the catalogue --------------------------------------------------------------------------------------------

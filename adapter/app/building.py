@@ -17,6 +17,7 @@ from adapter.app.exploring import Exploring, Surroundings, exploring
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
+from adapter.edge.bodies import BodyTerms
 from adapter.edge.endpoint import Endpoint
 from adapter.edge.front import Front
 from adapter.edge.guard import Guard
@@ -73,6 +74,7 @@ class App:
     telemetry: Telemetry | None
     calls: log.CallLog | None
     log: FilteringBoundLogger
+    bodies: BodyTerms
 
 
 def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
@@ -180,6 +182,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         telemetry,
         calls,
         logger,
+        parts.bodies(settings),
     )
 
 

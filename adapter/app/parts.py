@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 
 from adapter.app.hosting import Hosting
+from adapter.edge.bodies import BodyTerms
+from adapter.edge.buffers import RequestBuffers
 from adapter.edge.guard import Cors, Guard
+from adapter.edge.patience import Patience
 from adapter.relay.probe import PingSettings
 from adapter.relay.server import Server, Silence
 from adapter.relay.sessions import SessionLimits
 from adapter.relay.stages import Plan
 from adapter.relay.wiring import Wiring
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
+from adapter.rules.pace import Floor
 from adapter.rules.principals import Principals
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
@@ -59,6 +64,9 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         ),
         required=tuple(upstream.client_headers.required),
         static=tuple(upstream.static_headers.items()),
+        answer_headers=AnswerHeaders(
+            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
+        ),
         plan=plan,
         answer_limit=settings.core.upstream.max_answer_bytes,
         wiring=Wiring(
@@ -107,6 +115,23 @@ def limits(settings: Settings) -> SessionLimits:
 def ping(settings: Settings, entry: ServerSettings) -> PingSettings:
     ping = settings.ping_for(entry)
     return PingSettings(interval=ping.interval_seconds, timeout=ping.timeout_seconds)
+
+
+def bodies(settings: Settings) -> BodyTerms:
+    """Build the limits of memory and time that hold for bodies of requests."""
+    times = settings.core.client_timeouts
+    floor = Floor(
+        rate=times.min_body_bytes_per_second,
+        window=times.min_body_window_seconds,
+        grace=times.min_body_grace_seconds,
+    )
+    return BodyTerms(RequestBuffers(settings.core.max_buffered_bytes), floor, times.body_silence_seconds)
+
+
+def patience(settings: Settings) -> Patience:
+    """Build the times that clients are given on their connections."""
+    times = settings.core.client_timeouts
+    return Patience(idle=times.idle_seconds, head=times.head_seconds)
 
 
 def guard(settings: Settings) -> Guard:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
 from collections.abc import AsyncIterator
 
@@ -13,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
-from adapter.edge.listener import Listener
+from adapter.app.listening import allow_descriptors, listen
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.core import is_loopback
@@ -31,7 +30,7 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """
     core = app.settings.core
     async with awake(app):
-        listener = await Listener.open(app.front, core.host, core.port)
+        listener = await listen(app)
         try:
             yield listener.address
         finally:
@@ -104,7 +103,6 @@ async def _let_go(app: App) -> None:
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM. The process's exit status: 0, or 1 when it could not start or go on."""
     log.configure(settings.core.log_level)
-    _raise_descriptor_limit()
     return uvloop.run(_serve(settings))
 
 
@@ -115,6 +113,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
     _warn_if_open(settings, app.log)
+    allow_descriptors(settings, app.log)
     try:
         async with running(app) as (host, port):
             app.log.info(
@@ -160,15 +159,6 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.log.warning("the state store can be written again")
         failed = failure is not None
-
-
-def _raise_descriptor_limit() -> None:
-    """Use as many descriptors as the system allows: every open stream holds two, and systems begin with few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        # Some systems name a limit that they then do not give.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

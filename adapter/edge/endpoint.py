@@ -14,12 +14,21 @@ from adapter.edge.guard import MCP_METHODS, Guard
 from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
 from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
-from adapter.errors import AdapterError, AdapterStopping, InternalError, MethodNotAllowed, Unauthorized
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    InternalError,
+    MethodNotAllowed,
+    Unauthorized,
+    UnsupportedMediaType,
+)
 from adapter.pipeline.tracing import Tracing
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.mapping import LISTEN
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
+from adapter.rules.browsers import is_json_type
+from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.eras import Era
 
@@ -113,7 +122,7 @@ class Endpoint:
         if self.tracing is None or visit.method != "tools/call":
             return contextlib.nullcontext()
         attributes = {
-            "tool.name": (visit.name or "")[:LONGEST_NAME],
+            "tool.name": shown(visit.name or "", LONGEST_NAME),
             "server.id": server.id,
             "entrance": "mcp",
         }
@@ -143,14 +152,14 @@ class Endpoint:
     async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
         admitted = request.headers.derived.get(_ADMITTED)
         if admitted is None:
-            self.guard.check_place(request.headers)
-            admitted = await self._authenticate(request, visit)
-            request.headers.derived[_ADMITTED] = admitted
-        principal, withhold = admitted
+            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+        principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
         if not visit.rpc:
             return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        if not sends_json:
+            raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
         if visit.era is Era.MODERN:
@@ -160,6 +169,12 @@ class Endpoint:
         if not server.plan.empty:
             ask.base = self.bases.of(request)
         return ask
+
+    async def _admit(self, request: Request, visit: Visit) -> tuple[str, frozenset[str], bool]:
+        """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
+        self.guard.check_mount(request.headers)
+        principal, withhold = await self._authenticate(request, visit)
+        return principal, withhold, is_json_type(request.headers.get("Content-Type"))
 
     async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:
         try:

@@ -13,13 +13,21 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.branch import Branch, Names
-from adapter.edge.endpoint import Endpoint, Visit
+from adapter.edge.endpoint import LONGEST_NAME, Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
-from adapter.edge.rendering import Asker, send_failure
+from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
-from adapter.errors import AdapterError, AdapterStopping, InternalError, MethodNotAllowed, NotFound
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    ConnectionsTaken,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+)
 from adapter.relay.server import Server
+from adapter.rules.unicode import shown
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
@@ -89,7 +97,7 @@ class Front:
         if request.method == "OPTIONS":
             preflight = self._guard.preflight_fields(request.headers)
             if preflight is not None:
-                request.reply.send(204, preflight)
+                request.reply.send(204, guarded(tuple(preflight)))
                 return
         if self._recent is not None:
             self._recent.begin()
@@ -106,6 +114,8 @@ class Front:
         finally:
             if task is not None:
                 del self._busy[task]
+            # A task that was cancelled keeps this frame, which must not keep the task in turn.
+            task = None
             if self._calls is not None or self._recent is not None:
                 self._tell(request, _line(request, server, visit, time.monotonic() - began))
 
@@ -114,6 +124,13 @@ class Front:
             self._calls.write(line)
         if self._recent is not None:
             self._recent.end(line, self._guard.principal_of(request.headers))
+
+    async def serve_reserved(self, request: Request) -> None:
+        """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""
+        if request.path in self._routes:
+            await self._other(request, request.path)
+        else:
+            self._fail(request, ConnectionsTaken(retry_after=1), [])
 
     async def _other(self, request: Request, path: str) -> None:
         extra: list[tuple[str, str]] = []
@@ -188,6 +205,7 @@ class Front:
             raise AdapterStopping from None
         finally:
             del self._busy[task]
+            del task
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
@@ -220,8 +238,8 @@ def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dic
         "server": server.id,
         "http": request.method,
         "era": visit.era.value,
-        "method": visit.method,
-        "name": visit.name,
+        "method": shown(visit.method, LONGEST_NAME),
+        "name": None if visit.name is None else shown(visit.name, LONGEST_NAME),
         "status": request.reply.status,
         "outcome": visit.outcome,
         # round() to places goes by way of decimal digits and takes three times as long.

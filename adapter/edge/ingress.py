@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 
-from adapter.edge.request import Body, Fields, Request
+from adapter.edge.bodies import SMALL, Body
+from adapter.edge.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import Ask
 from adapter.relay.server import Server
@@ -13,9 +13,7 @@ from adapter.rules.callers import Caller
 from adapter.rules.headers import missing, to_upstream
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
-
-BODY_SILENCE = 30.0
-"""Seconds a client may send nothing in the middle of a body."""
+from adapter.wire.queries import forwardable_query
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
@@ -27,33 +25,36 @@ class Ingress:
         self._max_bytes = max_bytes
 
     async def read_body(self, request: Request) -> bytes:
-        """The body as it was sent. Raises MessageTooLong, before reading where its length says so."""
+        """The body as it was sent. Raises MessageTooLong, before reading where its length says so, and what the body
+        raises.
+        """
         if request.length is not None and request.length > self._max_bytes:
             raise self._too_long()
-        if not request.body.complete:
-            return await self._read_on(request.body)
-        if request.body.size > self._max_bytes:
+        body = request.body
+        if not body.complete:
+            return await self._read_on(body)
+        if body.size > self._max_bytes:
             raise self._too_long()
-        return request.body.take()
+        if body.size > SMALL:
+            body.count()
+            body.require_room()
+        return body.take()
 
     async def _read_on(self, body: Body) -> bytes:
+        body.count()
         chunks: list[bytes] = []
         size = 0
-        while True:
-            try:
-                async with asyncio.timeout(BODY_SILENCE):
-                    chunk = await body.read()
-            except TimeoutError:
-                raise BadRequest(f"The body stopped coming for {BODY_SILENCE:g} s.") from None
-            if not chunk:
-                return b"".join(chunks)
+        while chunk := await body.read():
             size += len(chunk)
             if size > self._max_bytes:
                 raise self._too_long()
             chunks.append(chunk)
+        return b"".join(chunks)
 
     def plain(self, body: bytes, request: Request) -> tuple[bytes, bool]:
-        """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong."""
+        """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong and
+        BuffersFull.
+        """
         coding = request.headers.get("Content-Encoding", "identity").strip().lower()
         if coding == "identity":
             return body, False
@@ -69,6 +70,8 @@ class Ingress:
         # What stands behind the end is not read here, but an upstream might: nobody is to see another message.
         if not inflater.eof or inflater.unused_data:
             raise BadRequest("The compressed body is not exactly one complete stream.")
+        request.body.count(len(text))
+        request.body.require_room()
         return text, True
 
     def _too_long(self) -> MessageTooLong:
@@ -123,6 +126,7 @@ def ask_of(request: Request, server: Server, *, era: Era, principal: str, withho
         last_event_id=headers.get("Last-Event-ID"),
         version=headers.get("MCP-Protocol-Version"),
         caller=Caller(principal, "mcp", headers.lower),
+        query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
     )
 
 

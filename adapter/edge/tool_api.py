@@ -17,6 +17,7 @@ from adapter.edge.ingress import Ingress
 from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
+from adapter.rules.browsers import is_json_type
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.schemas import SchemaInvalid, compile_schema
 from adapter.rules.tool_api import (
@@ -32,7 +33,6 @@ from adapter.rules.tool_api import (
     as_plain,
     failure_body,
     is_destructive,
-    is_json_type,
     refused,
     result_body,
     too_large,

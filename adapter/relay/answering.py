@@ -131,7 +131,7 @@ class AnswerStream:
                 try:
                     await pour(self._reply, along, self._silence)
                 except (UpstreamBroken, UpstreamSilent) as error:
-                    self._failure = error
+                    self._failure = error.with_traceback(None)
                 ending = await self._ending()
                 if ending.words and not sink.put(ending.words):
                     await sink.drained()
@@ -186,7 +186,7 @@ class AnswerStream:
         try:
             chunk = await self._reply.read(self._silence)
         except (UpstreamBroken, UpstreamSilent) as error:
-            self._failure = error
+            self._failure = error.with_traceback(None)
             return b""
         if self._heed is not None:
             self._heed(chunk)

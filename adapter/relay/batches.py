@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from adapter.errors import BadRequest
 from adapter.relay.exchange import Answer, Ask, asking_plain
+from adapter.rules.answer_headers import of_changed_body
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.failure import failure
 from adapter.wire.spans import Drop, Insert, edit, items
@@ -51,10 +52,12 @@ def joined(answer: Answer, refused: list[bytes]) -> Answer:
         events = b"".join(encode(response) for response in refused)
         body = answer.body
         answer.body = events + body if isinstance(body, bytes) else _before(events, body)
+        answer.headers = of_changed_body(answer.headers)
     elif answer.status == 200 and isinstance(answer.body, bytes) and answer.body.lstrip()[:1] == b"[":
         answer.body = edit(
             answer.body, [Insert((place,), each) for place, each in _behind(answer.body, refused)]
         )
+        answer.headers = of_changed_body(answer.headers)
     return answer
 
 

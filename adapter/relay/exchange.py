@@ -25,7 +25,8 @@ POST_FIELDS = frozenset(
 LATEST_LEGACY = "2025-11-25"
 """The legacy era's last version: what the adapter speaks where none has been negotiated."""
 
-Renewed = Callable[[], Awaitable[None]]
+Renewed = Callable[["Ask"], Awaitable[None]]
+"""Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Ask:
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
+    ``query`` is that of the request's target, as it goes upstream.
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
@@ -54,6 +56,7 @@ class Ask:
     base: str = ""
     renewed: Renewed | None = None
     caller: Caller = NOBODY
+    query: str = ""
     tool_repeatable: ToolRepeatable | None = None
 
     def repeatable(self) -> bool:

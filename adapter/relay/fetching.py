@@ -47,7 +47,7 @@ async def fetch(
         response = decoded(await read_body(reply, silence, limit), reply, limit)
         return response if answers(response, request_id) else None
     upstream_session = session.upstream_session if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.version).after
+    resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
     return (await read_answer(reply, request_id, silence, resume, limit)).response
 
 

@@ -82,7 +82,7 @@ class LateSessions:
             reply.abort()
             session = header(reply.headers, "mcp-session-id")
             if session is not None:
-                await close_session(server, list(request.headers), session, LATEST_LEGACY, CLOSE_SILENCE)
+                await close_session(server, request, session, LATEST_LEGACY, CLOSE_SILENCE)
                 self._log.info("a session that came too late was closed", server=server.id)
         except (AdapterError, TimeoutError):
             # It never came, or cannot be closed: the upstream is in no state to be asked again.
@@ -97,10 +97,11 @@ def _settle(over: asyncio.Future[None], _: object = None) -> None:
 
 
 async def close_session(
-    server: Server, headers: list[tuple[str, str]], session: str, version: str, silence: float
+    server: Server, opened: UpstreamRequest, session: str, version: str, silence: float
 ) -> None:
-    """End a session upstream, with the ``headers`` it was opened with. Raises what Upstream.send raises."""
-    fields = forwardable(headers, drop=POST_FIELDS)
+    """End a session upstream, as the request that ``opened`` it was sent. Raises what Upstream.send raises."""
+    fields = forwardable(opened.headers, drop=POST_FIELDS)
     fields += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
-    reply = await server.upstream.send(UpstreamRequest("DELETE", fields, repeatable=always), silence)
+    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
+    reply = await server.upstream.send(request, silence)
     await discard(reply, silence)

@@ -18,7 +18,6 @@ from adapter.relay.parking import Parking
 from adapter.relay.piping import piped_answer
 from adapter.relay.sessions import Session
 from adapter.relay.streams import listening, noticing
-from adapter.rules.headers import to_client
 from adapter.upstream.port import UpstreamReply
 
 
@@ -49,7 +48,7 @@ class Listening:
         if session is not None and session.over:
             reply.abort()
             raise SessionUnknown()
-        headers = to_client(reply.headers)
+        headers = ask.server.answer_headers.to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
         if stream and needed:

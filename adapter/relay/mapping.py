@@ -70,7 +70,7 @@ class Mapping:
         if session is not None and session.asleep:
             await self.renew(ask, session)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
@@ -81,11 +81,11 @@ class Mapping:
             attempts -= 1
             await self.renew(ask, session, generation)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
 
     async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
-        request = UpstreamRequest("POST", ask.headers, body, ask.caller)
+        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query)
         return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
@@ -95,7 +95,7 @@ class Mapping:
         envelope = ask.envelope
         streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
         purpose = Purpose.STREAM if streams else Purpose.CALL
-        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.repeatable, purpose)
+        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.query, ask.repeatable, purpose)
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Mapping:
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
         try:
-            request = UpstreamRequest("POST", common, record.initialize)
+            request = UpstreamRequest("POST", common, record.initialize, query=ask.query)
             reply = await self._late.initialize(ask.server, request, silence)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.
@@ -175,7 +175,7 @@ class Mapping:
         silence = ask.server.silence.request
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
-        resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
+        resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
         answer = await read_answer(reply, asked.id, silence, resume, ask.server.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
@@ -196,7 +196,7 @@ class Mapping:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED
         reply = await ask.server.upstream.send(
-            UpstreamRequest("POST", headers, body, repeatable=always), silence
+            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), silence
         )
         await discard(reply, silence)
         return renewed
@@ -206,20 +206,22 @@ class Mapping:
     async def abandon(self, ask: Ask, upstream_session: str | None, version: str) -> None:
         """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
         if upstream_session is not None:
+            opened = UpstreamRequest("POST", ask.headers, query=ask.query)
             with contextlib.suppress(AdapterError):
-                await close_session(ask.server, ask.headers, upstream_session, version, ABANDON_SILENCE)
+                await close_session(ask.server, opened, upstream_session, version, ABANDON_SILENCE)
 
     async def close(
         self,
         server: Server,
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
+        query: str = "",
         silence: float | None = None,
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
-        ``headers`` are a client's, where it is one that ends the session. ``silence`` (seconds) is that of any request
-        unless said. Raises what Upstream.send raises.
+        ``headers`` and ``query`` are a client's, where it is one that ends the session. ``silence`` (seconds) is that
+        of any request unless said. Raises what Upstream.send raises.
         """
         if session.upstream_session is None:
             return None
@@ -227,7 +229,7 @@ class Mapping:
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
-        request = UpstreamRequest("DELETE", fields, repeatable=always)
+        request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
         return await server.upstream.send(request, silence or server.silence.request)
 
 
@@ -240,8 +242,10 @@ class Resumption:
         headers: list[tuple[str, str]],
         upstream_session: str | None,
         version: str | None,
+        query: str = "",
     ) -> None:
         self._server = server
+        self._query = query
         self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         if version:
             self._headers.append(("MCP-Protocol-Version", version))
@@ -255,7 +259,8 @@ class Resumption:
         headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
         try:
             reply = await self._server.upstream.send(
-                UpstreamRequest("GET", headers, repeatable=always), self._server.silence.request
+                UpstreamRequest("GET", headers, query=self._query, repeatable=always),
+                self._server.silence.request,
             )
         except AdapterError:
             return None

@@ -8,7 +8,7 @@ from adapter.relay.answers import media_type, read_answer, read_body, require_pl
 from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
 from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
 from adapter.relay.sessions import Sessions
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
@@ -41,11 +41,11 @@ class Opening:
             )
             body = envelope.body
         reply = await self._mapping.open(ask, body)
-        headers = to_client(reply.headers)
+        headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
             return Answer(reply.status, headers, await read_body(reply, silence, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
-        resume = Resumption(ask.server, ask.headers, upstream_session, None).after
+        resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
@@ -65,7 +65,7 @@ class Opening:
         changed = answer.raw if announce is None else answer.changed(announce)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
-            headers = [field for field in headers if field[0].lower() != "content-encoding"]
+            headers = of_changed_body(headers)
         return Answer(200, headers, changed)
 
     def _record(

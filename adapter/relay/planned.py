@@ -58,6 +58,7 @@ class Planned:
     async def ask(self, call: Call) -> bytes | None:
         """Walk up to the tool itself; its arguments are then as the stages want them."""
         call.guarded = call.guarded or self._plan.reshapes
+        await self._mirrors.check(call)
         params = parse(call.request).get("params") or {}
         said = params.get("arguments")
         if said is not None and not isinstance(said, dict):

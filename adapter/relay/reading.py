@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +18,7 @@ from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.results import without_paths
 from adapter.wire.envelope import Envelope, answers, parse
 from adapter.wire.eras import Era
@@ -62,7 +63,7 @@ class Reading:
         silence = silence_of(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
-            headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+            headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 stream = AnswerStream(
@@ -72,14 +73,17 @@ class Reading:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
-                    aside=partial(_seen_meanwhile, call) if call.guarded or call.withheld else None,
+                    aside=_aside(call),
                     heed=ask.server.listener(),
                     limit=ask.server.answer_limit,
                 )
+                pieces = stream.pieces()
+                if call.subscription is not None:
+                    pieces = call.subscription.joined(pieces)
                 return Answer(
                     reply.status,
-                    headers,
-                    stream.pieces(),
+                    of_changed_body(headers),
+                    pieces,
                     release=both(reply.abort, recovery.finish),
                     last_words=stream.last_words,
                 )
@@ -101,7 +105,7 @@ class Reading:
                 raise UpstreamBroken("The upstream server answered with something else than a response.")
             body = whole or b""
         recovery.finish()
-        return Answer(status, headers, body)
+        return Answer(status, headers if body is raw else of_changed_body(headers), body)
 
 
 def _answers(ask: Ask, call: Call, body: bytes) -> bool:
@@ -148,6 +152,13 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
         return None
     others = [each for each in members if _is_aside(parse(each))]
     return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
+
+
+def _aside(call: Call) -> Callable[[bytes], bytes] | None:
+    """The function that messages on the way of the response pass through; None where they pass as they come."""
+    if call.subscription is not None:
+        return call.subscription.heard
+    return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
 
 
 def _seen_meanwhile(call: Call, data: bytes) -> bytes:

@@ -41,7 +41,7 @@ class ExchangeRecovery:
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
         upstream_session = self._session.upstream_session if self._session else None
-        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version)
+        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version, ask.query)
         return await resumption.after(last_event_id, None)
 
     async def polled(self) -> None:
@@ -68,7 +68,8 @@ class ExchangeRecovery:
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            self._errands.run(self._send_quietly(UpstreamRequest("POST", headers, body, repeatable=always)))
+            notification = UpstreamRequest("POST", headers, body, query=self._ask.query, repeatable=always)
+            self._errands.run(self._send_quietly(notification))
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:
         try:

@@ -21,7 +21,6 @@ from adapter.relay.piping import Piping
 from adapter.relay.reading import Reading
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
-from adapter.rules.headers import to_client
 from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
@@ -130,7 +129,7 @@ class Relay:
         silence = ask.server.silence.request
         reply = await self.mapping.send(ask, session, ask.body, silence)
         body = await read_body(reply, silence, ask.server.answer_limit)
-        return Answer(reply.status, to_client(reply.headers), body)
+        return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
         row, record = await self.sessions.record(session)
@@ -150,7 +149,7 @@ class Relay:
             # Begun before the end was, it would leave a session upstream that nobody closes.
             await asyncio.wait([session.renewal])
         try:
-            reply = await self.mapping.close(ask.server, session, ask.headers)
+            reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
             silence, limit = ask.server.silence.request, ask.server.answer_limit
             body = await read_body(reply, silence, limit) if reply else b""
         except AdapterError:
@@ -162,7 +161,7 @@ class Relay:
         await self.sessions.end(session, closed=True)
         if reply is None or reply.status == 404:
             return Answer(200, [], b"")
-        return Answer(reply.status, to_client(reply.headers), body)
+        return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
 
 def _require_clear(server: Server, envelope: Envelope | Batch) -> None:

@@ -9,6 +9,7 @@ from adapter.errors import UpstreamUnhealthy
 from adapter.relay.answers import ANSWER_LIMIT
 from adapter.relay.stages import Plan
 from adapter.relay.wiring import Wiring
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
 
@@ -51,6 +52,7 @@ class Server:
     passthrough: frozenset[str] = frozenset()
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
+    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     plan: Plan = field(default_factory=Plan)
     wiring: Wiring = field(default_factory=Wiring)
     counters: Counters = field(default_factory=Counters)

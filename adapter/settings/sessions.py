@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adapter.settings.section import ByteSize, Count, SecondsOrZero, Section
+from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Section
 
 
 class Sessions(Section):
@@ -37,6 +37,16 @@ class Sessions(Section):
     eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = Field(
         default="lru_uploads_then_artifacts",
         description="What is deleted first when a session's size is exceeded.",
+    )
+    round_ttl_seconds: Seconds = Field(
+        default=3600,
+        description="How long a call that asked its user (`InputRequiredResult`) keeps its place, its links and the "
+        "files it was given for its next round.",
+    )
+    max_rounds: Count = Field(
+        default=100,
+        description="Most such calls of one session or principal; for one more, the one that waited longest is "
+        "given up.",
     )
     scope: Literal["session", "principal"] = Field(
         default="session", description="Whether files and pins belong to the session or to who authenticated."

@@ -10,14 +10,14 @@ import asyncio
 import re
 import select
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.places import Places
 from adapter.upstream.port import silent
-from adapter.upstream.reply import HttpReply
+from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.silence import Watch
 
 HEAD_LIMIT = 64 * 1024
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         self.watch = Watch(loop)
         self._released = released
         self._lost = lost
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answer: HttpReply | None = None
         self._readable = select.poll()
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         try:
             while not answer.status:
                 if answer.failure is not None:
-                    raise answer.failure
+                    raise again(answer.failure)
                 if not await self.watch.news(silence):
                     raise silent(silence)
         except BaseException:
@@ -190,6 +190,8 @@ class Connection(asyncio.Protocol):
         self.gone = True
         self._transport = None
         self._lost(self)
+        # Parser and answer know this connection, so both would wait for the collector with it.
+        self._parser = self._answer = None
 
     # --- what the parser says -------------------------------------------------------------------------------
 

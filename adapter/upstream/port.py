@@ -47,14 +47,16 @@ def never() -> bool:
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``caller`` is for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the
-    request may be sent again after it was written and no byte of an answer came; it is called only then.
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
+    for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
+    again after it was written and no byte of an answer came; it is called only then.
     """
 
     method: str
     headers: Headers
     body: bytes = b""
     caller: Caller = NOBODY
+    query: str = ""
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Protocol
 
 from adapter.upstream.port import Headers, Pouring, Sink, silent
@@ -49,7 +50,7 @@ class HttpReply(Pouring):
             if self._connection is None:
                 return b""
             if self.failure is not None:
-                raise self.failure
+                raise again(self.failure)
             if not await self._connection.watch.news(silence):
                 raise silent(silence)
         return self._take()
@@ -63,7 +64,7 @@ class HttpReply(Pouring):
                     await sink.drained()
                     self._full = False
                 elif self.failure is not None:
-                    raise self.failure
+                    raise again(self.failure)
                 elif self._connection is None:
                     return
                 elif not await self._connection.watch.news(silence):
@@ -90,7 +91,7 @@ class HttpReply(Pouring):
                 self._full = not self._sink.put(self._take(), more=self._connection is None)
             except Exception as error:
                 # It is for who pours to know; a transport that saw it would only break its own connection.
-                self.failure = error
+                self.failure = error.with_traceback(None)
                 self.abort()
         return not self._full
 
@@ -114,3 +115,8 @@ class HttpReply(Pouring):
 
     def _joined(self) -> bytes:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+
+def again(failure: Exception) -> Exception:
+    """Copy a failure that is kept, to raise the copy: the kept one would hold, by its traceback, all who waited."""
+    return copy(failure)

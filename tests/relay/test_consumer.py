@@ -363,7 +363,7 @@ async def modern_call(
         body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         sent = [(name, value.replace("@", handle)) for name, value in headers]
         await whole(await one.relaying.relay.handle(one.ask(body, None, headers=sent)))
-        return handle, one.upstream.requests[0]
+        return handle, one.upstream.requests[-1]
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["known schema", "unknown schema"])

@@ -25,7 +25,9 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.producer import Producer, Producing
 from adapter.relay.resources import Document, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.subscription import SubscriptionStage
 from adapter.rules.capabilities import announced
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator, Mode
@@ -79,7 +81,8 @@ def producing(
 
 @dataclass
 class Tools:
-    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer) and any other (piped).
+    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer), ``convert`` (both) and any other
+    (piped).
 
     ``opened`` are answers that are closed at the end.
     """
@@ -95,6 +98,7 @@ class Tools:
     session: str = ""
     resource_limit: int = 1000
     downloads: bool = True
+    round_limits: RoundLimits = field(default_factory=lambda: RoundLimits(ttl=1000.0))
     opened: list[Left] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -115,8 +119,11 @@ class Tools:
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
         self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
+        self.rounds = Rounds(
+            self.store, self.holdings, self.files, self.credentials, self.round_limits, self.clock, logger
+        )
         self.mirrors = Mirrors()
-        notices = Notices()
+        self.notices = notices = Notices()
         self.upstream = Acting(self.act)
         consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
         producer = Producer(
@@ -141,10 +148,13 @@ class Tools:
             "server/discover": (Announcing(announce),),
             "resources/list": (listed,),
             "resources/templates/list": (ResourceTemplates(),),
+            "subscriptions/listen": (SubscriptionStage(self.notices),),
         }
+        rounds = RoundStage(self.rounds)
         named: dict[tuple[str, str | None], Stages] = {
-            ("tools/call", "read"): (consumer,),
-            ("tools/call", "write"): (producer,),
+            ("tools/call", "read"): (rounds, consumer),
+            ("tools/call", "write"): (rounds, producer),
+            ("tools/call", "convert"): (rounds, consumer, producer),
             ("resources/read", DOCUMENT.uri): (read,),
         }
         return Plan(named, methods, {"resources/read": {"artifact://": (read,)}}, announce)
@@ -220,6 +230,7 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
     process = Tools(root, act, **more)
     await process.credentials.open()
     await process.holdings.open()
+    await process.rounds.open()
     try:
         await process.connect()
         yield process
