@@ -221,6 +221,20 @@ class UpstreamBroken(AdapterError):
     hint = "The upstream server broke off its answer; the call may or may not have run."
 
 
+class UpstreamUnanswered(AdapterError):
+    """A request left for the upstream and no byte of an answer came, so it may have run and is not sent again."""
+
+    code, rpc, http, legacy_http = "upstream_unanswered", -32011, 502, 200
+    hint = "The upstream server closed the connection before it answered; the call may have run."
+
+
+class AnswerTooLarge(AdapterError):
+    """Only of answers that the adapter has to read: what is passed on is never held."""
+
+    code, rpc, http, legacy_http = "answer_too_large", -32011, 502, 200
+    hint = "The upstream server's answer is larger than core.upstream.max_answer_bytes allows."
+
+
 class UpstreamUnhealthy(AdapterError):
     code, rpc, http, legacy_http = "upstream_unhealthy", -32012, 503, 200
     hint = "Upstream is unhealthy (circuit breaker open)."
@@ -237,6 +251,13 @@ class UpstreamSilent(AdapterError):
 class StoreUnavailable(AdapterError):
     code, rpc, http, legacy_http = "store_unavailable", -32014, 503, 200
     hint = "The adapter's state store is unavailable; work that needs a session has to wait."
+
+
+class AdapterStopping(AdapterError):
+    """The grace of a stopping adapter is over and the exchange is not."""
+
+    code, rpc, http, legacy_http = "stopping", -32016, 503, 200
+    hint = "The adapter is stopping; the call may have run. Try again when it is back."
 
 
 class InternalError(AdapterError):

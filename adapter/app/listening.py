@@ -48,7 +48,8 @@ def allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
     """Let the process open as many files as its connections may need, where the system allows that."""
     core = settings.core
     needed = core.max_connections + RESERVE + DESCRIPTORS_BESIDE
-    wanted = needed + core.upstream.max_connections * len(settings.servers)
+    upstream = core.upstream.max_connections + core.upstream.max_streams
+    wanted = needed + upstream * len(settings.servers)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:

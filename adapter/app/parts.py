@@ -13,6 +13,7 @@ from adapter.relay.probe import PingSettings
 from adapter.relay.server import Server, Silence
 from adapter.relay.sessions import SessionLimits
 from adapter.relay.stages import Plan
+from adapter.relay.wiring import Wiring
 from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.rules.pace import Floor
@@ -67,8 +68,14 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
             drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
         ),
         plan=plan,
-        configured_tools=frozenset(
-            tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
+        answer_limit=settings.core.upstream.max_answer_bytes,
+        wiring=Wiring(
+            frozenset(
+                tool
+                for adapter in entry.adapters
+                for tool in adapter.tools
+                if ("tools/call", tool) in plan.named
+            )
         ),
     )
 
@@ -80,6 +87,7 @@ def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
         insecure_tls=said.insecure_tls,
         connect_timeout=settings.core.upstream.connect_timeout_seconds,
         max_connections=settings.core.upstream.max_connections,
+        max_streams=settings.core.upstream.max_streams,
     )
 
 

@@ -323,6 +323,11 @@ class ClientConnection(asyncio.Protocol):
         self._transport.abort()
 
     @property
+    def leaving(self) -> bool:
+        """True while the last answer may still be on its way."""
+        return self.task is None and (self._mute or self._transport.is_closing())
+
+    @property
     def silent(self) -> bool:
         """True while no request of this connection is being answered."""
         return self._answer is None

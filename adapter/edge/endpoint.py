@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
 from adapter.errors import (
     AdapterError,
+    AdapterStopping,
     InternalError,
     MethodNotAllowed,
     Unauthorized,
@@ -22,6 +24,7 @@ from adapter.errors import (
 )
 from adapter.pipeline.tracing import Tracing
 from adapter.relay.exchange import Answer, Ask
+from adapter.relay.mapping import LISTEN
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.rules.browsers import is_json_type
@@ -38,10 +41,14 @@ _ADMITTED = object()
 
 @dataclass(slots=True)
 class Visit:
-    """One request on its way in, as far as it has been understood: what a failure is rendered from."""
+    """One request on its way in, as far as it has been understood: what a failure is rendered from.
+
+    ``listens``: it is a GET.
+    """
 
     era: Era
     rpc: bool = False
+    listens: bool = False
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
 
@@ -49,6 +56,11 @@ class Visit:
     def asker(self) -> Asker:
         # The id is looked up only here: most visits never fail.
         return Asker(self.era, id_of(self.envelope) if self.envelope else None, self.rpc)
+
+    @property
+    def endless(self) -> bool:
+        """True for a stream that has no end of its own, so that nobody waits for it."""
+        return self.listens or self.method == LISTEN
 
     @property
     def method(self) -> str:
@@ -71,6 +83,8 @@ class Endpoint:
     bases: Bases
     legacy_statuses: bool = False
     tracing: Tracing | None = None
+    stopping: bool = False
+    """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
 
     async def serve(self, request: Request, server: Server, visit: Visit) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
@@ -91,6 +105,11 @@ class Endpoint:
         except ClientGone:
             visit.outcome = "client_gone"
             raise
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            visit.outcome = AdapterStopping.code
+            await self._cut(request.reply, answer, visit, extra)
         except Exception:
             visit.outcome = "internal"
             self.log.exception("a request failed unexpectedly", server=server.id)
@@ -118,6 +137,17 @@ class Endpoint:
             send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
         else:
             reply.abort()
+
+    async def _cut(
+        self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]
+    ) -> None:
+        """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
+        error = AdapterStopping()
+        if reply.status is not None and answer is not None and answer.last_words is not None:
+            reply.put(await answer.last_words(error))
+            reply.end()
+        else:
+            self._fail(reply, error, visit, extra)
 
     async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
         admitted = request.headers.derived.get(_ADMITTED)

@@ -18,13 +18,23 @@ from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
 from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
-from adapter.errors import AdapterError, ConnectionsTaken, InternalError, MethodNotAllowed, NotFound
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    ConnectionsTaken,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+)
 from adapter.relay.server import Server
 from adapter.rules.unicode import shown
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 """What serves a path that is no mount: status and JSON. Raises AdapterError."""
+
+CUTTING = 2.0
+"""Seconds that exchanges which are cut get for their last words."""
 
 _NOT_RPC = Asker(Era.LEGACY)
 
@@ -71,7 +81,9 @@ class Front:
         self._calls = calls
         self._branches = tuple(branches)
         self._recent = recent
-        self._busy: set[asyncio.Task[object]] = set()
+        self._busy: dict[asyncio.Task[object], Visit | None] = {}
+        """The exchanges under way; those that are no mount's have no Visit."""
+        self._stopping = False
 
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
@@ -90,11 +102,10 @@ class Front:
         if self._recent is not None:
             self._recent.begin()
         began = time.monotonic()
-        visit = Visit(era_of_head(request), rpc=request.method == "POST")
+        visit = Visit(era_of_head(request), request.method == "POST", request.method == "GET")
         task = asyncio.current_task()
-        # A GET stream has no end of its own, so a stopping adapter does not wait for it.
-        if task is not None and request.method != "GET":
-            self._busy.add(task)
+        if task is not None:
+            self._busy[task] = visit
         try:
             await self._endpoint.serve(request, server, visit)
         except asyncio.CancelledError:
@@ -102,7 +113,7 @@ class Front:
             raise
         finally:
             if task is not None:
-                self._busy.discard(task)
+                del self._busy[task]
             # A task that was cancelled keeps this frame, which must not keep the task in turn.
             task = None
             if self._calls is not None or self._recent is not None:
@@ -185,11 +196,15 @@ class Front:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None, "each request has a task of its own"
-        self._busy.add(task)
+        self._busy[task] = None
         try:
             await branch.serve(request, names, extra)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            raise AdapterStopping from None
         finally:
-            self._busy.discard(task)
+            del self._busy[task]
             del task
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
@@ -200,11 +215,20 @@ class Front:
             request.reply.abort()
 
     async def drain(self, grace: float) -> None:
-        """Wait up to ``grace`` seconds for the exchanges under way. Those who watch are sent home."""
+        """Wait up to ``grace`` seconds for the exchanges under way, then cut those that are left, and streams without
+        an end; their clients are told. Those who watch are sent home.
+        """
         if self._recent is not None:
             self._recent.close()
-        if self._busy:
-            await asyncio.wait(self._busy, timeout=grace)
+        ending = [task for task, visit in self._busy.items() if visit is None or not visit.endless]
+        if ending:
+            await asyncio.wait(ending, timeout=grace)
+        self._stopping = self._endpoint.stopping = True
+        cut = list(self._busy)
+        for task in cut:
+            task.cancel()
+        if cut:
+            await asyncio.wait(cut, timeout=CUTTING)
 
 
 def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dict[str, object]:

@@ -17,7 +17,10 @@ BACKLOG = 1024
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
 
 LEAVING_SECONDS = 2.0
-"""How long broken-off exchanges may take to notice."""
+"""How long last answers may take to leave, and broken-off exchanges to notice."""
+
+FLUSH_SECONDS = 0.02
+"""Time between two looks for last answers that have not left yet."""
 
 
 class Listener:
@@ -65,7 +68,11 @@ class Listener:
             connection.retire()
 
     async def drop(self) -> None:
-        """Break off what is left, and wait a moment until the exchanges on it have ended."""
+        """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
+        for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
+            if not any(each.leaving for each in self._connections):
+                break
+            await asyncio.sleep(FLUSH_SECONDS)
         for connection in self._connections:
             connection.abort()
         running = [each.task for each in self._connections if each.task is not None]

@@ -63,6 +63,7 @@ class Calling:
         gate = ask.server.plan.gate
         assert gate is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.principal)
+        ask.tool_repeatable = partial(gate.repeatable, scope.id)
         if not gate.passes(scope.id, envelope.name):
             await gate.admit(self.call(ask, session, envelope))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.relay.answers import ANSWER_LIMIT, media_type, require_plain
+from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.answers import media_type, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.exchange import Answer, Ask, asking_plain, both
-from adapter.relay.flows import overheard
+from adapter.relay.flows import RETRY, GetStream
 from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
 from adapter.relay.parking import Parking
@@ -18,6 +20,7 @@ from adapter.relay.replays import without_lists
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Plan
 from adapter.relay.streams import listening, noticing
+from adapter.upstream.port import UpstreamReply
 
 
 @dataclass(slots=True)
@@ -43,6 +46,9 @@ class Listening:
         if needed or heed is not None:
             ask.headers = asking_plain(ask.headers)
         reply = await self.mapping.send(ask, session, b"", silence)
+        if session is not None and session.over:
+            reply.abort()
+            raise SessionUnknown()
         headers = ask.server.answer_headers.to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
@@ -57,13 +63,17 @@ class Listening:
         if not stream:
             return await piped_answer(reply, headers, silence)
         ask.server.counters.streams += 1
+        release = _held(session, reply)
         if rewrite is None or session is None:
-            return Answer(reply.status, headers, overheard(reply, heed), release=reply.abort)
-        pieces = listening(reply, rewrite, ANSWER_LIMIT, heed)
+            piped = GetStream(reply, heed)
+            return Answer(reply.status, headers, piped.body(), release=release, last_words=piped.last_words)
+        pieces = listening(reply, rewrite, ask.server.answer_limit, heed)
         scope = self.calling.scope_of(session, ask.principal)
         inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
-        release = both(reply.abort, partial(self.notices.close, scope, session.key, inbox))
-        return Answer(reply.status, headers, noticing(pieces, inbox), release=release)
+        release = both(release, partial(self.notices.close, scope, session.key, inbox))
+        return Answer(
+            reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
+        )
 
     async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
         """The data of an event as it may leave."""
@@ -73,3 +83,16 @@ class Listening:
         if plan.around is not None:
             data = session.guarded.withheld(data)
         return without_lists(data) if plan.refuses else data
+
+
+async def _between_events(_: AdapterError) -> bytes:
+    """Tell the client to come back in a while; only whole events have left."""
+    return RETRY
+
+
+def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:
+    """Have the stream end with its session; returned is what lets go of both."""
+    if session is None:
+        return reply.abort
+    session.hold(reply)
+    return both(reply.abort, partial(session.release, reply))

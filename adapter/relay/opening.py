@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adapter.relay.answers import media_type, read_answer, read_body, require_plain
-from adapter.relay.exchange import Answer, Ask, asking_plain
-from adapter.relay.mapping import (
-    LATEST_LEGACY,
-    Mapping,
-    Resumption,
-    digest,
-    initialize_result,
-    negotiated_version,
-)
+from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
+from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
 from adapter.relay.sessions import Sessions
 from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.sessions import SessionRecord, SessionState
@@ -38,7 +31,7 @@ class Opening:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
-        silence = ask.server.silence.request
+        silence, limit = ask.server.silence.request, ask.server.answer_limit
         announce = ask.server.plan.announce
         body = ask.body
         if announce is not None:
@@ -47,22 +40,24 @@ class Opening:
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
             )
             body = envelope.body
-        reply = await self._mapping.send(ask, None, body, silence)
+        reply = await self._mapping.open(ask, body)
         headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
-            return Answer(reply.status, headers, await read_body(reply, silence))
+            return Answer(reply.status, headers, await read_body(reply, silence, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
                 require_plain(reply)
-            answer = await read_answer(reply, envelope.id, silence, resume)
+            answer = await read_answer(reply, envelope.id, silence, resume, limit)
             result = initialize_result(answer.response)
             if result is not None:
                 record = self._record(ask, envelope, upstream_session, result)
                 version = record.protocol_version
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+            else:
+                await self._mapping.abandon(ask, upstream_session, version)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._mapping.abandon(ask, upstream_session, version)

@@ -53,7 +53,9 @@ class Piping:
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return Answer(reply.status, headers, reply.whole)
-                return Answer(reply.status, headers, stream.body(), release=reply.abort)
+                return Answer(
+                    reply.status, headers, stream.body(), release=reply.abort, last_words=stream.last_words
+                )
             if reply.whole is not None:
                 return Answer(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, silence)

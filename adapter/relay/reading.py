@@ -9,7 +9,7 @@ from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.answering import AnswerStream
-from adapter.relay.answers import ANSWER_LIMIT, decoded, media_type, read_body, require_plain
+from adapter.relay.answers import decoded, media_type, read_body, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
@@ -76,19 +76,24 @@ class Reading:
                     rewrite=partial(_finished, stages, call),
                     aside=_aside(call),
                     heed=ask.server.listener(),
-                    limit=ANSWER_LIMIT,
+                    limit=ask.server.answer_limit,
                 )
                 pieces = stream.pieces()
                 if call.subscription is not None:
                     pieces = call.subscription.joined(pieces)
-                release = both(reply.abort, recovery.finish)
-                return Answer(reply.status, of_changed_body(headers), pieces, release=release)
-            raw = await read_body(reply, silence)
+                return Answer(
+                    reply.status,
+                    of_changed_body(headers),
+                    pieces,
+                    release=both(reply.abort, recovery.finish),
+                    last_words=stream.last_words,
+                )
+            raw = await read_body(reply, silence, ask.server.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
         # Some clients pass over a byte order mark.
-        body, status = decoded(raw, reply).removeprefix(BOM_UTF8), reply.status
+        body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
         if _answers(ask, call, body):

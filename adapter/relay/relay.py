@@ -127,7 +127,7 @@ class Relay:
                 ask.server.plan.withdraw(session.key, envelope)
         silence = ask.server.silence.request
         reply = await self.mapping.send(ask, session, ask.body, silence)
-        body = await read_body(reply, silence)
+        body = await read_body(reply, silence, ask.server.answer_limit)
         return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
@@ -149,7 +149,8 @@ class Relay:
             await asyncio.wait([session.renewal])
         try:
             reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
-            body = await read_body(reply, ask.server.silence.request) if reply else b""
+            silence, limit = ask.server.silence.request, ask.server.answer_limit
+            body = await read_body(reply, silence, limit) if reply else b""
         except AdapterError:
             await self.sessions.end(session, closed=False)
             return Answer(200, [], b"")

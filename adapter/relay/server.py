@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
+from adapter.relay.answers import ANSWER_LIMIT
 from adapter.relay.stages import Plan
+from adapter.relay.wiring import Wiring
 from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
@@ -39,7 +41,8 @@ class Counters:
 class Server:
     """``plan`` says which calls are *read*; what is not in it is piped.
 
-    ``configured_tools`` are the upstream's tools that have stages of their own, so it has to list them.
+    ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
+    ``answer_limit``: bytes of an answer, or of one event, that are read.
     """
 
     id: str
@@ -52,8 +55,15 @@ class Server:
     static: tuple[tuple[str, str], ...] = ()
     answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     plan: Plan = field(default_factory=Plan)
-    configured_tools: frozenset[str] = frozenset()
+    wiring: Wiring = field(default_factory=Wiring)
     counters: Counters = field(default_factory=Counters)
+    answer_limit: int = ANSWER_LIMIT
+
+    def began_anew(self) -> None:
+        """Note that the upstream forgot a session, so it may be another version."""
+        if self.plan.gate is not None:
+            self.plan.gate.changed()
+        self.wiring.changed()
 
     def require_healthy(self, now: float) -> None:
         """Raise UpstreamUnhealthy while the breaker is open or half-open; ``now`` is loop time."""

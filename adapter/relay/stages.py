@@ -83,6 +83,9 @@ class Gate(Protocol):
     async def admit(self, call: Call) -> None:
         """Raises an AdapterError for a call that must not go on."""
 
+    def repeatable(self, scope_id: str, name: str | None) -> bool:
+        """Tell whether calling a tool twice does no more than once, by the definition that this scope sees now."""
+
     def changed(self) -> None:
         """The upstream began anew, so its tools may be others now."""
 

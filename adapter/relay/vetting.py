@@ -21,6 +21,7 @@ from adapter.relay.pins import Pins
 from adapter.relay.resources import asked_cursor
 from adapter.relay.stages import Call
 from adapter.rules.drift import Drift, as_data, sentence
+from adapter.rules.repeatable import says_repeatable
 from adapter.rules.unicode import LONGEST_NAME, shown
 from adapter.rules.verdicts import Pinning, Verdict
 from adapter.wire.failure import failure
@@ -115,6 +116,16 @@ class Vetting:
             return name is not None and not self._refuses(name)
         verdict = self._judging.standing(scope_id)
         return verdict is not None and name in verdict.allowed
+
+    def repeatable(self, scope_id: str, name: str | None) -> bool:
+        """See Gate. A tool that is not what its scope saw first promises nothing."""
+        verdict = self._judging.standing(scope_id)
+        if verdict is None or name is None or name not in verdict.allowed:
+            return False
+        if verdict.drift is not None and name in verdict.drift.unsettled:
+            return False
+        tool = verdict.now.tools.get(name)
+        return tool is not None and says_repeatable(tool.definition)
 
     async def admit(self, call: Call) -> None:
         """Judge a call before anything of it goes upstream. Raises ToolUnknown, CatalogueDrifted, and what the

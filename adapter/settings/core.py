@@ -100,7 +100,18 @@ class Errors(Section):
 class UpstreamConnections(Section):
     """The connections to one upstream."""
 
-    max_connections: Count = Field(default=512, description="Connections to one upstream at the same time.")
+    max_connections: Count = Field(
+        default=512, description="Calls to one upstream that are under way at the same time."
+    )
+    max_streams: Count = Field(
+        default=2048,
+        description="Streams that clients hold open to one upstream at the same time, besides its calls.",
+    )
+    max_answer_bytes: ByteSize = Field(
+        default=64 * 1024**2,
+        description="Largest answer or event of an upstream that the adapter reads; what is only passed on has no "
+        "limit.",
+    )
     connect_timeout_seconds: Seconds = Field(
         default=5, description="How long a connection to an upstream may take to open."
     )

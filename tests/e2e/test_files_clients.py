@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from mcp.shared.subscriptions import ResourcesListChanged
 
 from tests.e2e import talk
+from tests.e2e.disks import DISK, as_seen_by, fill, small_disk
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
     ADAPTERS,
@@ -35,7 +34,7 @@ from tests.e2e.filing import (
     texts,
     uploaded,
 )
-from tests.e2e.processes import Adapter, adapter, server
+from tests.e2e.processes import adapter, server
 from tests.e2e.provision import HERE, packages
 
 pytestmark = pytest.mark.e2e
@@ -195,39 +194,6 @@ async def _has_not(host: Host, upload: Json, told: Json) -> None:
 
 
 # --- a full disk --------------------------------------------------------------------------------------------------
-
-DISK = 16 * MIB
-IN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> None:
-    """Disks of one's own may be mounted here."""
-    tried = subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"no disk can be mounted: {tried.stderr.strip()}")
-
-
-def small_disk(store: Path) -> list[str | Path]:
-    """A launcher that mounts a disk of its own at ``store``, which only what it launches can see.
-
-    A namespace of users gives the right to mount to those who do not have it.
-    """
-    mount = f'mount -t tmpfs -o size={DISK} none "$0" && exec "$@"'
-    return [*IN_NAMESPACE, "sh", "-c", mount, store]
-
-
-def as_seen_by(front: Adapter, path: Path) -> Path:
-    """A path as the adapter's process sees it, for somebody else on the same disk."""
-    assert front.running is not None
-    return Path(f"/proc/{front.running.process.pid}/root{path}")
-
-
-def fill(disk: Path, leave: int) -> None:
-    """Lets somebody's file grow on ``disk`` until no more than ``leave`` bytes are free."""
-    status = os.statvfs(disk)
-    with (disk / "filler").open("ab") as filler:
-        filler.write(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
 
 
 def kept(disk: Path) -> list[str]:

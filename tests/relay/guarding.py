@@ -138,6 +138,7 @@ class Guarded:
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     own: Sequence[Json] = ()
+    fresh_for: float = FRESH_FOR
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -152,7 +153,7 @@ class Guarded:
             Pinning(self.mode, self.subset, self.invalidate),
             self.pins,
             revoke=self._revoke,
-            fresh_for=FRESH_FOR,
+            fresh_for=self.fresh_for,
             now=self.steady,
             errands=self.errands,
             log=logger,

@@ -48,6 +48,36 @@ def names(tools: list[Json]) -> list[str]:
 # --- how often the upstream is asked --------------------------------------------------------------------------
 
 
+async def test_nothing_is_kept_where_the_time_is_zero() -> None:
+    """Each call reads the list anew, so that a tool which changed without a word is refused by the very next one."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, fresh_for=0.0) as front:
+        session = await front.open()
+        await front.list(session)
+        for _ in range(3):
+            await front.call(session, "click")
+        assert shop.lists == 4
+        shop.tools = [EVIL, SHOOT]
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+        assert shop.calls == ["click"] * 3
+
+
+async def test_calls_at_once_share_a_read_where_the_time_is_zero() -> None:
+    """None of many callers makes the others wait for ever, or read for themselves."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, fresh_for=0.0) as front:
+        sessions = [await front.open() for _ in range(50)]
+
+        async def calls(session: str) -> None:
+            for _ in range(10):
+                await front.call(session, "click")
+                await front.list(session)
+
+        await asyncio.gather(*map(calls, sessions))
+        assert len(shop.calls) == 500 and shop.lists < 1000
+
+
 @pytest.mark.parametrize("mode", ["warn", "block"])
 async def test_a_hundred_scopes_cost_one_read(mode: Mode) -> None:
     """All call at once without a list before; later calls and lists of theirs ask for no other."""
