@@ -12,8 +12,15 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken
-from adapter.relay.answers import too_large
+from adapter.errors import (
+    AdapterError,
+    MessageTooLong,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
+from adapter.relay.answers import RESUMPTIONS, too_large
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask
 from adapter.relay.http_callers import (
@@ -168,9 +175,26 @@ class Conversation:
 
     async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> dict[str, Any]:
         """The response, over as many streams as the upstream makes of it."""
+        answer = await self._relay.handle(ask)
+        try:
+            return await self._followed(answer, ask, who, number, tell)
+        except (SessionMissing, SessionUnknown):
+            # Whoever hears of an unknown session opens another and asks anew; but this request has left.
+            if ask.repeatable():
+                raise
+            raise UpstreamUnanswered(
+                "The session ended before the upstream server's answer came; the call may have run."
+            ) from None
+
+    async def _followed(
+        self, answer: Answer, ask: Ask, who: Who, number: int, tell: Tell | None
+    ) -> dict[str, Any]:
+        """The response to ``ask``, in its answer or on the streams with which the upstream goes on.
+
+        Raises SessionUnknown where the session ends meanwhile, and UpstreamBroken where no response can be had.
+        """
         last_id = b""
-        while True:
-            answer = await self._relay.handle(ask)
+        for _ in range(RESUMPTIONS):
             heard = await self._heard(answer, who, number, tell)
             if heard.response is not None:
                 return heard.response
@@ -180,7 +204,11 @@ class Conversation:
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
             last_id = heard.last_id
             await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
-            ask = self._asks.listen(who, last_id.decode("latin-1"))
+            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+        await answer.close()
+        raise UpstreamBroken(
+            f"The upstream server put off its answer again and again, on {RESUMPTIONS} streams."
+        )
 
     async def _heard(self, answer: Answer, who: Who, number: int, tell: Tell | None = None) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""

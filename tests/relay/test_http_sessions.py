@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken
+from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
+from adapter.relay.answers import RESUMPTIONS
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.stages import Call, Plan
 from adapter.rules.sessions import session_key
@@ -266,6 +267,37 @@ async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
     rest = Answer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
     serving = Serving(*opening(), call(2, poll), (Expect("GET", headers={"last-event-id": "7"}), rest))
     assert await serving.sessions.call(ANN, "save", {}) == DONE
+
+
+async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
+    """It may have run, and its caller is told so; the next call goes through a new session."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    serving = Serving(*opening(), call(2, poll))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    with pytest.raises(UpstreamUnanswered, match="the call may have run"):
+        await serving.sessions.call(ANN, "save", {})
+    assert serving.methods.count("tools/call") == 1 and serving.upstream.unplayed == []
+
+
+async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> None:
+    """It changes nothing, so that the caller hears nothing of the session."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), poll))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    for step in (*opening("up-2"), LISTED):
+        serving.upstream.then(*step)
+    assert await serving.sessions.tools(ANN) == TOOLS
+
+
+async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
+    """A server that ends each stream with a new event id, and asks for no pause, never answers."""
+    polls = [Answer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number]) for number in range(1, 200)]
+    serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
+    with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
+        await serving.sessions.call(ANN, "save", {})
+    assert serving.methods.count("GET") == RESUMPTIONS
 
 
 @pytest.mark.parametrize(
