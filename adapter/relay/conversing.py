@@ -50,6 +50,11 @@ from adapter.wire.sse import SseReader
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 """Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
 
+MOST_REPLIES = 16
+"""Requests of the server that one conversation refuses at the same time. Its next message is read after one of these
+refusals has been taken, so that a server gets no more out of this adapter than it takes in.
+"""
+
 _PROGRESS = ("progress", "total", "message")
 
 
@@ -69,6 +74,7 @@ class Conversation:
         self._asks = Asks(server)
         self._errands = errands
         self._ids = itertools.count(1)
+        self._replies = asyncio.Semaphore(MOST_REPLIES)
         self.era = era
         self.is_open = False
 
@@ -249,14 +255,19 @@ class Conversation:
                 await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
         elif "method" in message and "id" in message:
             # Apart, for the server may not read it before it has been heard out here.
+            await self._replies.acquire()
             self._errands.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
+        """Refuse a request of the server's, but for a ping; then another may be refused."""
         if method == "ping":
             message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
             message = refusal(number, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
-        await self._send_quietly(who, message)
+        try:
+            await self._send_quietly(who, message)
+        finally:
+            self._replies.release()
 
     async def _say_cancelled(self, who: Who, number: int) -> None:
         params = {"requestId": number, "reason": "The caller has gone."}

@@ -11,6 +11,7 @@ import pytest
 
 from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
 from adapter.relay.answers import RESUMPTIONS
+from adapter.relay.conversing import MOST_REPLIES
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.stages import Call, Plan
 from adapter.rules.sessions import session_key
@@ -261,6 +262,26 @@ async def test_requests_of_the_server_are_refused_at_once() -> None:
     assert await running == DONE
 
 
+async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
+    """However many it makes; none is left out, and the call goes on as fast as the server takes the refusals."""
+    count = 5 * MOST_REPLIES
+    wants = [data({"jsonrpc": "2.0", "id": f"s{number}", "method": "roots/list"}) for number in range(count)]
+    stream = [b"".join(wants), data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
+    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    taken = asyncio.Event()
+    for _ in range(count):
+        serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), Answer(202, after=taken))
+    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
+    for _ in range(20 * count):
+        await asyncio.sleep(0)
+    refused = [each for each in serving.upstream.requests if b"-32601" in each.body]
+    assert len(refused) == MOST_REPLIES and repr(serving.relaying.errands) == "<Errands: 16 running>"
+    assert not running.done()
+    taken.set()
+    assert await running == DONE
+    await serving.played()
+
+
 async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
     """The upstream ends the stream after an event id and delivers on a later one."""
     poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
@@ -293,7 +314,9 @@ async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> 
 
 async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
     """A server that ends each stream with a new event id, and asks for no pause, never answers."""
-    polls = [Answer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number]) for number in range(1, 200)]
+    polls = [
+        Answer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number]) for number in range(1, 200)
+    ]
     serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
     with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
         await serving.sessions.call(ANN, "save", {})
