@@ -62,9 +62,9 @@ class Exploring:
         """One round of the janitor."""
         await asyncio.gather(*(sessions.tidy() for sessions in self.sessions.values()))
 
-    async def close(self) -> None:
-        """End the sessions of all callers, here and upstream."""
-        await asyncio.gather(*(sessions.close() for sessions in self.sessions.values()))
+    async def close(self, within: float) -> None:
+        """End the sessions of all callers, upstream as far as that takes no longer than ``within`` seconds."""
+        await asyncio.gather(*(sessions.close(within) for sessions in self.sessions.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,12 @@ STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
 
+FAREWELL = 2.0
+"""Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
+over HTTP is closed after the next start.
+"""
+
+
 @contextlib.asynccontextmanager
 async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
@@ -85,11 +91,13 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 async def _let_go(app: App) -> None:
-    await asyncio.gather(*(watch.close() for watch in app.watches.values()))
-    await asyncio.gather(*(looker.close() for looker in app.lookers))
+    own = [watch.close() for watch in app.watches.values()] + [looker.close() for looker in app.lookers]
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FAREWELL):
+            await asyncio.gather(*own)
     with contextlib.suppress(StoreUnavailable):
         await app.sessions.write_last_seen()
-    await app.exploring.close()
+    await app.exploring.close(FAREWELL)
     await app.errands.close()
     for server in app.servers.values():
         await server.upstream.close()

@@ -39,7 +39,7 @@ from adapter.relay.http_callers import (
 )
 from adapter.relay.mapping import LONGEST_RETRY
 from adapter.relay.pacing import breathe, slices
-from adapter.relay.relay import Relay
+from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.server import Server
 from adapter.rules.sessions import session_key
 from adapter.upstream.port import header
@@ -126,14 +126,14 @@ class Conversation:
             return False
         return True
 
-    async def close(self, principal: str) -> None:
-        """End the session, if there is one; an upstream that does not answer is left to the janitor."""
+    async def close(self, principal: str, within: float = CLOSE_SECONDS) -> None:
+        """End the session, if there is one; what the upstream does not close ``within`` seconds the janitor does."""
         if self._asks.session_id is None:
             return
         ask = self._asks.end(principal)
         self._asks.session_id, self.is_open = None, False
         with contextlib.suppress(AdapterError):
-            await (await self._relay.handle(ask)).close()
+            await (await self._relay.end(ask, within)).close()
 
     # --- asking -----------------------------------------------------------------------------------------------
 

@@ -220,10 +220,10 @@ class HttpSessions:
             self._forget(key, held)
         await asyncio.gather(*(held.conversation.close(key.principal) for key, held in resting))
 
-    async def close(self) -> None:
-        """Close every session."""
+    async def close(self, within: float) -> None:
+        """Close every session, upstream as far as that takes no longer than ``within`` seconds."""
         held, self._held = self._held, OrderedDict()
-        await asyncio.gather(*(each.conversation.close(key.principal) for key, each in held.items()))
+        await asyncio.gather(*(each.conversation.close(key.principal, within) for key, each in held.items()))
 
 
 async def _all(conversation: Conversation, who: Who, method: str, member: str) -> list[dict[str, Any]]:

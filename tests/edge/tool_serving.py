@@ -116,7 +116,7 @@ async def serving(
         try:
             yield Served(port, relaying, sessions, recent, lines)
         finally:
-            await sessions.close()
+            await sessions.close(within=5)
             await relaying.errands.close()
             await upstream.close()
 

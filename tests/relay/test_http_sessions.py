@@ -13,6 +13,7 @@ from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroke
 from adapter.relay.answers import RESUMPTIONS
 from adapter.relay.conversing import MOST_REPLIES
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.server import Silence
 from adapter.relay.stages import Call, Plan
 from adapter.rules.sessions import session_key
 from adapter.state.memory import MemoryStore
@@ -437,10 +438,29 @@ async def test_at_the_end_all_sessions_are_closed() -> None:
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
         await serving.sessions.call(Who(name), "save", {})
-    await serving.sessions.close()
+    await serving.sessions.close(within=5)
     ended = [each for each in serving.upstream.requests if each.method == "DELETE"]
     assert {header(each.headers, "mcp-session-id") for each in ended} == {"a", "b"}
     assert serving.relaying.sessions.active == 0
+
+
+async def test_a_server_that_hangs_holds_up_no_stop() -> None:
+    """Its session has ended here after the time that was given; the janitor closes it with the server later."""
+    never, dripping = asyncio.Event(), Answer(chunks=[b"x", asyncio.Event()])
+    serving = Serving(*opening("a"), *opening("b"))
+    serving.relaying.server.silence = Silence(60, 60)
+    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "a"}), Answer(after=never))
+    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "b"}), dripping)
+    for name in ("ann", "bob"):
+        serving.upstream.then(*call(2, answer(2, DONE)))
+        await serving.sessions.call(Who(name), "save", {})
+    async with asyncio.timeout(5):
+        await serving.sessions.close(within=0.05)
+    assert serving.relaying.sessions.active == 0
+    serving.upstream.then(*ENDED)
+    serving.upstream.then(*ENDED)
+    await serving.relaying.janitor.go_round()
+    assert serving.upstream.unplayed == []
 
 
 # --- the road -------------------------------------------------------------------------------------------------
