@@ -116,7 +116,7 @@ class Relay:
             await (await self._notify(rest, session)).close()
             return refused_whole(refused)
         assert isinstance(rest.envelope, Batch)
-        return joined(await self._exchange(rest, session, rest.envelope, requests), refused)
+        return await joined(await self._exchange(rest, session, rest.envelope, requests), requests, refused)
 
     async def _notify(self, ask: Ask, session: Session | None) -> Answer:
         """Notifications and responses: the upstream's own answer, 202 as a rule."""
