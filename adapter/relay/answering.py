@@ -11,13 +11,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
-from adapter.relay.answers import too_large
+from adapter.relay.answers import messages_in, too_large
 from adapter.relay.exchange import Flow
 from adapter.relay.pacing import SLICE, breathe, slices
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, read_response
 from adapter.wire.failure import failure
-from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20
@@ -275,7 +274,7 @@ class AnswerStream:
             return True
         if not event.data:
             return False
-        answered = {said.id for said in map(read_response, _messages(event.data)) if said is not None}
+        answered = {said.id for said in map(read_response, messages_in(event.data)) if said is not None}
         if not answered:
             return False
         # An error that names no request may be that of any.
@@ -327,13 +326,3 @@ class _Overlooked:
         """See Sink."""
         await self._stream.catch_up()
         await self._sink.drained()
-
-
-def _messages(data: bytes) -> list[bytes]:
-    """The JSON-RPC messages of an event: one, or those of a batch (MCP 2025-03-26)."""
-    if data.lstrip()[:1] != b"[":
-        return [data]
-    try:
-        return [data[start:end] for start, end in items(data)]
-    except ValueError:
-        return [data]

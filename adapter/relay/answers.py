@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.pacing import breathe, slices
-from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import answers
+from adapter.upstream.port import Headers, UpstreamReply, header
+from adapter.wire.envelope import answers, read_response
+from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
@@ -50,6 +52,24 @@ class WholeAnswer:
         if self.event is None:
             return response
         return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
+
+
+class ReadReply:
+    """An UpstreamReply that has been read to its end, and is read by another once more."""
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.whole: bytes | None = body
+        self._unread = body
+
+    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+        """See UpstreamReply."""
+        chunk, self._unread = self._unread, b""
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply; no connection is left to be dropped."""
 
 
 def media_type(reply: UpstreamReply) -> str:
@@ -104,6 +124,36 @@ async def discard(reply: UpstreamReply, silence: float | None) -> None:
         return
     finally:
         reply.abort()
+
+
+async def with_result(
+    reply: UpstreamReply, request_ids: Collection[str | int | float | None], silence: float
+) -> UpstreamReply | None:
+    """The same reply read to its end, where it is JSON with the result of one of these requests; else None, and its
+    connection is dropped.
+
+    An answer that is longer than DISCARDED bytes, or takes longer than ``silence`` seconds, is none.
+    """
+    try:
+        async with asyncio.timeout(silence):
+            raw = await read_body(reply, silence, DISCARDED)
+        body = decoded(raw, reply, DISCARDED)
+    except (AdapterError, TimeoutError):
+        return None
+    for response in map(read_response, messages_in(body)):
+        if response is not None and "result" in response.message and response.id in request_ids:
+            return ReadReply(reply.status, reply.headers, raw)
+    return None
+
+
+def messages_in(data: bytes) -> list[bytes]:
+    """The JSON-RPC messages of a body or an event: one, or those of a batch (MCP 2025-03-26)."""
+    if data.lstrip()[:1] != b"[":
+        return [data]
+    try:
+        return [data[start:end] for start, end in items(data)]
+    except ValueError:
+        return [data]
 
 
 def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> bytes:
