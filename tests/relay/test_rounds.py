@@ -303,6 +303,23 @@ async def test_state_leaves_byte_for_byte(tmp_path: Path) -> None:
         assert await whole(await one.relaying.relay.handle(asked(one, "write", {}))) == came
 
 
+@pytest.mark.parametrize("depth", [250, 990, 1010])
+async def test_arguments_may_be_nested_as_deep_as_they_are_read(tmp_path: Path, depth: int) -> None:
+    """The round is found again, however deep the stack of whoever looks."""
+    nested = b'{"x":' * depth + b"1" + b"}" * depth
+
+    def body(state: str) -> bytes:
+        return (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write",'
+            b'"_meta":%s,"arguments":%s%s}}' % (orjson.dumps(META), nested, state.encode())
+        )
+
+    async with tools(tmp_path, Asking(rounds=1, bound=False)) as one:
+        first = parsed(await whole(await one.relaying.relay.handle(one.ask(body(""), None))))
+        again = body(f',"requestState":"{state_in(first)}","inputResponses":{{}}')
+        assert artifact_of(parsed(await whole(await one.relaying.relay.handle(one.ask(again, None)))))
+
+
 # --- a consumer -----------------------------------------------------------------------------------------------
 
 
