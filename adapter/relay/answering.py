@@ -20,7 +20,7 @@ from adapter.wire.failure import failure
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20
-"""Bytes of one event that are kept to look into. A larger one is taken for the answer: nothing else is so big."""
+"""Bytes of one event that are kept to look into. A larger one is taken for an answer: nothing else is so big."""
 
 UNREAD_AT_MOST = 64 << 10
 """Bytes of a piped stream that are kept unread; above, they are read and let go."""
@@ -88,6 +88,7 @@ class AnswerStream:
         self._heed = heed
         self._aside = aside
         self._reader = self._new_reader()
+        self._skipped = 0
         self._resumed = False
         self._failure: AdapterError | None = None
         self._unread: list[bytes] = []
@@ -162,12 +163,12 @@ class AnswerStream:
         """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
         not end with the answer is not looked into, for that takes its time.
         """
-        wanted = list(self._wanted)
+        wanted, skipped = list(self._wanted), self._skipped
         if not self._last_event_answers(body) and len(body) <= SLICE:
             for event in self._reader.feed(body):
                 self._strike_off(event)
         settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
-        self._wanted, self._reader = wanted, self._new_reader()
+        self._wanted, self._skipped, self._reader = wanted, skipped, self._new_reader()
         if settled and self._heed is not None:
             self._heed(body)
         return settled
@@ -270,8 +271,10 @@ class AnswerStream:
     def _strike_off(self, event: SseEvent) -> bool:
         """Whether the event answers a request that is still waiting, which it then no longer is."""
         if event.skipped:
-            self._wanted.clear()
-            return True
+            # Nobody knows whose answer it is. Until it can be nobody else's, all of them wait: to be answered twice
+            # harms none, for the second one comes when its request is over.
+            self._skipped += 1
+            return self._settle()
         if not event.data:
             return False
         answered = {said.id for said in map(read_response, messages_in(event.data)) if said is not None}
@@ -280,7 +283,14 @@ class AnswerStream:
         # An error that names no request may be that of any.
         waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
         struck, self._wanted = len(waiting) < len(self._wanted), waiting
-        return struck
+        return (self._skipped > 0 and self._settle()) or struck
+
+    def _settle(self) -> bool:
+        """Wait for none where as many answers were skipped as are waited for. Whether one was waited for."""
+        settled = 0 < len(self._wanted) <= self._skipped
+        if settled:
+            self._wanted = []
+        return settled
 
     def _reader_after(self, last_id: bytes) -> SseReader:
         reader = self._new_reader()

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from adapter.errors import UpstreamBroken
+from adapter.errors import LimitReached, UpstreamBroken
+from adapter.relay.answering import LOOK_LIMIT
 from adapter.relay.exchange import Answer as Left
 from adapter.relay.piping import HELD_JSON
+from adapter.relay.stages import Plan, Stages
 from adapter.rules.policies import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.upstream.scripted import Answer, ScriptedReply
@@ -222,3 +224,44 @@ async def test_a_large_answer_that_breaks_off_is_broken_off() -> None:
     body = [*in_pieces(b"[" + said(1, LONG))[:2], UpstreamBroken("gone")]
     with pytest.raises(UpstreamBroken, match="gone"):
         await told(Answer(chunks=body), "hidden", "seen")
+
+
+async def test_a_member_that_no_stage_can_be_found_for_is_refused_alone() -> None:
+    """Such as a call of a name that is too long: the others are answered as ever."""
+
+    def around(name: str) -> Stages:
+        if len(name) > 100:
+            raise LimitReached("The name is too long.")
+        return ()
+
+    upstream = Acting(lambda _: Answer(chunks=[b"[" + said(1) + b"]"]))
+    relaying = Relaying(upstream, Plan(around=around))
+    body = members(2, "x" * 101, "seen")
+    assert [
+        [each["id"], "error" in each]
+        for each in orjson.loads(await relaying.post(body, await relaying.open("2025-03-26")))
+    ] == [[0, True], [1, False]]
+
+
+BIG = b'data: {"jsonrpc":"2.0","id":0,"result":"' + b"x" * LOOK_LIMIT + b'"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("events", "failed"),
+    [
+        ([BIG], [0, 1, 2]),
+        ([b"data: " + said(1) + b"\n\n", BIG], [0, 2]),
+        ([BIG, b"data: " + said(1) + b"\n\n", b"data: " + said(2) + b"\n\n"], []),
+        ([BIG, BIG, b"data: " + said(1) + b"\n\n"], []),
+        ([BIG, BIG, BIG], []),
+    ],
+    ids=["one", "the second", "the first", "two", "three"],
+)
+async def test_an_event_that_is_too_large_to_look_into_answers_one_member(
+    events: list[bytes], failed: list[int]
+) -> None:
+    """Nobody knows which, so that a stream which breaks off ends with an error for each that may still wait."""
+    relaying = Relaying(Acting(lambda _: Answer(headers=SSE, chunks=[*events, UpstreamBroken("gone")])))
+    answer = await relaying.post(members(3, "seen"), await relaying.open("2025-03-26"))
+    last = [each.removeprefix(b"data: ") for each in answer.split(b"\n\n") if b"-32011" in each]
+    assert [orjson.loads(each)["id"] for each in last] == failed
