@@ -43,9 +43,10 @@ from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
 from adapter.relay.waterfall import BothTracings, Waterfall
 from adapter.rules.exposure import told
+from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.state.port import Store
-from adapter.telemetry import Telemetry, open_telemetry
+from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -75,7 +76,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
 
     ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
-    statement or a script that cannot be used.
+    statement or a script that cannot be used, and for telemetry that cannot be had.
     """
     logger = log.get_logger("adapter")
     clock = time.time
@@ -93,7 +94,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         log=logger,
     )
     errands = Errands()
-    telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+    telemetry = _telemetry(settings)
     recent = Recent() if settings.console.enabled else None
     made = compiled(settings, logger, _observing(telemetry, recent))
     cataloguing = Cataloguing(
@@ -169,6 +170,15 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         calls,
         logger,
     )
+
+
+def _telemetry(settings: Settings) -> Telemetry | None:
+    """Raises SettingsError for telemetry that cannot be had."""
+    try:
+        return open_telemetry(settings.telemetry, redact=told, fault=fault)
+    except TelemetryMissing as missing:
+        problem = Problem(missing.setting, str(missing))
+        raise SettingsError([settings.traced(problem)]) from None
 
 
 def _front(settings: Settings, around: Surroundings, explored: Exploring, recent: Recent | None) -> Front:
