@@ -46,6 +46,9 @@ from adapter.wire.spans import Drop, Edit, Insert, edit
 
 Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
+STAGES_TIMEOUT = 60.0
+"""Seconds that the stages around an upstream's tool have where that may be silent for ever."""
+
 FORGET_AFTER = 0.25
 """Seconds after which the pins of sessions that ended are taken away, in one go."""
 
@@ -145,7 +148,7 @@ class Cataloguing:
             lambda tool: self.planning.proxied(entry, tool, known),
             self.filing.mirrors_of(entry),
             self.notices,
-            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds,
+            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:

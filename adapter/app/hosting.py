@@ -32,8 +32,11 @@ from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.tools import Tool
 
-SCRIPT_TIMEOUT = 30.0
-"""Seconds that a script may take whose tool does not say."""
+CALL_TIMEOUT = 30.0
+"""Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
+
+PROCESS_BEYOND = 1.0
+"""Seconds by which a script's process may outlast the deadline of its call, which ends it before."""
 
 SILENCE_BEYOND = 5.0
 """Seconds by which the relay waits longer than the tool may take: the tool's own sentence says more."""
@@ -161,9 +164,10 @@ class Hosting:
         if work is None or len(problems) > before:
             return None
         self.plans[entry.id][said.name] = plan
+        timeout = self.timeouts[entry.id][said.name] = self._timeout(entry, said)
         declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
         shown = self.planning.definition(entry, said, declared.definition())
-        return declared.doing(work, plan, self.timeouts[entry.id][said.name], shown)
+        return declared.doing(work, plan, timeout, shown)
 
     def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
         inputs = {}
@@ -175,7 +179,8 @@ class Hosting:
 
     def _handling(self, entry: Server, said: Tool, reference: str, expose: Expose) -> Handling:
         script = self.planning.loading.script(reference, said.runtime)
-        timeout = self._timed(entry, said, SCRIPT_TIMEOUT)
+        # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
+        timeout = self._timeout(entry, said) + PROCESS_BEYOND if said.runtime == "subprocess" else None
         return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
 
     def _asking(
@@ -185,16 +190,17 @@ class Hosting:
             said.name,
             compile_statement(said.statement or "", database.connector.kind, inputs, self.environ.get),
             database,
-            self._timed(entry, said, database.timeout),
+            entry.stages_of(said).limits.timeout or database.timeout,
             self._keeping(entry, said),
             expose,
             self.log.bind(server=entry.id),
         )
 
-    def _timed(self, entry: Server, said: Tool, default: float) -> float:
-        timeout = entry.stages_of(said).limits.timeout or default
-        self.timeouts[entry.id][said.name] = timeout
-        return timeout
+    def _timeout(self, entry: Server, said: Tool) -> float:
+        """The seconds that a call may take, every stage included."""
+        database = self.databases.get(said.use or "")
+        least = CALL_TIMEOUT if database is None else max(CALL_TIMEOUT, database.timeout)
+        return entry.stages_of(said).limits.timeout or least
 
     def _keeping(self, entry: Server, said: Tool) -> Keeping | None:
         """The tool's own word comes before the server's; what destroys is never kept."""

@@ -94,7 +94,8 @@ class Planning:
             if stages.limits.timeout is not None:
                 with self.loading.judging(f"{where}.limits.timeout", ValueError):
                     raise ValueError(
-                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others"
+                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others: the stages "
+                        "around them have so long, and the upstream may be silent for so long"
                     )
             self._proxied(entry, glob, stages, UNKNOWN, where)
 

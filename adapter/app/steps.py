@@ -33,9 +33,6 @@ from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.stages import ToolStages
 
-CODE_TIMEOUT = 30.0
-"""Seconds that a mapper may take."""
-
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
 
 
@@ -95,7 +92,13 @@ class Steps:
     def plan(self, kind: Kind, steps: list[Step]) -> ToolPlan:
         egress = self._stages.limits.egress
         return ToolPlan(
-            self._tool, kind, steps, self._style, egress=egress, observing=self._materials.observing
+            self._tool,
+            kind,
+            steps,
+            self._style,
+            egress=egress,
+            observing=self._materials.observing,
+            log=self._log,
         )
 
     def before(self, *, serial: bool) -> list[Step]:
@@ -138,24 +141,30 @@ class Steps:
         sync = materials.sync_of(self._tool, self._stages)
         if sync.policies or sync.default is not None or self._stages.state_sync.said:
             steps.append(
-                Step(12, "state_sync", _detail(sync, self._entry.id, self._tool), self._syncing(sync), True)
+                Step(
+                    12, "state_sync", _detail(sync, self._entry.id, self._tool), self._syncing(sync), "after"
+                )
             )
         if presenter is not None:
-            shown = Presenting(self._tool, presenter, self._log, structured=self._structured)
-            steps.append(Step(11, "presenter", presenter.name, shown, True))
+            shown = Presenting(
+                self._tool,
+                presenter,
+                self._log,
+                structured=self._structured,
+                in_thread=self._loading.in_thread,
+            )
+            steps.append(Step(11, "presenter", presenter.name, shown, "after"))
         mappers = self._stages.mappers
         expose = self._style.expose
         if mappers.output is not None:
             with self._loading.judging(f"{self._place}.mappers.output", ScriptInvalid):
                 code = self._loading.script(mappers.output)
-                made = OutputMapping(
-                    self._tool, code, CODE_TIMEOUT, expose, self._log, rows=rows, whole=self._structured
-                )
-                steps.append(Step(10, "output_transform", mappers.output, made, True))
+                made = OutputMapping(self._tool, code, expose, self._log, rows=rows, whole=self._structured)
+                steps.append(Step(10, "output_transform", mappers.output, made, "after"))
         if mappers.input is not None:
             with self._loading.judging(f"{self._place}.mappers.input", ScriptInvalid):
                 code = self._loading.script(mappers.input)
-                run: PlanStage = InputMapping(self._tool, code, CODE_TIMEOUT, expose, self._log)
+                run: PlanStage = InputMapping(self._tool, code, expose, self._log)
                 steps.append(Step(6, "input_transform", mappers.input, run))
         return steps
 
@@ -168,7 +177,7 @@ class Steps:
                 run = Middleware(
                     self._tool, function, self._style.expose, self._log, structured=self._structured
                 )
-                steps.append(Step(8, "middleware", reference, run, True))
+                steps.append(Step(8, "middleware", reference, run, run.part))
         return steps
 
     def caching(self, read_only: ReadOnly) -> Step:

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import Stage, StageFailed
+from adapter.pipeline.failures import DOING, Reason, Stage, StageFailed
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.json_values import NotJson, compact
 from adapter.rules.outcomes import ToolUserError
@@ -59,10 +59,9 @@ class Function(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodeFailures:
-    """What a caller reads when the user's code fails at ``stage`` of ``tool``; ``doing`` names what it was to do."""
+    """What a caller reads when the user's code fails at ``stage`` of ``tool``."""
 
     stage: Stage
-    doing: str
     tool: str
     expose: Expose
     log: FilteringBoundLogger
@@ -77,10 +76,14 @@ class CodeFailures:
         log = self.log.bind(server=call.server, tool=self.tool)
         log.warning("a script failed", stage=self.stage, why=exposed(error))
         log.debug("where the script failed", exc_info=error)
-        if isinstance(error, TimeoutError):
+        reason: Reason | None = "timeout" if isinstance(error, TimeoutError) else None
+        if self.stage == "context":
+            # What a factory asks on the way to a context is the adapter's own affair, and no caller's.
+            return StageFailed(self.stage, DOING[self.stage], reason)
+        if reason is not None:
             # How long something took is no secret; what the code itself says of it may be one.
             why = exposed(error) if self.expose == "message" and str(error) else "timed out"
-            return StageFailed(self.stage, self.sentence(why), "timeout")
+            return StageFailed(self.stage, self.sentence(why), reason)
         if self.expose == "safe":
             trace_id = call.context.get("trace_id")
             return StageFailed(self.stage, exposed(error, expose="safe", trace_id=trace_id))
@@ -88,7 +91,7 @@ class CodeFailures:
 
     def sentence(self, why: str) -> str:
         """The whole sentence, with the reason at its end."""
-        return f"{self.doing} for tool {self.tool}: {why}"
+        return f"{DOING[self.stage]} for tool {self.tool}: {why}"
 
 
 def shown(value: Any) -> Any:

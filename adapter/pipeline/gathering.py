@@ -22,7 +22,7 @@ class Gathering:
 
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
         self._function = function
-        self._failures = CodeFailures("context", "context unavailable", tool, expose, log)
+        self._failures = CodeFailures("context", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<Gathering by {self._function.reference}>"

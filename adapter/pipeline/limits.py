@@ -157,11 +157,6 @@ class Serial(Concurrency):
         super().__init__(tool, max_active=1, max_queue=None)
 
 
-def overdue(tool: str, seconds: float) -> StageFailed:
-    """The failure of a call that took longer than it may."""
-    return _refused("handler", refusals.timed_out(tool, seconds=seconds), "timeout")
-
-
 def _principal(call: PlannedCall) -> Hashable:
     return ("principal", call.caller.principal)
 

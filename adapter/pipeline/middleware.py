@@ -13,6 +13,7 @@ from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import CodeFailures, Function, shown
 from adapter.pipeline.gathering import extended
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.tracing import Part
 from adapter.rules.exposure import Expose
 from adapter.rules.outcomes import as_result
 
@@ -78,7 +79,9 @@ class Next:
             self.outcome = await self._forward(self._call)
         except BaseException as raised:
             self.raised = raised
+            self._call.time.at = "middleware"
             raise
+        self._call.time.at = "middleware"
         self.given = Given(self.outcome)
         return self.given
 
@@ -105,10 +108,15 @@ class Middleware:
             raise ValueError(f"{function.reference!r} takes next, so it has to be async and await it.")
         self._function = function
         self._structured = structured
-        self._failures = CodeFailures("middleware", "middleware failed", tool, expose, log)
+        self._failures = CodeFailures("middleware", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<Middleware {self._function.reference}>"
+
+    @property
+    def part(self) -> Part:
+        """When it works: only one that calls ``next`` sees what the tool answers."""
+        return "around" if self._function.parameters >= RAW else "before"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is raised behind it and not caught by it passes as it is."""

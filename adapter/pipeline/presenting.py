@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -23,6 +24,9 @@ from adapter.rules.refusals import misshapen
 AT_ONCE = 256 * 1024
 """Characters of text that are presented on the event loop, in some milliseconds; more goes to a thread."""
 
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a job in a thread, and leaves it there when its caller is cancelled. Raises what the job raises."""
+
 FAILED = "The tool failed. What it said of it is withheld."
 
 _WARNING = "<tool_error"
@@ -33,6 +37,7 @@ _DATA = re.compile(r"[{\[<]")
 @dataclass(frozen=True, slots=True)
 class Presenting:
     """``structured``: the data is the result's structured content too, as the clients of an upstream's tool expect.
+    ``in_thread`` runs what may take long, and the user's code among it.
 
     Where the presenter redacts, nothing of the tool's own result remains but what was presented: neither content nor
     ``_meta``. Files that the adapter keeps are still linked. Without redaction members beside the content stay.
@@ -45,6 +50,11 @@ class Presenting:
     presenter: Presenter
     log: FilteringBoundLogger = field(repr=False)
     structured: bool = field(kw_only=True)
+    in_thread: InThread = field(default=asyncio.to_thread, repr=False, kw_only=True)
+    _calls_code: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_calls_code", self.presenter.calls_code)
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Whatever goes wrong here, the data does not leave."""
@@ -59,11 +69,13 @@ class Presenting:
             return self._withheld(outcome)
         if not outcome.shapable or self._warns(outcome):
             return outcome
+        call.time.at = "presenter"
         try:
-            if _weight(outcome) <= AT_ONCE:
+            if not self._calls_code and _weight(outcome) <= AT_ONCE:
                 return self._presented(outcome, call, call.context)
-            # Others' calls shall not wait for so much.
-            return await asyncio.to_thread(self._presented, outcome, call, call.context)
+            # Others' calls shall not wait for so much, or for code that never ends.
+            presented: Outcome = await self.in_thread(partial(self._presented, outcome, call, call.context))
+            return presented
         except PresenterFailed as error:
             self._tell(call, str(error))
             raise StageFailed.worded("presenter", str(error), error.result()) from None

@@ -133,8 +133,9 @@ class StageLimits(Section):
     )
     timeout: Duration | None = Field(
         default=None,
-        description="How long a call may take; null: a statement as long as its connector says, a script 30 s, "
-        "a tool of an upstream until that is silent for too long.",
+        description="How long a call of a hosted tool may take, all stages together; null: 30 s, or the "
+        "`timeout_seconds` of its connector where those are more. Of an upstream's tool the stages have "
+        "`tool_call_timeout_seconds`.",
     )
 
     def merged(self, later: StageLimits) -> StageLimits:

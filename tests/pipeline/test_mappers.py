@@ -18,11 +18,11 @@ Work = Callable[[Any, Any], Any]
 
 
 def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapping:
-    return InputMapping("get-user", code, 5.0, expose, LOG)
+    return InputMapping("get-user", code, expose, LOG)
 
 
 def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> OutputMapping:
-    return OutputMapping("get-user", code, 5.0, "message", LOG, rows=rows, whole=whole)
+    return OutputMapping("get-user", code, "message", LOG, rows=rows, whole=whole)
 
 
 # --- of the arguments -------------------------------------------------------------------------------------------
