@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from ipaddress import ip_address
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -28,6 +34,10 @@ class Opaque:
         return "opaque"
 
 
+class Colour(Enum):
+    RED = "red"
+
+
 ODD: list[tuple[Any, Any]] = [
     (Row(1, date(2026, 1, 2)), {"id": 1, "at": "2026-01-02"}),
     (time(3, 4), "03:04:00"),
@@ -38,8 +48,22 @@ ODD: list[tuple[Any, Any]] = [
     (bytearray(b"x"), "x"),
     (memoryview(b"\xff"), "/w=="),
     (float("inf"), None),
-    (Opaque(), "opaque"),
+    (Decimal("1.10"), "1.10"),
+    (Fraction(1, 2), 0.5),
+    (Colour.RED, "red"),
+    (PurePosixPath("/a/b"), "/a/b"),
+    (timedelta(minutes=1), "0:01:00"),
+    (ip_address("::1"), "::1"),
 ]
+
+
+@pytest.mark.parametrize("value", [Opaque(), Opaque, len, iter(()), 1j, RuntimeError("x"), date])
+@pytest.mark.parametrize("spell", [plain, compact, indented])
+def test_what_stands_for_no_json_is_refused(value: Any, spell: Callable[[Any], Any]) -> None:
+    """Wherever it stands, by its class: its repr would be taken for an answer."""
+    for place in (value, [value], {"a": {"b": value}}):
+        with pytest.raises(NotJson, match=rf"^{type(value).__name__} is no JSON\.$"):
+            spell(place)
 
 
 @pytest.mark.parametrize(("value", "said"), ODD)
