@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.planning import Planning
+from adapter.app.steps import kept_for
 from adapter.hosted.asking import Asking, Keeping
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
@@ -26,7 +27,7 @@ from adapter.pipeline.caching import varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.exposure import Expose
 from adapter.rules.inputs import Input
-from adapter.rules.statements import StatementRefused, compile_statement
+from adapter.rules.statements import Statement, StatementRefused, compile_statement, reads
 from adapter.settings.connectors import Connector
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -41,13 +42,15 @@ PROCESS_BEYOND = 1.0
 SILENCE_BEYOND = 5.0
 """Seconds by which the relay waits longer than the tool may take: the tool's own sentence says more."""
 
+_WRITES = "never, as the statement is not one that only reads"
+
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
 @dataclass(slots=True)
 class Hosting:
     """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name,
-    and so are ``plans``.
+    and so are ``plans``, and in ``kept`` what becomes of the results of tools that have a cache.
     """
 
     settings: Settings
@@ -58,6 +61,7 @@ class Hosting:
     upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
     timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
     plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
+    kept: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -186,12 +190,14 @@ class Hosting:
     def _asking(
         self, entry: Server, said: Tool, inputs: Mapping[str, Input], database: Database, expose: Expose
     ) -> Asking:
+        kind = database.connector.kind
+        statement = compile_statement(said.statement or "", kind, inputs, self.environ.get)
         return Asking(
             said.name,
-            compile_statement(said.statement or "", database.connector.kind, inputs, self.environ.get),
+            statement,
             database,
             entry.stages_of(said).limits.timeout or database.timeout,
-            self._keeping(entry, said),
+            self._keeping(entry, said, statement),
             expose,
             self.log.bind(server=entry.id),
         )
@@ -202,19 +208,22 @@ class Hosting:
         least = CALL_TIMEOUT if database is None else max(CALL_TIMEOUT, database.timeout)
         return entry.stages_of(said).limits.timeout or least
 
-    def _keeping(self, entry: Server, said: Tool) -> Keeping | None:
-        """The tool's own word comes before the server's; what destroys is never kept."""
+    def _keeping(self, entry: Server, said: Tool, statement: Statement) -> Keeping | None:
+        """The tool's own word comes before the server's; what destroys is never kept, nor what writes."""
         stages = entry.stages_of(said)
         server, own = entry.tools.cache, stages.cache
-        enabled = server.enabled if own.enabled is None else own.enabled
-        if not enabled or said.destructive:
+        if not (server.enabled if own.enabled is None else own.enabled):
+            return None
+        kept = self.kept.setdefault(entry.id, {})
+        if said.destructive or not reads(statement):
+            kept[said.name] = "never, as the tool is destructive" if said.destructive else _WRITES
             return None
         words = own.vary
         if words is None:
             words = ["identity"] if stages.auth is not None else []
-        return Keeping(
-            self.planning.materials.cache_of(entry), own.ttl or server.ttl, varying(words, fingerprint)
-        )
+        ttl = own.ttl or server.ttl
+        kept[said.name] = kept_for(ttl, words)
+        return Keeping(self.planning.materials.cache_of(entry), ttl, varying(words, fingerprint))
 
 
 def _version() -> str:

@@ -134,7 +134,7 @@ class Planning:
             run = Validating(tool, schema, strict=True, selects=_selects(presenter))
             steps.append(Step(7, "validate", detail, run))
         steps += making.middleware()
-        if stages.cache.enabled:
+        if _keeps(entry, stages):
             steps.append(making.caching(known.read_only))
         return making.plan("proxied", steps)
 
@@ -155,6 +155,12 @@ class Planning:
 
 def _selects(presenter: Presenter | None) -> bool:
     return presenter is not None and presenter.select_schema is not None
+
+
+def _keeps(entry: Server, stages: ToolStages) -> bool:
+    """Whether answers of an upstream's tool are kept: only of those that the settings speak of."""
+    said = stages.cache
+    return bool(said.said) and (entry.tools.cache.enabled if said.enabled is None else said.enabled)
 
 
 def _doubtful(entry: Server, tool: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,7 +193,7 @@ class Steps:
         ttl = said.ttl or server.ttl
         cache = self._materials.cache_of(self._entry)
         run = Caching(self._tool, cache, ttl, varying(words, fingerprint), read_only, self._digest())
-        return Step(9, "cache", f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}", run)
+        return Step(9, "cache", kept_for(ttl, words), run)
 
     def _digest(self) -> str:
         text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
@@ -219,6 +219,11 @@ class Steps:
 async def _say_stale(call: PlannedCall, invalidation: Invalidation) -> None:
     for uri in invalidation.stale_uris():
         call.say("notifications/resources/updated", {"uri": uri})
+
+
+def kept_for(ttl: float, words: Sequence[str]) -> str:
+    """How results are kept, as a plan shows it."""
+    return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
 
 
 def _detail(sync: StateSync, server: str, tool: str) -> str:

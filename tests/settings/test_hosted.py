@@ -78,6 +78,10 @@ DEFINE = "servers[0].tools.define"
             f"{DEFINE}[0].cache: is for statements",
         ),
         (
+            hosting("{define: [{name: q, use: main, statement: x, cache: {ttl: 5}}]}"),
+            f"{DEFINE}[0].cache: says how results are kept, but none are: add enabled: true",
+        ),
+        (
             hosting(f"{{define: [{STATEMENT}, {STATEMENT}]}}"),
             f"{DEFINE}[1].name: q is already the name of define[0]",
         ),
