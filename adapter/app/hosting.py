@@ -26,12 +26,13 @@ from adapter.pipeline.auth import fingerprint
 from adapter.pipeline.caching import varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.exposure import Expose
+from adapter.rules.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.inputs import Input
 from adapter.rules.statements import Statement, StatementRefused, compile_statement, reads
 from adapter.settings.connectors import Connector
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
-from adapter.settings.tools import Tool
+from adapter.settings.tools import Tool, ToolInput
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -153,8 +154,8 @@ class Hosting:
     def _tool(self, entry: Server, said: Tool, place: str) -> HostedTool | None:
         problems = self.planning.loading.problems
         before = len(problems)
-        inputs = self._inputs(said, f"{place}.inputs")
-        if len(problems) > before:
+        inputs = self._inputs(said, place)
+        if inputs is None or len(problems) > before:
             return None
         expose = self.settings.errors_for(entry, entry.stages_of(said)).expose
         work: Work | None = None
@@ -173,13 +174,19 @@ class Hosting:
         shown = self.planning.definition(entry, said, declared.definition())
         return declared.doing(work, plan, timeout, shown)
 
-    def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
+    def _inputs(self, said: Tool, place: str) -> DeclaredInputs | None:
+        loading = self.planning.loading
+        if said.input_schema is not None:
+            with loading.judging(f"{place}.input_schema", ValueError):
+                return DeclaredInputs.of_schema(said.input_schema)
+            return None
         inputs = {}
         for name, one in said.inputs.items():
-            with self.planning.loading.judging(f"{place}.{name}", ValueError):
-                enum = None if one.enum is None else tuple(one.enum)
-                inputs[name] = Input(one.type, one.description, one.optional, one.default, enum)
-        return inputs
+            with loading.judging(f"{place}.inputs.{name}", ValueError):
+                inputs[name] = _input(one)
+        with loading.judging(f"{place}.inputs", ValueError):
+            return DeclaredInputs.of(inputs)
+        return None
 
     def _handling(self, entry: Server, said: Tool, reference: str, expose: Expose) -> Handling:
         script = self.planning.loading.script(reference, said.runtime)
@@ -188,10 +195,15 @@ class Hosting:
         return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
 
     def _asking(
-        self, entry: Server, said: Tool, inputs: Mapping[str, Input], database: Database, expose: Expose
+        self, entry: Server, said: Tool, inputs: DeclaredInputs, database: Database, expose: Expose
     ) -> Asking:
-        kind = database.connector.kind
-        statement = compile_statement(said.statement or "", kind, inputs, self.environ.get)
+        statement = compile_statement(
+            said.statement or "",
+            database.connector.kind,
+            inputs.each,
+            self.environ.get,
+            textual=said.substitution == "textual",
+        )
         return Asking(
             said.name,
             statement,
@@ -224,6 +236,14 @@ class Hosting:
         ttl = own.ttl or server.ttl
         kept[said.name] = kept_for(ttl, words)
         return Keeping(self.planning.materials.cache_of(entry), ttl, varying(words, fingerprint))
+
+
+def _input(said: ToolInput) -> Input:
+    """Raises ValueError with a sentence."""
+    kind = TYPES[said.type]
+    enum = None if said.enum is None else tuple(said.enum)
+    keywords = keywords_of(kind, said.keywords)
+    return Input(kind, said.description, said.optional, said.default, enum, keywords)
 
 
 def _version() -> str:

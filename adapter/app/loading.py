@@ -62,7 +62,7 @@ class Loading:
 
     async def in_thread(self, job: Callable[[], Any]) -> Any:
         """See pipeline.presenting.InThread. Raises ScriptFailed for what would end more than its own call."""
-        with contained("the presenter"):
+        with contained("the code"):
             return await self.scripts.workers.run(job)
 
     @contextmanager

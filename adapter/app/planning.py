@@ -14,7 +14,7 @@ from adapter.pipeline.presenting import definition_with_select
 from adapter.pipeline.resolving import Listed, Resolving
 from adapter.pipeline.syncing import definition_with_cache_control
 from adapter.pipeline.validating import Coercing, Validating
-from adapter.rules.inputs import Input
+from adapter.rules.input_schemas import DeclaredInputs
 from adapter.rules.presenters import Presenter
 from adapter.rules.unicode import reading
 from adapter.settings.servers import Server, fits
@@ -57,7 +57,7 @@ class Planning:
 
     # --- hosted tools -----------------------------------------------------------------------------------------
 
-    def hosted(self, entry: Server, tool: Tool, inputs: Mapping[str, Input], place: str) -> ToolPlan:
+    def hosted(self, entry: Server, tool: Tool, inputs: DeclaredInputs, place: str) -> ToolPlan:
         """The plan of a hosted tool, whose arguments are always checked. Problems are noted."""
         stages = entry.stages_of(tool)
         presenter = self.materials.presenter_of(stages)
@@ -68,8 +68,8 @@ class Planning:
             Step(
                 7,
                 "validate",
-                f"{len(inputs)} inputs, strictly",
-                Coercing(tool.name, inputs, selects=_selects(presenter)),
+                f"{len(inputs.each)} inputs, strictly",
+                Coercing(tool.name, inputs, selects=_selects(presenter), in_thread=self.loading.in_thread),
             ),
             *making.middleware(),
         ]

@@ -11,7 +11,7 @@ from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import CallTime, PlannedCall
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.rules.inputs import Input, input_schema
+from adapter.rules.input_schemas import DeclaredInputs
 
 Work = Callable[[PlannedCall], Awaitable[Outcome]]
 """What a tool does with arguments that fit. Raises StageFailed."""
@@ -23,7 +23,7 @@ class Declaration:
 
     server: str
     name: str
-    inputs: Mapping[str, Input]
+    inputs: DeclaredInputs
     title: str | None = None
     description: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Declaration:
             shown["title"] = self.title
         if self.description:
             shown["description"] = self.description
-        shown["inputSchema"] = input_schema(self.inputs)
+        shown["inputSchema"] = self.inputs.schema
         if self.annotations:
             shown["annotations"] = dict(self.annotations)
         return shown

@@ -20,6 +20,10 @@ Tell = Callable[[float, str | None], Awaitable[None]]
 """Told of the code's progress: percent of 100, and a sentence or None."""
 
 
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a job in a thread, and leaves it there when its caller is cancelled. Raises what the job raises."""
+
+
 class Code(Protocol):
     """A script that is given a payload: a mapper or a handler, in process or in a process of its own."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code import InThread
 from adapter.pipeline.context import Context
 from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
@@ -23,9 +24,6 @@ from adapter.rules.refusals import misshapen
 
 AT_ONCE = 256 * 1024
 """Characters of text that are presented on the event loop, in some milliseconds; more goes to a thread."""
-
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a job in a thread, and leaves it there when its caller is cancelled. Raises what the job raises."""
 
 FAILED = "The tool failed. What it said of it is withheld."
 

@@ -63,6 +63,10 @@ def _stage_problems(tool: Tool, place: str, server: Server, settings: Settings) 
 
 
 def _work_problems(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]:
+    if tool.input_schema is not None and tool.inputs:
+        yield Problem(f"{place}.input_schema", "stands in place of inputs: leave out one of the two")
+    if tool.handler is not None and tool.substitution != "bound":
+        yield Problem(f"{place}.substitution", "is for statements: nothing is pasted into a script")
     if (tool.use is None) == (tool.handler is None):
         how = "neither" if tool.use is None else "both"
         yield Problem(place, f"{tool.name} has {how} of use and handler: exactly one says what it does")

@@ -15,11 +15,12 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.code import InThread
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.presenting import InThread, Presenting, definition_with_select
+from adapter.pipeline.presenting import Presenting, definition_with_select
 from adapter.rules import ui
 from adapter.rules.blocks import Suggestion
 from adapter.rules.callers import NOBODY

@@ -9,14 +9,17 @@ import pytest
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.validating import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
+from adapter.rules.input_schemas import DeclaredInputs
 from adapter.rules.inputs import Input
 from tests.pipeline.walking import Behind, a_call, refused
 
-INPUTS = {
-    "email": Input("string"),
-    "age": Input("int", optional=True),
-    "role": Input("string", default="guest", enum=("guest", "admin")),
-}
+INPUTS = DeclaredInputs.of(
+    {
+        "email": Input("string"),
+        "age": Input("int", optional=True),
+        "role": Input("string", default="guest", enum=("guest", "admin")),
+    }
+)
 SCHEMA = {"type": "object", "properties": {"email": {"type": "string"}}, "required": ["email"]}
 RECOVERY = "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>"
 
@@ -69,7 +72,7 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
 
 async def test_h21_a_tool_without_inputs_takes_none() -> None:
     """Nothing is passed on that nobody declared."""
-    failed = await refused(Coercing("t", {}), a_call(x=1), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(x=1), Behind())
     assert str(failed) == "input validation failed: validation error for field 'x': unknown input field 'x'"
 
 
@@ -165,7 +168,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
 # --- _select ------------------------------------------------------------------------------------------------------
 
 STAGES = [
-    Coercing("t", {"email": Input("string")}, selects=True),
+    Coercing("t", DeclaredInputs.of({"email": Input("string")}), selects=True),
     Validating("t", always(SCHEMA), selects=True),
 ]
 
@@ -205,7 +208,7 @@ async def test_v15_an_ill_formed_select_is_one_of_the_issues(
 
 async def test_v15_where_nothing_can_be_selected_it_is_a_field_like_any_other() -> None:
     """Unknown to a hosted tool, and an upstream's own where the schema has it."""
-    failed = await refused(Coercing("t", {}), a_call(_select=["id"]), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(_select=["id"]), Behind())
     assert str(failed).endswith("unknown input field '_select'")
     behind = Behind()
     await Validating("t", always({"properties": {"_select": {}}}))(a_call(_select="x"), behind)
