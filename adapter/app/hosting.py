@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -48,10 +49,20 @@ _WRITES = "never, as the statement is not one that only reads"
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
+class Placed(NamedTuple):
+    """A statement at ``place`` in the settings, for the database of the name ``use``."""
+
+    place: str
+    use: str
+    statement: Statement
+    inputs: Mapping[str, Input]
+
+
 @dataclass(slots=True)
 class Hosting:
     """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name,
-    and so are ``plans``, and in ``kept`` what becomes of the results of tools that have a cache.
+    and so are ``plans``, and in ``kept`` what becomes of the results of tools that have a cache. ``statements`` are
+    all, with where the settings have them.
     """
 
     settings: Settings
@@ -63,6 +74,7 @@ class Hosting:
     timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
     plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
     kept: dict[str, dict[str, str]] = field(default_factory=dict)
+    statements: list[Placed] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -164,7 +176,8 @@ class Hosting:
                 work = self._handling(entry, said, said.handler, expose)
         elif said.use in self.databases:
             with self.planning.loading.judging(f"{place}.statement", StatementRefused):
-                work = self._asking(entry, said, inputs, self.databases[said.use], expose)
+                work = asking = self._asking(entry, said, inputs, self.databases[said.use], expose)
+                self.statements.append(Placed(f"{place}.statement", said.use, asking.statement, inputs.each))
         plan = self.planning.hosted(entry, said, inputs, place)
         if work is None or len(problems) > before:
             return None

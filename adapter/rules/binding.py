@@ -95,6 +95,12 @@ class SqlStatement:
     reads: bool
     pastes: bool
 
+    @property
+    def pasted(self) -> tuple[str, ...]:
+        """The inputs whose values become part of the text."""
+        pastes = (piece.placeholder for piece in self.pieces if isinstance(piece, Paste))
+        return tuple(placeholder.name for placeholder in pastes if placeholder.space == "inputs")
+
     def filled(self, sources: Sources) -> tuple[str, tuple[Scalar | None, ...]]:
         """The text for the driver, and the values in the order of its placeholders."""
         values = tuple([piece.value(sources) for piece in self.pieces if type(piece) is Bind])

@@ -56,6 +56,11 @@ class Statement:
     form: SqlStatement | RedisCommand | MongoCommand = field(repr=False)
     env: Environment = field(repr=False)
 
+    @property
+    def pasted(self) -> tuple[str, ...]:
+        """The inputs whose values become part of the text: names, and what textual substitution lets through."""
+        return self.form.pasted if isinstance(self.form, SqlStatement) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:

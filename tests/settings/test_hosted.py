@@ -135,6 +135,10 @@ def test_check_judges_statements_and_hides_connections(file: Path) -> None:
     text = hosting(f"{{define: [{STATEMENT}]}}").replace("'a.db'", "'s3cret.db', options: {mode: ro}")
     file.write_text(text)
     done = mcp_adapter("check", "--config", file)
+    assert done.returncode == 2 and "the database file does not exist" in done.stderr
+    assert "s3cret" not in done.stderr
+    (file.parent / "s3cret.db").touch()
+    done = mcp_adapter("check", "--config", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "s3cret" not in done.stdout
     shown = yaml.safe_load(done.stdout)
