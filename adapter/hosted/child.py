@@ -66,7 +66,13 @@ def _call(path: str, function: str) -> None:
         except Exception as error:
             _print(error)
             user = any(each.__name__ == "ToolUserError" for each in type(error).__mro__)
-            say(error=str(error) or type(error).__name__, user=user)
+            say(error=str(error) if user else _told(error), user=user)
+
+
+def _told(error: Exception) -> str:
+    """As the adapter tells of exceptions in its own process: the class behind the first line, if it says something."""
+    name, line = type(error).__name__, (str(error).strip().splitlines() or [""])[0]
+    return line if line and type(error) in (Exception, RuntimeError) else f"{line} ({name})" if line else name
 
 
 def _print(error: Exception) -> None:

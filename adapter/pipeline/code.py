@@ -61,6 +61,10 @@ class Function(Protocol):
         """
 
 
+class CodeMistake(TypeError):
+    """Code gave what its stage can do nothing with; ``str`` is the stage's own sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class CodeFailures:
     """What a caller reads when the user's code fails at ``stage`` of ``tool``."""
@@ -78,7 +82,7 @@ class CodeFailures:
         if isinstance(error, ToolUserError):
             return StageFailed(self.stage, str(error))
         log = self.log.bind(server=call.server, tool=self.tool)
-        log.warning("a script failed", stage=self.stage, why=exposed(error))
+        log.warning("a script failed", stage=self.stage, why=exposed(error), error=type(error).__qualname__)
         log.debug("where the script failed", exc_info=error)
         reason: Reason | None = "timeout" if isinstance(error, TimeoutError) else None
         if self.stage == "context":
@@ -91,11 +95,20 @@ class CodeFailures:
         if self.expose == "safe":
             trace_id = call.context.get("trace_id")
             return StageFailed(self.stage, exposed(error, expose="safe", trace_id=trace_id))
-        return StageFailed(self.stage, self.sentence(exposed(error)))
+        return StageFailed(self.stage, self.sentence(_named(error)))
 
     def sentence(self, why: str) -> str:
         """The whole sentence, with the reason at its end."""
         return f"{DOING[self.stage]} for tool {self.tool}: {why}"
+
+
+def _named(error: Exception) -> str:
+    """What an exception says, and its class behind that, which often says more: ``'name' (KeyError)``."""
+    said, kind = exposed(error), type(error)
+    # Two classes say nothing, and sentences of the adapter's own are whole.
+    if said == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):
+        return said
+    return f"{said} ({kind.__name__})" if kind.__name__.isidentifier() else said
 
 
 def shown(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import Code, CodeFailures, shown
+from adapter.pipeline.code import Code, CodeFailures, CodeMistake, shown
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose
 from adapter.rules.outcomes import Response, Result, as_result, as_rows
@@ -31,7 +31,7 @@ class InputMapping:
             payload = {"inputs": shown(call.arguments), "tool": self._tool}
             returned = await self._code.call(payload, call.context, None, call.progress)
             if not isinstance(returned, Mapping):
-                raise TypeError(f"the mapper has to return an object, not {type(returned).__name__}")
+                raise CodeMistake(f"the mapper has to return an object, not {type(returned).__name__}")
             call.arguments = shown(returned)
         except Exception as error:
             raise self._failures.of(call, error) from None

@@ -10,7 +10,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import CodeFailures, Function, shown
+from adapter.pipeline.code import CodeFailures, CodeMistake, Function, shown
 from adapter.pipeline.gathering import extended
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.tracing import Part
@@ -69,11 +69,11 @@ class Next:
 
     async def __call__(self, arguments: Mapping[str, Any] | None = None) -> Given:
         if self._called:
-            raise RuntimeError("next was called a second time: a call is executed once")
+            raise CodeMistake("next was called a second time: a call is executed once")
         self._called = True
         if arguments is not None:
             if not isinstance(arguments, Mapping):
-                raise TypeError(f"next takes an object of arguments, not {type(arguments).__name__}")
+                raise CodeMistake(f"next takes an object of arguments, not {type(arguments).__name__}")
             self._call.arguments = shown(arguments)
         try:
             self.outcome = await self._forward(self._call)
@@ -134,7 +134,7 @@ class Middleware:
         if members is None:
             return {}
         if not isinstance(members, Mapping):
-            raise TypeError(f"a middleware without next returns a mapping, not {type(members).__name__}")
+            raise CodeMistake(f"a middleware without next returns a mapping, not {type(members).__name__}")
         return members
 
     async def _around(self, call: PlannedCall, behind: Next) -> Outcome:
@@ -153,9 +153,9 @@ class Middleware:
         if outcome is not None and (value is None or value is behind.given):
             return outcome
         if value is None:
-            raise TypeError("the middleware returned nothing: it has to return a result, or what next gave")
+            raise CodeMistake("the middleware returned nothing: it has to return a result, or what next gave")
         if isinstance(value, Given):
-            raise TypeError("the middleware returned what next gave to another call")
+            raise CodeMistake("the middleware returned what next gave to another call")
         result = as_result(value, structured=self._structured)
         if outcome is not None and outcome.shapable:
             return outcome.written(result)
