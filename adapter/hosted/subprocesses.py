@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -25,8 +26,12 @@ from adapter.hosted.references import (
     Tell,
     stamp_of,
 )
+from adapter.rules.json_values import MOST_VALUES
 from adapter.rules.outcomes import Result, ToolUserError
 from adapter.wire.envelope import dump, parse
+
+_BETWEEN = (b",", b"[", b"{")
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -41,7 +46,8 @@ class Confinement:
     """What a script's process may have. None of a limit leaves it as the adapter has it.
 
     ``cpu_seconds`` of None means as much as the call may take. ``memory_bytes`` are of data of each process, so that
-    runtimes which reserve much and use little can start. ``output_bytes`` are of standard output.
+    runtimes which reserve much and use little can start. ``output_bytes`` are of standard output, and of
+    standard error.
     """
 
     environment: Mapping[str, str] = field(default_factory=_own_environment)
@@ -130,6 +136,8 @@ class SubprocessScript:
             if "progress" in said:
                 if tell is not None:
                     await tell(*said["progress"])
+                # Of lines that are there already nothing is waited for, and others shall have their turn.
+                await asyncio.sleep(0)
                 continue
             if "error" in said:
                 raise (ToolUserError if said["user"] else ScriptFailed)(said["error"])
@@ -142,10 +150,18 @@ def _value(output: bytes, status: int | None) -> Any:
         raise ScriptFailed(ending)
     if not output.strip():
         return None
+    if _values_in(output) > MOST_VALUES:
+        raise ScriptFailed(f"the script wrote more than {MOST_VALUES} values")
     try:
         return parse(output)
     except BadJson:
         raise ScriptFailed("the script wrote no JSON") from None
+
+
+def _values_in(output: bytes) -> int:
+    """About how many values JSON holds, without reading it. What is within texts counts only where there is little."""
+    found = sum(map(output.count, _BETWEEN))
+    return found if found <= MOST_VALUES else sum(map(_TEXTS.sub(b"", output).count, _BETWEEN))
 
 
 def _ending(status: int | None) -> str | None:

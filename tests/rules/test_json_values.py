@@ -13,14 +13,23 @@ from fractions import Fraction
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.json_values import NotJson, compact, indented, plain
+from adapter.rules.json_values import (
+    MOST_TEXT,
+    MOST_VALUES,
+    NotJson,
+    TooLarge,
+    compact,
+    indented,
+    plain,
+    require_size,
+)
 
 
 @dataclass
@@ -106,3 +115,61 @@ def test_what_never_ends_is_refused() -> None:
     for spell in (plain, compact, indented):
         with pytest.raises(NotJson):
             spell(endless)
+
+
+class Members:
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * (MOST_TEXT + 1),
+        ["x" * (MOST_TEXT // 2)] * 3,
+        {"a": {"b": ("x" * MOST_TEXT, "y")}},
+        {"x" * (MOST_TEXT + 1): 1},
+        b"x" * (MOST_TEXT + 1),
+        bytearray(MOST_TEXT + 1),
+        OrderedDict(a="x" * (MOST_TEXT + 1)),
+        Row(1, cast(date, "x" * (MOST_TEXT + 1))),
+        Members(a="x" * (MOST_TEXT + 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_text_without_end_is_refused(value: Any) -> None:
+    """However it is wrapped, before anything of it is written."""
+    with pytest.raises(TooLarge, match=f"holds more than {MOST_TEXT} characters"):
+        require_size(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [0] * (MOST_VALUES + 1),
+        [[0] * 1_000] * (MOST_VALUES // 1_000 + 1),
+        [{"a": 1, "b": 2}] * (MOST_VALUES // 2),
+        {str(number): None for number in range(MOST_VALUES + 1)},
+        deque([0] * (MOST_VALUES + 1)),
+        set(range(MOST_VALUES + 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_without_end_are_refused(value: Any) -> None:
+    """Also those that hold themselves."""
+    with pytest.raises(TooLarge, match=f"holds more than {MOST_VALUES} values"):
+        require_size([value])
+
+
+def test_what_holds_itself_has_an_end() -> None:
+    """Where it is counted too."""
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(TooLarge):
+        require_size(endless)
+
+
+@given(ANY)
+def test_an_ordinary_value_is_large_enough(value: Any) -> None:
+    """Nothing is refused that is not large."""
+    require_size(value)
