@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adapter.pipeline.failures import Stage, StageFailed
     from adapter.pipeline.outcome import Outcome
 
-Telling = Literal["state_sync"]
+SafeStage = Literal["state_sync"]
 """The stage that a call cannot fail at: the tool has done its work."""
 
 
@@ -51,7 +51,7 @@ class CallTime:
 
     seconds: float | None = None
     until: float | None = None
-    at: Stage | Telling = "resolve"
+    at: Stage | SafeStage = "resolve"
     walking: bool = False
     overdue: StageFailed | None = None
 

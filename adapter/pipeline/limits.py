@@ -1,4 +1,4 @@
-"""How often, how many at once and for how long: what holds for all calls of one tool on one server.
+"""Limits on how often and how many at once: what holds for all calls of one tool on one server.
 
 Every object here belongs to one tool and is shared by all its calls; all of it runs on the event loop.
 """

@@ -10,7 +10,7 @@ from typing import Literal
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.call import Forward, PlannedCall, PlanStage, Telling
+from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
 from adapter.pipeline.deadlines import LEFT_OVER_AT_MOST, crowded, overdue
 from adapter.pipeline.failures import ErrorStyle, Stage, StageFailed
 from adapter.pipeline.limits import Counting
@@ -23,7 +23,7 @@ TRACE_KEY = "_trace_id"
 
 Kind = Literal["proxied", "script", "statement"]
 
-_STAGES: Mapping[str, Stage | Telling] = {
+_STAGES: Mapping[str, Stage | SafeStage] = {
     "resolve": "resolve",
     "context": "context",
     "auth": "auth",
@@ -179,7 +179,7 @@ def _working(stage: Stage, execute: Forward, call: PlannedCall) -> Awaitable[Out
 
 
 def _around(
-    stage: Stage | Telling, run: PlanStage, forward: Forward, call: PlannedCall
+    stage: Stage | SafeStage, run: PlanStage, forward: Forward, call: PlannedCall
 ) -> Awaitable[Outcome]:
     time = call.time
     if time.until is not None and monotonic() >= time.until:
