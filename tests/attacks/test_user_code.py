@@ -14,9 +14,13 @@ import orjson
 import pytest
 
 from tests.attacks.arena import Arena, attacked
-from tests.edge.raw import INITIALIZE
+from tests.e2e.processes import Adapter, adapter
+from tests.edge.raw import INITIALIZE, RawClient
 
 pytestmark = pytest.mark.e2e
+
+WATCHED = 1.5
+"""Seconds that an attack lasts at least, for the bystander to have been answered often enough."""
 
 LIMIT = 1.0
 """Seconds that a call of these tools may take."""
@@ -116,6 +120,8 @@ PROGRAMS = {
     "gibibyte.py": "import sys\nfor _ in range(1 << 14): sys.stdout.write('x' * (1 << 16))",
     "lists.py": "print('[' + '[],' * 2_700_000 + '[]]')",
     "deep.py": "print('[' * 4_000_000)",
+    "quotes.py": "print(chr(34) + (chr(92) + chr(34)) * 2_000_000 + chr(44) * 300_000)",
+    "closes.py": "import os, time\nos.close(1)\nos.close(2)\ntime.sleep(3600)",
     "lines.py": "import os\nfor _ in range(10**6): os.write(1, b'1\\n')",
     "deaf.py": "import signal\nfor n in (1, 2, 3, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: signal.pause()",
     "forks.py": "import os, time\nfor _ in range(20):\n  if os.fork() == 0:\n    time.sleep(3600)\nprint('1')",
@@ -148,14 +154,17 @@ async def shop(
     async with attacked(
         place, "http://127.0.0.1:9/mcp", servers=[hosted(tools, **stages)], **sections
     ) as arena:
+        began = time.perf_counter()
         yield arena
+        await asyncio.sleep(began + WATCHED - time.perf_counter())
 
 
 async def called(
-    arena: Arena, tool: str, meta: Mapping[str, Any] | None = None
+    arena: Arena | Adapter, tool: str, meta: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
     """The result of one call of a client of its own, and how long it took."""
-    async with arena.client() as client:
+    port = arena.port if isinstance(arena, Adapter) else arena.adapter.port
+    async with RawClient(port) as client:
         head, _ = await client.request("POST", INITIALIZE, "/shop")
         client.session = head["mcp-session-id"]
         params = {"name": tool, "arguments": {}, **({"_meta": dict(meta)} if meta else {})}
@@ -176,6 +185,7 @@ def last_message(answer: bytes) -> dict[str, Any]:
 
 def stage_of(result: Mapping[str, Any]) -> tuple[str, str | None]:
     """Where a call failed, and the reason."""
+    assert result["isError"] is True
     error = result["_meta"]["adapter/error"]
     return error["stage"], error.get("reason")
 
@@ -244,6 +254,8 @@ SAID = {
     "gibibyte.py": "wrote more than 8388608 bytes",
     "lists.py": "wrote more than 250000 values",
     "deep.py": "wrote more than 250000 values",
+    "quotes.py": "wrote no JSON",
+    "closes.py": "timed out after 1 s",
     "lines.py": "wrote no JSON",
     "deaf.py": "timed out after 1 s",
     "forks.py": None,
@@ -267,17 +279,43 @@ async def test_w_a_program_is_bounded_in_all_it_does(tmp_path: Path, program: st
         else:
             assert result["isError"] and said in text, text
         assert arena.resident_bytes() - before < 100 << 20
-        assert not [line for line in children_of(arena.pid) if "sleep" in line]
+        if program != "escapes.py":  # whose child left the group, as SECURITY.md says
+            await gone(tmp_path / program)
 
 
-def children_of(pid: int) -> list[str]:
-    """The command lines of the processes that a process has started and not yet taken leave of."""
+def processes_of(program: Path) -> list[str]:
+    """Those that run a program or were forked by it, zombies left out."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if place.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(pid):
-                found.append(place.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode())
+            if bytes(program) in place.joinpath("cmdline").read_bytes().split(b"\0"):
+                found.append(place.name)
     return found
+
+
+async def gone(program: Path) -> None:
+    """Returns when no process of a program is left."""
+    async with asyncio.timeout(5):
+        while processes_of(program):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("program", ["deaf.py", "closes.py"])
+async def test_w_an_adapter_that_ends_leaves_no_program(tmp_path: Path, program: str, ending: str) -> None:
+    """Neither one that ignores signals nor one that has closed its outputs; told to stop, or killed without a word."""
+    tool = {"name": "t", "handler": program, "runtime": "subprocess"}
+    settings = hosted([tool], t={"limits": {"timeout": 300}})
+    (tmp_path / program).write_text(PROGRAMS[program])
+    core = {"shutdown_grace_seconds": 0.5}
+    async with adapter(tmp_path, "http://127.0.0.1:9/mcp", servers=[settings], core=core) as front:
+        calls = [asyncio.ensure_future(called(front, "t")) for _ in range(3)]
+        async with asyncio.timeout(10):
+            while len(processes_of(tmp_path / program)) < len(calls):
+                await asyncio.sleep(0.05)
+        await (front.kill() if ending == "kill" else front.stop())
+        await gone(tmp_path / program)
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_w_the_list_of_clients_is_no_list_of_threads(tmp_path: Path) -> None:

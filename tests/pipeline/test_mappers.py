@@ -261,4 +261,6 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
     endless: list[Any] = []
     endless.append(endless)
     failed = await refused(mapping_out(Scripted(lambda *_: endless)), a_call(), Behind())
-    assert str(failed).startswith("output transform failed for tool get-user: The value is nested too deeply")
+    assert str(failed) == (
+        "output transform failed for tool get-user: The value holds more than 250000 values, or holds itself."
+    )
