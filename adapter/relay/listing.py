@@ -151,7 +151,7 @@ class ToolLists:
         self._mirrors = mirrors
         self._log = log
         self._kept: list[_Kept] = []
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<ToolLists of {self._server!r}: {len(self._kept)} pages kept>"
@@ -260,7 +260,8 @@ class ToolLists:
 
     def _tell(self, event: str, tool: Tool, what: object) -> None:
         """One line for a definition and what policy did to it, however often it is listed."""
-        key = tool.name, tool.known
+        # Only a hash of it: a name may be as long as a list, and there may be TOLD of them.
+        key = hash((tool.name, tool.known))
         if key not in self._told and len(self._told) < TOLD:
             self._told.add(key)
             self._log.info(event, server=self._server, tool=tool.name, what=what)
