@@ -18,7 +18,7 @@ _LONGEST_KEPT_LINE = 4096
 # A line end and the blank line behind it. What begins with CR may be CRLF, so the byte after it decides; only
 # behind a bare CR is another one complete at once, or the last event of such a stream would never arrive.
 _BLANK = re.compile(rb"\n\n|\r\r|\n\r(?:\n|(?=[^\n]))")
-_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r)")
+_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|(?<=[^\r\n])\Z)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -236,6 +236,9 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     pieces, written = [raw[: event.lead]], False
     for line in _LINE.finditer(raw, event.lead):
         if line[1] != b"data" and not line[1].startswith(b"data:"):
+            if line[0] == b"\n" and pieces[-1].endswith(b"\r"):
+                # The LF that ends the event would otherwise belong to the CR of what is written before it.
+                pieces[-1] = pieces[-1][:-1] + b"\n"
             pieces.append(line[0])
         elif not written:
             written = True
