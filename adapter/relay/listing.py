@@ -32,6 +32,9 @@ KEPT_BYTES = 16 << 20
 TOLD = 10_000
 """Tools of one server of which it is remembered that the log was told."""
 
+TOLD_AT_ONCE = 10
+"""Tools of one page that the log is told of by name; of the others it learns how many they are."""
+
 _ID = rb'"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
 _BEGINNING = re.compile(rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID)
 _ENDING = re.compile(rb',\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID + rb"\s*+\}\s*+\Z")
@@ -152,6 +155,7 @@ class ToolLists:
         self._log = log
         self._kept: list[_Kept] = []
         self._told: set[int] = set()
+        self._untold = 0
 
     def __repr__(self) -> str:
         return f"<ToolLists of {self._server!r}: {len(self._kept)} pages kept>"
@@ -210,6 +214,7 @@ class ToolLists:
         places: list[int] = []
         hidden: set[str] = set()
         length = len(own)
+        self._untold = -TOLD_AT_ONCE
         for span, value in zip(text.spans, values, strict=True):
             raw = response[slice(*span)]
             tool = read_tool(raw, value)
@@ -226,6 +231,8 @@ class ToolLists:
                 tools.append(tool)
                 places.append(length)
             length += 1
+        if self._untold > 0:
+            self._log.info("policy hid or changed more tools", server=self._server, count=self._untold)
         cursor = result.get("nextCursor")
         listed = Listed(
             tuple(tools),
@@ -264,7 +271,9 @@ class ToolLists:
         key = hash((tool.name, tool.known))
         if key not in self._told and len(self._told) < TOLD:
             self._told.add(key)
-            self._log.info(event, server=self._server, tool=tool.name, what=what)
+            self._untold += 1
+            if self._untold <= 0:
+                self._log.info(event, server=self._server, tool=tool.name, what=what)
 
 
 def _span_of_id(response: bytes) -> tuple[int, int] | None:

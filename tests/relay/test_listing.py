@@ -9,7 +9,7 @@ import pytest
 
 from adapter import log
 from adapter.app.cataloguing import shape_of
-from adapter.relay.listing import KEPT, Shaping, ToolLists
+from adapter.relay.listing import KEPT, TOLD_AT_ONCE, Shaping, ToolLists
 from adapter.relay.mirrors import Mirrors
 from adapter.rules.drift import Change, Drift
 from adapter.rules.policies import Disabled, Policies, Sanitization
@@ -179,3 +179,14 @@ def test_warnings_and_subsets_touch_what_they_concern() -> None:
     assert orjson.loads(page.only({"click"}, modern=True))["result"]["cacheScope"] == "private"
     assert names(page.only({"click"}, modern=False)) == [OWN["name"], "click"]
     assert ODD in page.only({"click"}, modern=False)
+
+
+def test_a_list_of_many_changed_tools_is_a_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log names some and counts the rest; nothing is told twice."""
+    dirty = [b'{"name":"zap%d","description":"Z\xe2\x80\x8baps."}' % number for number in range(1000)]
+    shaping = lists()
+    for _ in range(2):
+        shaping.page(response(*dirty), b"1", first=True, modern=False)
+    lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines[:TOLD_AT_ONCE]] == ["policy changed a tool"] * TOLD_AT_ONCE
+    assert [line.get("count") for line in lines[TOLD_AT_ONCE:]] == [1000 - TOLD_AT_ONCE]

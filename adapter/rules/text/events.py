@@ -10,21 +10,21 @@ from typing import Any
 
 from adapter.rules.text.secrets import for_log, is_telling
 
-LONGEST_TEXT = 1_000
+LONGEST_TEXT = 500
 """Characters of one text."""
 
-LONGEST_TRACEBACK = 6_000
+LONGEST_TRACEBACK = 4_000
 """Characters of a traceback, whose end says most."""
 
-LONGEST_EVENT = 12_000
+LONGEST_EVENT = 8_000
 """Characters of all texts and names of one event together."""
 
 LONGEST_NAME = 100
 MOST_MEMBERS = 50
 DEEPEST = 5
 
-_READ = 4
-"""As much more is read as may be shown, so that no secret is cut in two where the text ends."""
+_READ = 2
+"""Times as much is read as may be shown, so that no secret is cut in two where the text ends."""
 
 _MORE = "…"
 _MASK = "***"
