@@ -45,6 +45,7 @@ ONLY_IN = {
     "aiofiles": "files",
     "aiohttp": "upstream",
     "mcp": "upstream",
+    "re2": "text",
 }
 """The longest prefix counts: ``aiohttp.web`` with its parts is the edge's, all other aiohttp the upstream's."""
 

@@ -9,7 +9,7 @@ from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 
-from adapter.rules.patterns import fits
+from adapter.rules.text.patterns import fits
 
 REFERENCES = 50_000
 """References that are followed for one value: far more than honest values need, and less than a second's."""
