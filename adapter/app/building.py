@@ -22,6 +22,7 @@ from adapter.edge.front import Front
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
@@ -65,6 +66,7 @@ class App:
     front: Front
     filing: Filing
     hosting: Hosting
+    validation: ValidationWorkers
     exploring: Exploring
     telemetry: Telemetry | None
     calls: log.CallLog | None
@@ -143,6 +145,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         bases,
         errands,
         made.loading,
+        made.checks,
         logger,
         calls,
         tracing,
@@ -164,6 +167,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         front,
         filing,
         made.hosting,
+        made.workers,
         explored,
         telemetry,
         calls,

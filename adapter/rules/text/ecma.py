@@ -20,6 +20,47 @@ _ANY: Final = r"\x{0}-\x{10ffff}"
 _DOT: Final = r"[^\n\r\x{2028}\x{2029}]"
 _AS_THEY_ARE: Final = frozenset("dDwWtnvfr")
 _PROPERTY_KINDS: Final = frozenset(("General_Category", "gc", "Script", "sc"))
+_CATEGORIES: Final = {
+    name: short
+    for short, names in {
+        "C": "Other",
+        "Cc": "Control cntrl",
+        "Cf": "Format",
+        "Co": "Private_Use",
+        "L": "Letter",
+        "Ll": "Lowercase_Letter",
+        "Lm": "Modifier_Letter",
+        "Lo": "Other_Letter",
+        "Lt": "Titlecase_Letter",
+        "Lu": "Uppercase_Letter",
+        "M": "Mark Combining_Mark",
+        "Mc": "Spacing_Mark",
+        "Me": "Enclosing_Mark",
+        "Mn": "Nonspacing_Mark",
+        "N": "Number",
+        "Nd": "Decimal_Number digit",
+        "Nl": "Letter_Number",
+        "No": "Other_Number",
+        "P": "Punctuation punct",
+        "Pc": "Connector_Punctuation",
+        "Pd": "Dash_Punctuation",
+        "Pe": "Close_Punctuation",
+        "Pf": "Final_Punctuation",
+        "Pi": "Initial_Punctuation",
+        "Po": "Other_Punctuation",
+        "Ps": "Open_Punctuation",
+        "S": "Symbol",
+        "Sc": "Currency_Symbol",
+        "Sk": "Modifier_Symbol",
+        "Sm": "Math_Symbol",
+        "So": "Other_Symbol",
+        "Z": "Separator",
+        "Zl": "Line_Separator",
+        "Zp": "Paragraph_Separator",
+        "Zs": "Space_Separator",
+    }.items()
+    for name in names.split()
+}
 _LOOK_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
@@ -162,7 +203,7 @@ class _Translation:
         kind, equals, name = self._take(end + 1 - self._at)[1:-1].rpartition("=")
         if equals and kind not in _PROPERTY_KINDS:
             raise ExpressionInvalid(f"\\{letter}{{{kind}=}}")
-        return f"\\{letter}{{{name}}}"
+        return f"\\{letter}{{{_CATEGORIES.get(name, name)}}}"
 
 
 _ESCAPES: Final[dict[str, Callable[[_Translation], str]]] = {
