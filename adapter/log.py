@@ -160,7 +160,11 @@ class CallLog:
 
     def write(self, record: Mapping[str, object]) -> None:
         """Appends one line; values that are not JSON are written as text."""
-        self._buffer += _line(record)
+        try:
+            line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        except orjson.JSONEncodeError:
+            line = _short_line(record)
+        self._buffer += line if len(line) <= _LONGEST_LINE else _short_line(record)
         if len(self._buffer) >= self.FLUSH_BYTES:
             self.flush()
         elif self._timer is None:
@@ -188,11 +192,5 @@ class CallLog:
         self.flush()
 
 
-def _line(record: Mapping[str, object]) -> bytes:
-    try:
-        line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
-        if len(line) <= _LONGEST_LINE:
-            return line
-    except orjson.JSONEncodeError:
-        pass
+def _short_line(record: Mapping[str, object]) -> bytes:
     return orjson.dumps(writable(record), option=orjson.OPT_APPEND_NEWLINE)

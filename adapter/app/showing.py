@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.app.cataloguing import locks
 from adapter.app.compiling import Compiled, compiled
@@ -17,8 +17,7 @@ from adapter.rules.text.events import shortened
 from adapter.rules.text.patterns import why_not
 from adapter.settings.adapters import UploadConsumer
 from adapter.settings.root import Settings
-from adapter.settings.servers import Server
-from adapter.settings.stages import ToolStages
+from adapter.settings.servers import Server, fits
 from adapter.settings.tools import Tool
 from adapter.wire.envelope import parse
 
@@ -79,7 +78,7 @@ def _print(settings: Settings, entry: Server, name: str, made: Compiled, locked:
     )
     kind = "proxied" if plan is None else plan.kind
     print(f"{entry.id} {name} ({kind})")
-    lines = [*_lines(settings, entry, name, plan), *_unjudged(entry.stages_for(name), name, locked)]
+    lines = [*_lines(settings, entry, name, plan), *_unjudged(entry, name, locked)]
     for line in sorted(lines, key=_moment):
         print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
     print()
@@ -103,20 +102,23 @@ def _lines(settings: Settings, entry: Server, name: str, plan: ToolPlan | None) 
     yield Line(13, "finish", errors + egress or "the upstream's bytes")
 
 
-def _unjudged(stages: ToolStages, name: str, locked: Catalogue | None) -> Iterator[Line]:
-    """What validation passes over: patterns of the locked schema that the engine for expressions has no words for."""
-    pinned = locked.tools.get(name) if locked is not None and stages.validated else None
-    schema = None if pinned is None else parse(pinned.definition).get("inputSchema")
-    if not isinstance(schema, dict):
-        return
+def _unjudged(entry: Server, name: str, locked: Catalogue | None) -> Iterator[Line]:
+    """What validation passes over of the locked tools that a name or glob is for: patterns without words in RE2."""
+    for tool, pinned in {} if locked is None else locked.tools.items():
+        schema = parse(pinned.definition).get("inputSchema")
+        if fits(tool, name) and entry.stages_for(tool).validated and isinstance(schema, dict):
+            yield from (Line(7, "validate", f"{tool}: {sentence}") for sentence in _passed_over(schema))
+
+
+def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
     try:
         patterns = compile_schema(schema).patterns
     except (SchemaInvalid, SchemaTooLarge) as refused:
-        yield Line(7, "validate", f"refuses every call: {str(refused) or 'the schema is too large'}")
+        yield f"refuses every call: {str(refused) or 'the schema is too large'}"
         return
     for pattern in patterns:
         if (why := why_not(pattern)) is not None:
-            yield Line(7, "validate", f"does not judge the pattern {shortened(pattern, 100)!r}: {why}")
+            yield f"does not judge the pattern {shortened(pattern, 100)!r}: {why}"
 
 
 def _unknown(settings: Settings, entry: Server) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.hosted.validation_worker import LENGTH, OUT_OF_MEMORY, READY
-from adapter.pipeline.schema_checks import Verdict
+from adapter.pipeline.schema_checks import CheckVerdict
 from adapter.rules.schema.checker import PARTS, STEPS
 from adapter.rules.schema.wording import read_fault
 from adapter.wire.envelope import parse
@@ -77,7 +77,7 @@ class ValidationProcess:
         if ready != READY:
             raise ProcessFailed("a process for validation did not start")
 
-    def verdict(self, request: bytes) -> Verdict:
+    def verdict(self, request: bytes) -> CheckVerdict:
         """What it makes of a request. It is not ``usable`` any more when it has ended. Raises ProcessFailed."""
         assert self._process.stdin is not None
         with self._within(self._limits.seconds):
@@ -102,14 +102,14 @@ class ValidationProcess:
             # What it had not read is not written any more.
             self._process.communicate()
 
-    def _ended(self) -> Verdict:
+    def _ended(self) -> CheckVerdict:
         """What is to be said of a check in the midst of which it has ended, or had to be. Raises ProcessFailed."""
         self.usable = False
         self.end()
         if self._is_late:
-            return Verdict(exceeded=_exceeded("seconds", self._limits))
+            return CheckVerdict(exceeded=_exceeded("seconds", self._limits))
         if self._process.returncode == OUT_OF_MEMORY:
-            return Verdict(exceeded=_exceeded("memory", self._limits))
+            return CheckVerdict(exceeded=_exceeded("memory", self._limits))
         raise ProcessFailed(f"a process for validation ended with status {self._process.returncode}")
 
     def _read(self, size: int) -> bytes:
@@ -132,12 +132,12 @@ class ValidationProcess:
         self.kill()
 
 
-def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> Verdict:
+def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> CheckVerdict:
     if "exceeded" in answer:
-        return Verdict(exceeded=_exceeded(answer["exceeded"], limits))
+        return CheckVerdict(exceeded=_exceeded(answer["exceeded"], limits))
     if "invalid" in answer:
-        return Verdict(invalid=answer["invalid"])
-    return Verdict([read_fault(fault) for fault in answer["faults"]], answer["unjudged"])
+        return CheckVerdict(invalid=answer["invalid"])
+    return CheckVerdict([read_fault(fault) for fault in answer["faults"]], answer["unjudged"])
 
 
 def _exceeded(what: str, limits: ValidationLimits) -> str:

@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import LimitReached
 from adapter.hosted.validation_process import STARTING, ProcessFailed, ValidationLimits, ValidationProcess
 from adapter.hosted.validation_worker import LENGTHS
-from adapter.pipeline.schema_checks import CheckOwner, Verdict
+from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict
 from adapter.wire.envelope import dump
 
 FAILED = "The value cannot be checked now: the process that checks values has failed."
@@ -27,7 +27,7 @@ FAILED = "The value cannot be checked now: the process that checks values has fa
 class _Check:
     owner: CheckOwner
     request: bytes
-    verdict: Future[Verdict] = field(default_factory=Future)
+    verdict: Future[CheckVerdict] = field(default_factory=Future)
 
 
 class ValidationWorkers:
@@ -48,7 +48,7 @@ class ValidationWorkers:
         waiting = sum(map(len, self._waiting.values()))
         return f"<ValidationWorkers: {len(self._processes)} processes, {waiting} checks wait>"
 
-    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> Verdict:
+    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
         """See Elsewhere."""
         options = dump({"strict": strict})
         lengths = LENGTHS.pack(len(options), len(schema), len(value))
@@ -146,7 +146,7 @@ class ValidationWorkers:
         except ProcessFailed as failure:
             if not self._closed:
                 self._log.error("a check could not be made", why=str(failure), server=check.owner.server)
-            verdict = Verdict(exceeded=FAILED)
+            verdict = CheckVerdict(exceeded=FAILED)
         check.verdict.set_result(verdict)
         if process is None or process.usable:
             return process

@@ -40,7 +40,7 @@ TOLD_AT_ONCE = 5
 """Patterns that nobody judges of which the log is told, altogether and for one check."""
 
 
-class Verdict(NamedTuple):
+class CheckVerdict(NamedTuple):
     """What came of a check elsewhere: faults, and patterns that were not looked at; or why there is no such thing.
 
     ``invalid`` is a sentence about the schema, ``exceeded`` one about the check.
@@ -62,7 +62,7 @@ class CheckOwner(NamedTuple):
 class Elsewhere(Protocol):
     """Where large checks are made."""
 
-    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> Verdict:
+    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
         """Judge a value by a schema, both JSON. Raises LimitReached when too many of the owner's wait."""
 
 

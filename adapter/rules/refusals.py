@@ -27,7 +27,7 @@ MISSING: Final = _Missing.MISSING
 """What was sent for a field that was not sent."""
 
 
-class Shown(str):
+class AsShown(str):
     """What was sent, as it is shown already."""
 
     __slots__ = ()
@@ -168,7 +168,7 @@ def _enumerated(texts: Iterable[str]) -> str:
 def _shown(value: Any) -> str:
     if value is MISSING:
         return "(missing)"
-    if isinstance(value, Shown):
+    if isinstance(value, AsShown):
         return str(value)
     if isinstance(value, str):
         cut = value if len(value) <= _LONGEST_SENT else value[: _LONGEST_SENT - 3] + "..."

@@ -20,7 +20,7 @@ from adapter.errors import LimitReached
 from adapter.hosted.validation_process import ProcessFailed, ValidationLimits, ValidationProcess
 from adapter.hosted.validation_worker import ValidationServer
 from adapter.hosted.validation_workers import FAILED, ValidationWorkers
-from adapter.pipeline.schema_checks import CheckOwner, Verdict
+from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict
 from adapter.rules.schema.checker import compile_schema
 from tests.hosted.serving import LOG
 
@@ -44,7 +44,7 @@ async def workers(limits: ValidationLimits = ValidationLimits()) -> AsyncIterato
 
 def asked(
     some: ValidationWorkers, schema: Any, value: Any, owner: CheckOwner = ANN, *, strict: bool = False
-) -> asyncio.Task[Verdict]:
+) -> asyncio.Task[CheckVerdict]:
     judging = some.judge(owner, orjson.dumps(schema), orjson.dumps(value), strict=strict)
     return asyncio.get_running_loop().create_task(judging)
 

@@ -14,8 +14,8 @@ from adapter.pipeline.schema_checks import (
     PARTS_AT_ONCE,
     TOLD_AT_ONCE,
     CheckOwner,
+    CheckVerdict,
     SchemaChecks,
-    Verdict,
     weight,
 )
 from adapter.rules.schema.documents import SchemaInvalid
@@ -32,11 +32,11 @@ DOUBLING = {
 class Remote:
     """An Elsewhere that answers ``verdict`` and keeps what it was asked."""
 
-    def __init__(self, verdict: Verdict = Verdict()) -> None:  # noqa: B008  (a value)
+    def __init__(self, verdict: CheckVerdict = CheckVerdict()) -> None:  # noqa: B008  (a value)
         self.verdict = verdict
         self.asked: list[tuple[CheckOwner, Any, Any, bool]] = []
 
-    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> Verdict:
+    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
         self.asked.append((owner, orjson.loads(schema), orjson.loads(value), strict))
         return self.verdict
 
@@ -60,7 +60,7 @@ async def test_little_is_checked_at_once() -> None:
 async def test_a_large_value_is_checked_elsewhere(value: Any) -> None:
     """Whole, with the schema, for whose it is; what is said there is said here."""
     told = uncheckable("too much")
-    remote = Remote(Verdict([told]))
+    remote = Remote(CheckVerdict([told]))
     check = made(remote).of(NAMES, "one", strict=True)
     assert await check.faults(value, "ann") == [told]
     assert remote.asked == [(CheckOwner("one", "ann"), NAMES, value, True)]
@@ -68,7 +68,7 @@ async def test_a_large_value_is_checked_elsewhere(value: Any) -> None:
 
 async def test_a_schema_that_makes_much_of_little_is_not_tried_twice() -> None:
     """The first time it takes some milliseconds, then none."""
-    remote = Remote(Verdict(exceeded="too much"))
+    remote = Remote(CheckVerdict(exceeded="too much"))
     check = made(remote).of(DOUBLING, "one")
     for times in (1, 2):
         (fault,) = await check.faults({}, "ann")
@@ -78,7 +78,7 @@ async def test_a_schema_that_makes_much_of_little_is_not_tried_twice() -> None:
 
 async def test_a_large_schema_is_read_elsewhere() -> None:
     """Also what is wrong with it is found there."""
-    remote = Remote(Verdict(invalid="The schema is invalid."))
+    remote = Remote(CheckVerdict(invalid="The schema is invalid."))
     check = made(remote).of({"properties": {str(n): {} for n in range(PARTS_AT_ONCE)}}, "one")
     with pytest.raises(SchemaInvalid, match="The schema is invalid"):
         await check.faults({}, "ann")
@@ -86,7 +86,7 @@ async def test_a_large_schema_is_read_elsewhere() -> None:
 
 async def test_a_pattern_that_nobody_judges_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever judged, and of many patterns some."""
-    checks = made(Remote(Verdict(unjudged={"(?=far)": "look-around"})))
+    checks = made(Remote(CheckVerdict(unjudged={"(?=far)": "look-around"})))
     schema = {"items": {"pattern": "(?=near)"}}
     for value in (["a"], ["b"], ["x" * LARGE], ["x" * LARGE]):
         assert not await checks.of(schema, "one").faults(value, "ann")

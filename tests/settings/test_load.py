@@ -149,6 +149,10 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             server("disabled_tools: ['(']"),
             "servers[0].disabled_tools: '(' is not a valid regular expression of RE2",
         ),
+        (
+            server("disabled_tools: ['a(?=b)']"),
+            "servers[0].disabled_tools: 'a(?=b)' is not a valid regular expression of RE2: invalid perl operator",
+        ),
         (server("mount_path: /"), "servers[0].mount_path: must be a path below /"),
         (server("mount_path: /a/../b"), "servers[0].mount_path: must be a plain path"),
         (server("mount_path: /livez/"), "servers[0].mount_path: /livez is a route of the adapter itself"),

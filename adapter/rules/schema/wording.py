@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from adapter.rules import refusals
-from adapter.rules.refusals import Issue, Shown
+from adapter.rules.refusals import AsShown, Issue
 from adapter.rules.schema.evaluation import Mismatch
 from adapter.rules.text.events import shortened
 
@@ -68,7 +68,7 @@ def read_fault(written: Mapping[str, Any]) -> Fault:
     """The fault that was written."""
     path = tuple(written["path"])
     message, sent, advice = written["issue"]
-    issue = Issue(path, message, refusals.MISSING if sent is None else Shown(sent), advice)
+    issue = Issue(path, message, refusals.MISSING if sent is None else AsShown(sent), advice)
     return Fault(written["keyword"], path, written["message"], issue, written["sentence"])
 
 
