@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adapter.rules.schema.documents import SchemaDocument, SchemaInvalid
+from adapter.rules.schema.documents import SchemaDocument
 from adapter.rules.schema.evaluation import Evaluation, Findings, OutOfSteps, TooDeep
 from adapter.rules.schema.wording import Fault, fault_of, uncheckable, unrecognized
 
@@ -105,11 +105,7 @@ def compile_schema(schema: Mapping[str, Any], *, strict: bool = False, parts: in
     it leaves open which there may be, they stay allowed. ``parts`` is how many it may have. Raises SchemaInvalid and
     SchemaTooLarge.
     """
-    try:
-        document = SchemaDocument(schema, parts)
-    except RecursionError:
-        raise SchemaInvalid("The schema is nested too deeply.") from None
-    return Checker(document, _declared(schema) if strict else None)
+    return Checker(SchemaDocument(schema, parts), _declared(schema) if strict else None)
 
 
 def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:

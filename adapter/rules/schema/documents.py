@@ -284,11 +284,7 @@ def _member(value: Any, name: str) -> Any:
         if not (name.isascii() and name.isdigit()):
             raise LookupError(name)
         return value[int(name)]
-    return value[name] if isinstance(value, dict) else _no_member(name)
-
-
-def _no_member(name: str) -> Any:
-    raise LookupError(name)
+    return value[name]
 
 
 def _missing(reference: str) -> SchemaInvalid:

@@ -112,6 +112,7 @@ _FORMS_6: Final[dict[str, Any]] = {
     "$id": form.TEXT,
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), form.NUMBER),
     "required": form.NAMES,
+    "enum": form.LIST,
     "examples": form.LIST,
     **dict.fromkeys(("properties", "patternProperties", "definitions"), form.MAP),
     "items": form.SCHEMA_OR_SCHEMAS,
@@ -121,7 +122,6 @@ _FORMS_6: Final[dict[str, Any]] = {
 }
 _FORMS_7: Final[dict[str, Any]] = {
     **_FORMS_6,
-    "enum": form.LIST,
     "readOnly": form.BOOLEAN,
     **dict.fromkeys(("$comment", "contentEncoding", "contentMediaType"), form.TEXT),
     **dict.fromkeys(("if", "then", "else"), form.SCHEMA),

@@ -38,14 +38,6 @@ def pattern_of(source: str, *, large: bool) -> Expression:
     return made
 
 
-def fits(source: str, text: str) -> bool | None:
-    """Whether the pattern occurs in the text, as JSON Schema means it; None where nobody can tell."""
-    try:
-        return pattern_of(source, large=True).occurs_in(text)
-    except ExpressionInvalid:
-        return None
-
-
 class TooLarge(Exception):
     """A pattern takes more than SMALL bytes."""
 

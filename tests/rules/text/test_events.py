@@ -78,6 +78,12 @@ def test_of_a_long_traceback_both_ends_are_kept() -> None:
     assert shown.startswith("line 0\n") and shown.endswith("line 99999")
 
 
+def test_a_short_traceback_is_whole() -> None:
+    """Also one that is longer than a name may be."""
+    lines = "\n".join(f"line {n}" for n in range(200))
+    assert writable({"exception": lines}) == {"exception": lines}
+
+
 def test_no_secret_is_cut_in_two() -> None:
     """A user's part of a URL is known by what stands behind it, so more is read than is shown."""
     text = "x" * (LONGEST_TEXT - 20) + " https://ada:hunter2-hunter2@host/"

@@ -17,6 +17,7 @@ def test_an_expression_finds_what_it_says() -> None:
     assert Expression("b+").occurs_in("abbc") and not Expression("b+").is_all_of("abbc")
     assert Expression("ab+c").is_all_of("abbc")
     assert list(Expression(r"wrote (\S+)(!)?").claims("wrote a wrote b!")) == ["a", "b!"]
+    assert repr(Expression("b+")) == "<Expression 'b+'>"
     assert list(Expression("b+|(x)").claims("bb x")) == ["", "x"]
     assert list(Expression("b+").claims("bb ab")) == ["bb", "b"]
     assert Expression("ÄB", ignore_case=True).is_all_of("äb")

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from adapter.rules.text.patterns import fits, why_not
+from adapter.rules.text.expressions import ExpressionInvalid
+from adapter.rules.text.patterns import TooLarge, pattern_of, why_not
+
+
+def fits(pattern: str, text: str) -> bool | None:
+    """Whether the pattern occurs in the text, None where nobody can tell."""
+    try:
+        return pattern_of(pattern, large=True).occurs_in(text)
+    except ExpressionInvalid:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -39,6 +48,7 @@ from adapter.rules.text.patterns import fits, why_not
         (r"\/\-\.", "/-.", "x"),
         ("a{,2}b", "a{,2}b", "ab"),
         ("(?<year>[0-9]{4})", "2024", "x"),
+        (r"^\0$", "\0", "0"),
         ("", "", None),
     ],
 )
@@ -69,6 +79,7 @@ def test_a_pattern_means_what_ecma_262_says(pattern: str, good: str, bad: str | 
         (r"\u{110000}", "beyond Unicode"),
         (r"\xg0", "an escape"),
         (r"\c1", r"\c"),
+        (r"\u{12", r"\u"),
         (r"\p{Emoji=x}", "Emoji"),
         (r"\p{Nonsense}", "Nonsense"),
         (r"\pL", r"\p"),
@@ -97,6 +108,16 @@ def test_what_takes_others_years_takes_a_moment(pattern: str) -> None:
     assert fits(pattern, "a" * 100_000 + "!") is False
     assert why_not(pattern) is None
     assert time.process_time() - begun < 0.5
+
+
+def test_what_takes_long_to_compile_is_for_those_who_may() -> None:
+    """The same pattern is refused where there is little time, and judged where there is more."""
+    wide = r"^\p{L}{1,40}$"
+    with pytest.raises(TooLarge):
+        pattern_of(wide, large=False)
+    assert pattern_of(wide, large=True).occurs_in("é" * 40)
+    with pytest.raises(ExpressionInvalid, match="too large"):
+        pattern_of(r"(?:\p{L}{100}\p{N}{100}){9}", large=True)
 
 
 # --- beside an engine of JavaScript -------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ SECRET = st.text("ABCdef0123456789", min_size=8, max_size=16).map(lambda text: f
 def test_operators_read_everything_but_credentials(text: str, shown: str) -> None:
     """Paths and hosts stay, because whoever mends something needs them."""
     assert for_log(text) == shown
+    assert repr(for_log) == "<Redactor: ***>"
 
 
 def test_callers_read_neither_connections_nor_paths() -> None:
