@@ -6,14 +6,17 @@ needs more is begun anew where it harms nobody.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.rules.json_values import NotJson, compact
+from adapter.rules.json_values import NotJson
 from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.evaluation import OutOfSteps
@@ -38,6 +41,9 @@ KEPT = 64
 TOLD = 10_000
 TOLD_AT_ONCE = 5
 """Patterns that nobody judges of which the log is told, altogether and for one check."""
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class CheckVerdict(NamedTuple):
@@ -102,8 +108,9 @@ class SchemaCheck:
 
     async def _judged_elsewhere(self, value: Any, owner: CheckOwner) -> Sequence[Fault]:
         if self._written is None:
-            self._written = written(self.schema)
-        verdict = await self.elsewhere.judge(owner, self._written, written(value), strict=self.strict)
+            self._written = await asyncio.to_thread(written, self.schema)
+        given = await asyncio.to_thread(written, value)
+        verdict = await self.elsewhere.judge(owner, self._written, given, strict=self.strict)
         self.tell(self.server, verdict.unjudged)
         if verdict.invalid is not None:
             raise SchemaInvalid(verdict.invalid)
@@ -192,9 +199,21 @@ def weight(value: Any, most: int) -> int:
     return found
 
 
-def written(value: Any) -> bytes:
-    """A schema or a value as JSON. Raises SchemaInvalid for one that is nested beyond all measure."""
+def quickly_written(value: Any) -> bytes | None:
+    """A schema or a value as JSON, None where that cannot be had in some milliseconds."""
     try:
-        return compact(value).encode()
-    except NotJson:
+        return orjson.dumps(dict(value) if isinstance(value, Mapping) else value)
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+
+
+def written(value: Any) -> bytes:
+    """The same of any. Raises SchemaInvalid for one that is nested beyond all measure."""
+    quick = quickly_written(value)
+    if quick is not None:
+        return quick
+    # Lone surrogates and big integers are legal. In pieces, so that other threads have their turns meanwhile.
+    try:
+        return "".join(_ENCODER.iterencode(value)).encode()
+    except (RecursionError, TypeError, ValueError):
         raise SchemaInvalid("The schema, or the value, is nested too deeply.") from None

@@ -15,7 +15,7 @@ from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.schema_checks import SchemaCheck, SchemaChecks, written
+from adapter.pipeline.schema_checks import SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules import refusals
 from adapter.rules.inputs import Input, InputsRefused, Problem, coerced
 from adapter.rules.presenters import SELECT
@@ -125,7 +125,8 @@ class Validating:
 
 def _digest(schema: Mapping[str, Any]) -> str:
     # Not of its canonical form, to which names that only look alike are one.
-    return hashlib.sha256(written(schema)).hexdigest()
+    text = quickly_written(schema)
+    return f"{id(schema)}" if text is None else hashlib.sha256(text).hexdigest()
 
 
 def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:

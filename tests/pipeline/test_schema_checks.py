@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class Remote:
         self.asked: list[tuple[CheckOwner, Any, Any, bool]] = []
 
     async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
-        self.asked.append((owner, orjson.loads(schema), orjson.loads(value), strict))
+        self.asked.append((owner, json.loads(schema), json.loads(value), strict))
         return self.verdict
 
 
@@ -64,6 +65,24 @@ async def test_a_large_value_is_checked_elsewhere(value: Any) -> None:
     check = made(remote).of(NAMES, "one", strict=True)
     assert await check.faults(value, "ann") == [told]
     assert remote.asked == [(CheckOwner("one", "ann"), NAMES, value, True)]
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 10**30])
+async def test_what_is_odd_json_is_checked_elsewhere_too(odd: Any) -> None:
+    """Lone surrogates and integers of any size are legal."""
+    remote = Remote()
+    assert await made(remote).of({"title": "\udfff"}, "one").faults([odd, "x" * LARGE], "ann") == ()
+    ((_, schema, value, _),) = remote.asked
+    assert (schema, value[0]) == ({"title": "\udfff"}, odd)
+
+
+async def test_what_is_nested_beyond_measure_is_refused() -> None:
+    """Before it is written."""
+    deep: Any = []
+    for _ in range(LARGE):
+        deep = [deep]
+    with pytest.raises(SchemaInvalid, match="nested too deeply"):
+        await made(Remote()).of({}, "one").faults(deep, "ann")
 
 
 async def test_a_schema_that_makes_much_of_little_is_not_tried_twice() -> None:
