@@ -44,7 +44,10 @@ class Issue:
 
     @property
     def field(self) -> str:
-        return shortened(".".join(map(str, self.path)), _LONGEST_FIELD) or "(root)"
+        return (
+            shortened(".".join(shortened(str(part), _LONGEST_FIELD) for part in self.path), _LONGEST_FIELD)
+            or "(root)"
+        )
 
     @property
     def shown(self) -> str:

@@ -28,12 +28,14 @@ def ref(run: Evaluation, node: SchemaNode, target: Any, instance: Any, place: Pl
 def dynamic_ref(
     run: Evaluation, node: SchemaNode, target: Any, instance: Any, place: Place, found: Findings
 ) -> None:
+    run.take(len(run.scope) >> 2)
     run.within(node.dynamically_referred(target, run.scope), instance, place, found)
 
 
 def recursive_ref(
     run: Evaluation, node: SchemaNode, target: Any, instance: Any, place: Place, found: Findings
 ) -> None:
+    run.take(len(run.scope) >> 2)
     run.within(node.recursively_referred(target, run.scope), instance, place, found)
 
 
@@ -189,7 +191,7 @@ def unknown_names(run: Evaluation, schema: Mapping[str, Any], instance: Mapping[
     One that a pattern may speak of which nobody can judge is none of them.
     """
     declared, patterns = schema.get("properties") or {}, schema.get("patternProperties") or {}
-    run.take(len(instance) >> 2)
+    run.take(len(instance) >> 1)
     return [
         name
         for name in instance
@@ -246,6 +248,7 @@ def additional_items(
     if not isinstance(instance, list) or not isinstance(first, list):
         return
     if part is False and len(instance) > len(first):
+        run.take(len(instance) >> 5)
         found.add(Mismatch("additionalItems", place, instance, node.schema, part, instance[len(first) :]))
     elif part is not False:
         _rest(run, node, part, len(first), instance, place, found)
@@ -256,6 +259,7 @@ def _rest(
 ) -> None:
     run.evaluated.all_items = True
     if part is False and len(instance) > first:
+        run.take(len(instance) >> 5)
         found.add(Mismatch("items", place, instance, node.schema, part, (first, instance[first:])))
         return
     child = node.part(part)

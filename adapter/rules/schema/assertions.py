@@ -6,6 +6,7 @@ Each takes the evaluation, the schema, the keyword's value, the instance, its pl
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from adapter.rules.schema.documents import SchemaNode
 
 Check = Callable[[Evaluation, "SchemaNode", Any, Any, Place, Findings], None]
+
+
+_COMPARED: Final = 12
+_COPIED: Final = 9
+"""Powers of two of the characters of a text that one step compares, or copies and hashes."""
 
 
 def is_number(value: Any) -> bool:
@@ -96,24 +102,32 @@ def equal(run: Evaluation, one: Any, two: Any) -> bool:
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
     if isinstance(one, list) and isinstance(two, list):
-        run.take(len(one) >> 2)
+        run.take(1 + (len(one) >> 2))
         return len(one) == len(two) and all(equal(run, *pair) for pair in zip(one, two, strict=True))
     if isinstance(one, dict) and isinstance(two, dict):
-        run.take(len(one) >> 2)
+        run.take(1 + (len(one) >> 2))
         return len(one) == len(two) and all(
             name in two and equal(run, member, two[name]) for name, member in one.items()
         )
+    if isinstance(one, str) and isinstance(two, str) and len(one) == len(two):
+        run.take(len(one) >> _COMPARED)
     return bool(one == two)
 
 
 def _identity(run: Evaluation, value: Any) -> Any:
     """Equal for values that are; a text wherever somebody could choose values whose hashes collide."""
-    if is_number(value):
+    if is_number(value) and abs(value) < sys.hash_info.modulus:
         return value
     return _spelled(run, value)
 
 
 def _spelled(run: Evaluation, value: Any) -> str:
+    text = _text(run, value)
+    run.take(len(text) >> _COPIED)
+    return text
+
+
+def _text(run: Evaluation, value: Any) -> str:
     if isinstance(value, str):
         return f"{len(value)}:{value}"
     if is_number(value):
@@ -155,7 +169,19 @@ old_maximum = _number(
 )
 
 
-def _is_multiple(number: Any, of: Any, _: Any) -> bool:
+def multiple_of(
+    run: Evaluation, node: SchemaNode, of: Any, instance: Any, place: Place, found: Findings
+) -> None:
+    if not is_number(instance):
+        return
+    if isinstance(of, float):
+        # Fractions are dear, those of numbers with many digits more so.
+        run.take(16 + (instance.bit_length() >> 6 if isinstance(instance, int) else 0))
+    if not _is_multiple(instance, of):
+        found.add(Mismatch("multipleOf", place, instance, node.schema, of))
+
+
+def _is_multiple(number: Any, of: Any) -> bool:
     if isinstance(number, float) and math.isinf(number):
         # A number that was too large for a float: what it was nobody knows.
         return True
@@ -166,9 +192,6 @@ def _is_multiple(number: Any, of: Any, _: Any) -> bool:
         return bool(int(quotient) == quotient)
     except OverflowError:
         return (Fraction(number) / Fraction(of)).denominator == 1
-
-
-multiple_of = _number("multipleOf", _is_multiple)
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ _LAST: Final = ("unevaluatedItems", "unevaluatedProperties")
 
 _LONGEST = 300
 
+LONGEST_URI = 4_096
+"""Characters of a name of a schema, of a reference, and of what both are together."""
+
 
 class SchemaInvalid(ValueError):
     """A schema that nothing can be checked by; ``str`` is a sentence that says why."""
@@ -140,6 +143,7 @@ class SchemaDocument:
             if not isinstance(schema, bool):
                 raise _invalid(where, schema, "a schema is an object")
             return
+        self._take(len(schema) >> 3)
         resource = self._named(schema, resource, where)
         self._owners[id(schema)] = resource
         alone = resource.draft.ref_is_alone and "$ref" in schema
@@ -161,6 +165,16 @@ class SchemaDocument:
         if self._left < 0:
             raise SchemaTooLarge
 
+    def _joined(self, base: str, reference: str) -> str:
+        """A URI that is relative to another. Raises SchemaInvalid for a long one."""
+        if len(base) + len(reference) > LONGEST_URI:
+            raise SchemaInvalid(f"A URI of the schema is longer than {LONGEST_URI} characters.")
+        self._take(len(base) + len(reference) >> 6)
+        # Not every kind of URI can be joined, but a fragment belongs to any.
+        if reference.startswith("#"):
+            return urldefrag(base)[0] + reference
+        return urljoin(base, reference)
+
     def _note(self, keyword: str, value: Any) -> None:
         if keyword == "pattern":
             self.patterns[value] = None
@@ -178,7 +192,7 @@ class SchemaDocument:
             return resource
         name = schema.get(draft.name_keyword)
         if isinstance(name, str):
-            uri, fragment = urldefrag(_joined(resource.uri, name))
+            uri, fragment = urldefrag(self._joined(resource.uri, name))
             if fragment and name.startswith("#"):
                 # Before 2019-09 this was how an anchor is written.
                 resource.anchors[fragment] = schema
@@ -208,8 +222,10 @@ class SchemaDocument:
 
     def _found(self, reference: str, resource: SchemaResource) -> SchemaNode:
         try:
-            uri, fragment = urldefrag(_joined(resource.uri, reference))
+            uri, fragment = urldefrag(self._joined(resource.uri, reference))
             fragment = unquote(fragment, errors="strict")
+        except SchemaInvalid:
+            raise
         except ValueError:
             raise _missing(reference) from None
         home = resource if reference.startswith("#") else self._resources.get(uri) or self._meta_schema(uri)
@@ -270,13 +286,6 @@ def _checks(schema: Any, draft: Draft) -> Iterator[tuple[Check, Any]]:
         check = draft.checks.get(keyword)
         if check is not None:
             yield check, value
-
-
-def _joined(base: str, reference: str) -> str:
-    # Not every kind of URI can be joined, but a fragment belongs to any.
-    if reference.startswith("#"):
-        return urldefrag(base)[0] + reference
-    return urljoin(base, reference)
 
 
 def _member(value: Any, name: str) -> Any:

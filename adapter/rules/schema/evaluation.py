@@ -189,7 +189,7 @@ class Evaluation:
         return pattern.occurs_in(text)
 
     def _compiled(self, source: str) -> Expression | None:
-        self.take(50)
+        self.take(50 + (len(source) >> 1))
         try:
             pattern = self._patterns[source] = pattern_of(source, large=self._large)
         except TooLarge:

@@ -87,7 +87,7 @@ def fault_of(mismatch: Mismatch) -> Fault:
 def unrecognized(path: SchemaPath, names: Sequence[str]) -> Fault:
     """Members that may not be there."""
     issue = refusals.unrecognized(path, names)
-    first = shortened(".".join(map(str, (*path, names[0]))), _LONGEST)
+    first = shortened(".".join(shortened(str(part), _LONGEST) for part in (*path, names[0])), _LONGEST)
     text = f"unknown input field '{first}'"
     return _of(
         "additionalProperties", issue, _cut(_extras("Additional properties", names)), text, field=first
