@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adapter.errors import BadJson
 from adapter.hosted.validation_worker import LENGTH, OUT_OF_MEMORY, READY
 from adapter.pipeline.schema_checks import CheckVerdict
 from adapter.rules.schema.checker import PARTS, STEPS
@@ -88,7 +89,8 @@ class ValidationProcess:
             length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else 0
             answer = self._read(length) if length <= LONGEST_ANSWER else b""
         if length and len(answer) == length:
-            return _verdict(parse(answer), self._limits)
+            with contextlib.suppress(BadJson, LookupError, TypeError, ValueError):
+                return _verdict(parse(answer), self._limits)
         return self._ended()
 
     def kill(self) -> None:

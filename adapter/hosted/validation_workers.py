@@ -41,6 +41,7 @@ class ValidationWorkers:
         self._served: list[str] = []
         self._threads: set[threading.Thread] = set()
         self._processes: set[ValidationProcess] = set()
+        self._serving = 0
         self._idle = 0
         self._closed = False
 
@@ -82,26 +83,31 @@ class ValidationWorkers:
                     "allows; try again shortly."
                 )
                 raise LimitReached(sentence, retry_after=self._limits.seconds)
-            self._waiting.setdefault(check.owner, deque()).append(check)
-            if self._idle == 0 and len(self._threads) < self._limits.workers:
+            # Threads that are idle may not have noticed yet that there is something to do.
+            if sum(map(len, self._waiting.values())) >= self._idle and self._serving < self._limits.workers:
                 thread = threading.Thread(target=self._serve, name="validation", daemon=True)
-                self._threads.add(thread)
                 thread.start()
+                self._threads.add(thread)
+                self._serving += 1
+            self._waiting.setdefault(check.owner, deque()).append(check)
             self._changed.notify()
 
     def _next(self) -> _Check | None:
-        """The check that is to be made next, in turns of the owners; None when none has come for long."""
+        """The check that is to be made next, in turns of the owners; None when none has come for long, and then the
+        thread that asked serves no more.
+        """
         with self._changed:
             self._idle += 1
-            try:
-                while not self._closed:
-                    if (check := self._taken()) is not None:
-                        return check
-                    if not self._changed.wait(self._limits.idle):
-                        return self._taken()
-                return None
-            finally:
-                self._idle -= 1
+            check = self._taken()
+            while check is None and not self._closed:
+                is_over = not self._changed.wait(self._limits.idle)
+                check = self._taken()
+                if is_over:
+                    break
+            self._idle -= 1
+            if check is None:
+                self._serving -= 1
+            return check
 
     def _taken(self) -> _Check | None:
         alone = self._limits.workers == 1
@@ -130,6 +136,10 @@ class ValidationWorkers:
                 try:
                     if check.verdict.set_running_or_notify_cancel():
                         process = self._make(check, process)
+                except Exception as error:
+                    # Whoever waits for a check learns of any failure, and the next check is made.
+                    if not check.verdict.done():
+                        check.verdict.set_exception(error)
                 finally:
                     self._done(check)
         finally:

@@ -25,5 +25,6 @@ class Validation(Section):
         default=2, description="Such processes at once; a server has one of them at most."
     )
     max_queue: Count = Field(
-        default=8, description="Checks of one server that may wait for a process; another one is refused."
+        default=8,
+        description="Checks for one caller of a server that may wait for a process; another one is refused.",
     )

@@ -65,6 +65,11 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+def is_busy(pid: int) -> bool:
+    """Not only begun: it has used half a second of CPU."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) > 50
+
+
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -161,6 +166,47 @@ async def test_who_leaves_is_not_waited_for() -> None:
         assert time.monotonic() - begun < 5
 
 
+async def test_a_process_that_hangs_is_ended_at_the_deadline() -> None:
+    """It uses no CPU and answers nothing; the next check has another one."""
+    async with workers(ValidationLimits(steps=10**12, seconds=1.0)) as some:
+        running = asked(some, DOUBLING, {})
+        await until(lambda: bool(children()))
+        (pid,) = children()
+        await until(lambda: is_busy(pid))
+        os.kill(pid, signal.SIGSTOP)
+        said = "Checking the value takes more than the 1 s that validation.max_seconds allows."
+        assert (await running).exceeded == said
+        assert (await asked(some, NAMES, [])).faults == []
+        assert pid not in children()
+
+
+async def test_two_at_once_do_not_disturb_each_other() -> None:
+    """One of them is busy and then killed, the other gives its answers all the time."""
+    async with workers(ENDLESS) as some:
+        hostile = asked(some, DOUBLING, {})
+        await until(lambda: bool(children()))
+        (pid,) = children()
+        await until(lambda: is_busy(pid))
+        other = CheckOwner("two", "bob")
+        answers = await asyncio.gather(*(asked(some, NAMES, [n], other) for n in range(8)))
+        assert [answer.faults[0].path for answer in answers] == [(0,)] * 8
+        (own,) = children() - {pid}
+        last = asked(some, NAMES, [[n] for n in range(50_000)], other)
+        os.kill(pid, signal.SIGKILL)
+        assert (await hostile).exceeded == FAILED
+        assert len((await last).faults) == 100
+        assert children() == {own}
+
+
+async def test_checks_that_come_while_a_thread_retires_are_made() -> None:
+    """However closely one follows the end of the last process."""
+    async with workers(ValidationLimits(workers=1, idle=0.01)) as some:
+        async with asyncio.timeout(30):
+            for pause in range(12):
+                assert (await asked(some, NAMES, [])).faults == []
+                await asyncio.sleep(0.008 + pause / 1000)
+
+
 # --- the end of processes -----------------------------------------------------------------------------------------
 
 
@@ -225,8 +271,7 @@ async def test_no_process_outlives_an_adapter_that_was_killed() -> None:
 
     await until(lambda: bool(child()))
     (pid,) = child()
-    # Busy, not only begun.
-    await until(lambda: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) > 50)
+    await until(lambda: is_busy(pid))
     parent.kill()
     parent.wait()
     await until(lambda: not is_alive(pid))
