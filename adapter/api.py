@@ -88,7 +88,7 @@ def create_app(
         from adapter.app.embedded import embedded
 
         whole = embedded(settings)
-        return application(whole.front, whole.lifetime)
+        return application(whole.front, whole.lifetime, whole.bodies)
     if settings is not None or tools is None or handle_call is None:
         raise TypeError("create_app takes settings, or else tools and handle_call.")
     return create_mount("/", tools=tools, handle_call=handle_call, **options).app

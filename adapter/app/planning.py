@@ -158,5 +158,5 @@ def _selects(presenter: Presenter | None) -> bool:
 
 def _doubtful(entry: Server, tool: str) -> bool:
     """Whether other stages are set for a name that reads like this one: in another case, say."""
-    read = reading(tool).strip()
+    read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

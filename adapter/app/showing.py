@@ -15,7 +15,7 @@ from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
 from adapter.rules.text.patterns import why_not
-from adapter.settings.adapters import UploadConsumer
+from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server, fits
 from adapter.settings.tools import Tool
@@ -131,13 +131,15 @@ def _execution(entry: Server, name: str) -> str:
     tool = next((tool for tool in entry.tools.define if tool.name == name), None)
     if tool is not None:
         return _hosted(tool)
-    adapter = next((each for each in entry.adapters if name in each.tools), None)
-    if adapter is None:
-        return "the upstream"
-    if isinstance(adapter, UploadConsumer):
-        return f"handles in {adapter.file_path_argument} become {adapter.delivery}, then the upstream"
-    where = adapter.output_path_argument or f"its result, by {adapter.output_locator.mode}"
-    return f"the upstream, then its file by {where} is captured"
+    adapters = [each for each in entry.adapters if name in each.tools]
+    given = [each for each in adapters if isinstance(each, UploadConsumer)]
+    made = [each for each in adapters if isinstance(each, ArtifactProducer)]
+    steps = [f"handles in {each.file_path_argument} become {each.delivery}" for each in given]
+    steps.append("the upstream")
+    for producer in made:
+        where = producer.output_path_argument or f"its result, by {producer.output_locator.mode}"
+        steps.append(f"its file by {where} is captured")
+    return ", then ".join(steps)
 
 
 def _hosted(tool: Tool) -> str:

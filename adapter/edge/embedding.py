@@ -13,6 +13,7 @@ from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.auth_hook import HOOK_PATIENCE, AuthHook, Hook
+from adapter.edge.bodies import TERMS, BodyTerms
 from adapter.edge.foreign import Act, HostRequest, answered
 from adapter.edge.page_files import PageFiles
 from adapter.edge.request import ClientGone, Request
@@ -261,15 +262,20 @@ def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]
 # --- all of it ------------------------------------------------------------------------------------------------
 
 
-def application(serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]]) -> web.Application:
-    """An application that gives every request to ``serve``, and is alive for as long as ``lifetime`` is entered."""
+def application(
+    serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyTerms = TERMS
+) -> web.Application:
+    """An application that gives every request to ``serve``, and is alive for as long as ``lifetime`` is entered.
+
+    ``terms`` are those of the bodies of requests.
+    """
 
     async def living(_: web.Application) -> AsyncIterator[None]:
         async with lifetime():
             yield
 
     async def handle(original: web.Request) -> web.StreamResponse:
-        return await answered(original, serve, _prefix(original))
+        return await answered(original, serve, _prefix(original), terms)
 
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handle)

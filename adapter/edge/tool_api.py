@@ -18,6 +18,7 @@ from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
 from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.rules.browsers import is_json_type
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.schema.documents import SchemaInvalid
 from adapter.rules.tool_api import (
@@ -34,7 +35,6 @@ from adapter.rules.tool_api import (
     failure_body,
     input_schema_of,
     is_destructive,
-    is_json_type,
     refused,
     result_body,
     too_large,

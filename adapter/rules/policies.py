@@ -14,10 +14,9 @@ from typing import Literal, NamedTuple
 
 from adapter.rules.prose import Prose, prose, rewritten
 from adapter.rules.text.expressions import Expression
-from adapter.rules.unicode import nfkc, reading, visible
+from adapter.rules.unicode import has_no_reading, nfkc, reading, visible
 from adapter.rules.wrapping import Wrapped, wrapped
 
-_LONGEST_JUDGED_NAME = 1024
 # Three dots: the one character for them is not in form NFKC.
 _MORE = "..."
 # Escapes but those of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
@@ -156,12 +155,12 @@ class Shaped:
 def is_disabled(policies: Policies, name: str) -> bool:
     """Whether clients may neither see nor call a tool of this name, or of one that reads like it.
 
-    Where there are expressions, a name too long to be judged by them in bounded time counts as disabled.
+    Where any is disabled, so is a name that has no reading.
     """
     disabled = policies.disabled
     if not disabled.readings:
         return False
-    if disabled.expressions and len(name) > _LONGEST_JUDGED_NAME:
+    if has_no_reading(name):
         return True
     read = reading(name)
     return read in disabled.readings or any(

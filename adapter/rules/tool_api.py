@@ -151,12 +151,6 @@ def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
 # --- arguments ------------------------------------------------------------------------------------------------
 
 
-def is_json_type(content_type: str | None) -> bool:
-    """Whether a Content-Type names JSON, which no form of another site's page can send."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
-
-
 def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | Answered:
     """The arguments that the body of a call stands for, or its refusal. No body at all is no arguments.
 

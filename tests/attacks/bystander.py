@@ -20,6 +20,9 @@ from tests.edge.raw import INITIALIZE, RawClient, call_body
 PAUSE = 0.005
 """Seconds between two calls: enough calls to meet any stall, few enough to leave the machine to the attack."""
 
+FEWEST_CALLS = 10
+"""Calls to make in any case: an attack may be over before as many were made."""
+
 
 async def watch(url: str, token: str | None = None) -> dict[str, float]:
     """Calls until standard input ends."""
@@ -34,7 +37,7 @@ async def watch(url: str, token: str | None = None) -> dict[str, float]:
         head, _ = await client.request("POST", INITIALIZE, place.path, **known)
         client.session = head["mcp-session-id"]
         print("watching", flush=True)
-        while not over.done():
+        while not over.done() or len(took) < FEWEST_CALLS:
             began = time.perf_counter()
             head, body = await client.request("POST", call_body("echo", len(took) + 1), place.path, **known)
             took.append(time.perf_counter() - began)

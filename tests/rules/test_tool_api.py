@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import TextContent, Tool, ToolAnnotations
 
+from adapter.rules.browsers import is_json_type
 from adapter.rules.json_values import NotJson
 from adapter.rules.tool_api import (
     DISABLED,
@@ -25,7 +26,6 @@ from adapter.rules.tool_api import (
     as_plain,
     failure_body,
     is_destructive,
-    is_json_type,
     result_body,
     too_large,
     tool_detail,

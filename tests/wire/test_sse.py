@@ -81,6 +81,8 @@ def test_data_of_one_event_is_found_with_either_line_end() -> None:
 
 @example(b"data:\rdata:\n\n", b"")
 @given(streams, streams.filter(lambda data: b"\r" not in data and b"\n" not in data))
+@example(b"data:\rdata:\n\n", b"")
+@example(b"data:\nid: 1\rdata:\n\n", b"")
 def test_replacing_data_keeps_every_other_line(stream: bytes, data: bytes) -> None:
     """Only data lines change: the new event reads the same but for its data."""
     for event in read(stream):

@@ -48,8 +48,8 @@ servers:
   - id: up
     upstream: {url: "http://127.0.0.1:9/mcp"}
     adapters:
-      - {type: upload_consumer, tools: [take], file_path_argument: path, delivery: base64}
-      - {type: artifact_producer, tools: [give], output_locator: {mode: regex, output_path_regexes: ["x(.*)"]}}
+      - {type: upload_consumer, tools: [take, turn], file_path_argument: path, delivery: base64}
+      - {type: artifact_producer, tools: [give, turn], output_locator: {mode: regex, output_path_regexes: ["x(.*)"]}}
     stages:
       "get_*": {validate: true, cache: {enabled: true, ttl: 30}, errors: {mode: jsonrpc}}
 """
@@ -107,6 +107,14 @@ up take (proxied)
    1  resolve           unknown: the upstream's answer
    4  pin               warn
    9  execute           handles in path become base64, then the upstream
+  13  finish            the upstream's bytes
+
+up turn (proxied)
+   0  admit             bodies up to 4194304 bytes, session and principal
+   1  resolve           unknown: the upstream's answer
+   4  pin               warn
+   9  execute           handles in path become base64, then the upstream, \
+then its file by its result, by regex is captured
   13  finish            the upstream's bytes
 
 up give (proxied)
