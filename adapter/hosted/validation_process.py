@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +25,9 @@ STARTING = 15.0
 
 LONGEST_ANSWER = 4 << 20
 """Bytes that a process may answer."""
+
+# Libraries that are not written in Python end a process when there is no memory left for them.
+_WITHOUT_MEMORY = (OUT_OF_MEMORY, -signal.SIGSEGV, -signal.SIGABRT)
 
 _COMMAND = (sys.executable, "-P", "-m", "adapter.hosted.validation_worker")
 
@@ -110,7 +114,7 @@ class ValidationProcess:
         self.end()
         if self._is_late:
             return CheckVerdict(exceeded=_exceeded("seconds", self._limits))
-        if self._process.returncode == OUT_OF_MEMORY:
+        if self._process.returncode in _WITHOUT_MEMORY:
             return CheckVerdict(exceeded=_exceeded("memory", self._limits))
         raise ProcessFailed(f"a process for validation ended with status {self._process.returncode}")
 

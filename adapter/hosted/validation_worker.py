@@ -18,6 +18,8 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+import orjson
+
 from adapter.errors import BadJson
 from adapter.rules.json_values import compact
 from adapter.rules.schema.checker import Checker, compile_schema
@@ -55,7 +57,7 @@ class ValidationServer:
         options, schema, value = request
         try:
             judgement = self._checker(schema, strict=parse(options)["strict"]).judged(
-                parse(value), steps=self._steps
+                _read_json(value), steps=self._steps
             )
         except (SchemaInvalid, BadJson) as invalid:
             return {"invalid": str(invalid)}
@@ -73,7 +75,7 @@ class ValidationServer:
         key = sha256(schema).digest() + bytes([strict])
         checker = self._checkers.get(key)
         if checker is None:
-            checker = self._checkers[key] = compile_schema(parse(schema), strict=strict)
+            checker = self._checkers[key] = compile_schema(_read_json(schema), strict=strict)
         self._checkers.move_to_end(key)
         if len(self._checkers) > _SCHEMAS_KEPT:
             self._checkers.popitem(last=False)
@@ -98,6 +100,16 @@ def main(memory: str, steps: str) -> None:
             os._exit(OUT_OF_MEMORY)
         out.write(LENGTH.pack(len(answer)) + answer)
         out.flush()
+
+
+def _read_json(text: bytes) -> Any:
+    """The value of a JSON text. Raises BadJson and MemoryError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if "memory" in str(error):
+            raise MemoryError from None
+    return parse(text)
 
 
 def _read(source: BinaryIO, requests: SimpleQueue[Request]) -> None:

@@ -89,6 +89,7 @@ class ValidationWorkers:
                 thread.start()
                 self._threads.add(thread)
                 self._serving += 1
+                self._idle += 1
             self._waiting.setdefault(check.owner, deque()).append(check)
             self._changed.notify()
 
@@ -97,7 +98,6 @@ class ValidationWorkers:
         thread that asked serves no more.
         """
         with self._changed:
-            self._idle += 1
             check = self._taken()
             while check is None and not self._closed:
                 is_over = not self._changed.wait(self._limits.idle)
@@ -105,8 +105,7 @@ class ValidationWorkers:
                 if is_over:
                     break
             self._idle -= 1
-            if check is None:
-                self._serving -= 1
+            self._serving -= check is None
             return check
 
     def _taken(self) -> _Check | None:
@@ -125,6 +124,7 @@ class ValidationWorkers:
     def _done(self, check: _Check) -> None:
         with self._changed:
             self._served.remove(check.owner.server)
+            self._idle += 1
             self._changed.notify_all()
 
     # --- a thread, which has a process ------------------------------------------------------------------------
@@ -133,15 +133,15 @@ class ValidationWorkers:
         process: ValidationProcess | None = None
         try:
             while (check := self._next()) is not None:
+                if not check.verdict.set_running_or_notify_cancel():
+                    self._done(check)
+                    continue
                 try:
-                    if check.verdict.set_running_or_notify_cancel():
-                        process = self._make(check, process)
+                    process = self._make(check, process)
                 except Exception as error:
                     # Whoever waits for a check learns of any failure, and the next check is made.
                     if not check.verdict.done():
                         check.verdict.set_exception(error)
-                finally:
-                    self._done(check)
         finally:
             if process is not None:
                 self._end(process)
@@ -157,6 +157,9 @@ class ValidationWorkers:
             if not self._closed:
                 self._log.error("a check could not be made", why=str(failure), server=check.owner.server)
             verdict = CheckVerdict(exceeded=FAILED)
+        finally:
+            # Before anybody hears of it: whoever asks again at once meets a thread that is free.
+            self._done(check)
         check.verdict.set_result(verdict)
         if process is None or process.usable:
             return process

@@ -132,11 +132,12 @@ async def test_time_is_bounded() -> None:
         assert (await asked(some, NAMES, [])).faults == []
 
 
-async def test_memory_is_bounded() -> None:
-    """A value that does not fit into the process is told so."""
+@pytest.mark.parametrize("items", [500_000, 2_000_000])
+async def test_memory_is_bounded(items: int) -> None:
+    """A value that does not fit into the process is told so, wherever the process notices."""
     async with workers(ValidationLimits(memory=48 << 20)) as some:
         said = f"Checking the value takes more than the {48 << 20} bytes that validation.max_memory allows."
-        assert (await asked(some, {}, [[n] for n in range(500_000)])).exceeded == said
+        assert (await asked(some, {}, [[n] for n in range(items)])).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
 
 
