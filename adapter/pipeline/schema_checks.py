@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.evaluation import OutOfSteps
 from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.tool_api import as_plain
+from adapter.wire.envelope import ODD_VALUES
 
 STEPS_AT_ONCE = 5_000
 """Steps of one check on the event loop."""
@@ -212,10 +214,32 @@ def quickly_written(value: Any) -> bytes | None:
 def written(value: Any) -> bytes:
     """The same of any. Raises SchemaInvalid for one that is nested beyond all measure."""
     quick = quickly_written(value)
-    if quick is not None:
+    if quick is not None and not (b"null" in quick and _holds_infinity(value)):
         return quick
     # Lone surrogates and big integers are legal. In pieces, so that other threads have their turns meanwhile.
     try:
-        return "".join(_ENCODER.iterencode(value)).encode()
+        return "".join(map(_legal, _ENCODER.iterencode(value))).encode()
     except (RecursionError, TypeError, ValueError):
         raise SchemaInvalid("The schema, or the value, is nested too deeply.") from None
+
+
+def _holds_infinity(value: Any) -> bool:
+    """Whether there is a number in it that was beyond any float, such as 1e999, of which orjson makes null."""
+    waiting: list[Any] = [value]
+    for _ in range(ODD_VALUES):
+        if not waiting:
+            break
+        one = waiting.pop()
+        if isinstance(one, float) and math.isinf(one):
+            return True
+        if isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    # JSON of more values is refused where it holds such numbers.
+    return False
+
+
+def _legal(piece: str) -> str:
+    # Texts end with a quotation mark.
+    return piece.removesuffix("Infinity") + "1e999" if piece.endswith("Infinity") else piece
