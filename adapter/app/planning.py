@@ -69,7 +69,13 @@ class Planning:
                 7,
                 "validate",
                 f"{len(inputs.each)} inputs, strictly",
-                Coercing(tool.name, inputs, selects=_selects(presenter), in_thread=self.loading.in_thread),
+                Coercing(
+                    tool.name,
+                    inputs,
+                    selects=_selects(presenter),
+                    max_steps=self.materials.settings.validation.max_steps,
+                    in_thread=self.loading.in_thread,
+                ),
             ),
             *making.middleware(),
         ]
@@ -131,7 +137,7 @@ class Planning:
         if stages.validated or _selects(presenter):
             schema = known.schema if stages.validated else _unknown
             detail = "by the upstream's schema, strictly" if stages.validated else "takes _select"
-            run = Validating(tool, schema, strict=True, selects=_selects(presenter))
+            run = Validating(tool, schema, self.materials.checks, selects=_selects(presenter))
             steps.append(Step(7, "validate", detail, run))
         steps += making.middleware()
         if _keeps(entry, stages):
@@ -165,5 +171,5 @@ def _keeps(entry: Server, stages: ToolStages) -> bool:
 
 def _doubtful(entry: Server, tool: str) -> bool:
     """Whether other stages are set for a name that reads like this one: in another case, say."""
-    read = reading(tool).strip()
+    read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

@@ -24,6 +24,7 @@ from adapter.pipeline.middleware import Middleware
 from adapter.pipeline.plan import Kind, Step, ToolPlan
 from adapter.pipeline.plugins import BUILT_IN, Plugins
 from adapter.pipeline.presenting import Presenting
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.syncing import Syncing
 from adapter.pipeline.tracing import Observing
 from adapter.rules.globs import GlobInvalid
@@ -45,6 +46,7 @@ class Materials:
     plugins: Plugins
     presenters: Mapping[str, Presenter]
     sync: StateSync
+    checks: SchemaChecks
     log: FilteringBoundLogger
     observing: Observing | None = None
     caches: Caches = field(default_factory=Caches)
@@ -151,6 +153,7 @@ class Steps:
                 presenter,
                 self._log,
                 structured=self._structured,
+                max_steps=self._materials.settings.validation.max_steps,
                 in_thread=self._loading.in_thread,
             )
             steps.append(Step(11, "presenter", presenter.name, shown, "after"))

@@ -65,7 +65,7 @@ class ServerStatus:
             if standing.now is not None
             else None,
             "drift": standing.drifted,
-            "missing": sorted(pulse.missing or ()) if pulse is not None else [],
+            "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,
         }

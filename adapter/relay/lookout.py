@@ -20,16 +20,14 @@ _WORD = b"list_changed"
 _CHANGED = re.compile(rb"tools\\?/list_changed")
 _SEAM = len(rb"tools\/list_changed") - 1
 
-FRESH_AT_LEAST = 1.0
-"""Seconds for which a read serves all who ask, whatever is configured: calls at once share one."""
-
 _ALL = ""
 
 UNREADABLE = "The upstream server did not list its tools, so none can be judged; try again."
 
 
 class Lookout:
-    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word.
+    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word. With 0 each
+    call reads them anew, though calls at once share one read.
 
     ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
     ``definitions`` is where those that are read are kept.
@@ -45,7 +43,7 @@ class Lookout:
         definitions: Definitions | None = None,
     ) -> None:
         self._lists = lists
-        self._fresh_for = max(fresh_for, FRESH_AT_LEAST)
+        self._fresh_for = fresh_for
         self._now = now
         self._errands = errands
         self.on_change: list[Callable[[], None]] = []
@@ -77,17 +75,20 @@ class Lookout:
     def changed(self) -> None:
         """The upstream's tools may be others now."""
         self.epoch += 1
-        self._shared = None
         # Those who wait for one that is under way find out that it came too late.
         self._readings.clear()
-        for heed in self.on_change:
-            heed()
+        self._forget()
 
     def outlive(self) -> None:
-        """What was read too long ago counts as changed."""
+        """Forget what was read too long ago. A read that is under way is new enough."""
         if not self.fresh:
-            self.changed()
+            self._forget()
             self._stale_at = self._now() + self._fresh_for
+
+    def _forget(self) -> None:
+        self._shared = None
+        for heed in self.on_change:
+            heed()
 
     def listener(self) -> Callable[[bytes], None]:
         """Looks along at a stream. The word may be cut in two, so an end in the middle of a line is looked at again
@@ -116,7 +117,7 @@ class Lookout:
                 return
             self.changed()
         elif not self.fresh:
-            self.changed()
+            self._forget()
         self._shared, self._seen_by = seen, scope_id
         self._stale_at = self._now() + self._fresh_for
 

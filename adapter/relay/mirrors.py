@@ -5,19 +5,20 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapter.errors import HeaderMismatch
+from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.stages import Call
+from adapter.rules.parameter_checks import check_parameters, value_at
+from adapter.rules.parameter_headers import Headers, annotated
+from adapter.wire.envelope import parse
 from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
-ANNOTATION = "x-mcp-header"
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
+MOST_PAGES = 20
+"""Pages of the upstream's list of tools that are read for the schema of one call."""
 
 Argument = Sequence[str | int]
 """The path of an argument below ``arguments``."""
@@ -27,11 +28,42 @@ class Mirrors:
     """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:
-        self._headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._headers: dict[str, Headers] = {}
 
     def learn(self, tool: str, schema: object) -> None:
         """Take note of a tool's input schema."""
-        self._headers[tool] = dict(_annotated(schema))
+        self._headers[tool] = dict(annotated(schema))
+
+    async def check(self, call: Call) -> None:
+        """Raise HeaderMismatch unless the headers of a modern call say what the arguments say that they mirror.
+
+        Where the tool's schema is not known and there is such a header, the upstream is asked for it, and its
+        failures are raised.
+        """
+        if not call.modern:
+            return
+        tool = call.envelope.name or ""
+        if tool not in self._headers and any(name.lower().startswith(PREFIX) for name, _ in call.headers):
+            await self._read_schema(call, tool)
+        if known := self._headers.get(tool):
+            params = parse(call.request).get("params")
+            arguments = params.get("arguments") if isinstance(params, dict) else None
+            check_parameters(known, arguments, _by_name(call.headers))
+
+    async def _read_schema(self, call: Call, tool: str) -> None:
+        """Learn from the upstream's list of tools, page by page, until the tool is known."""
+        cursor: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            response = await call.fetch("tools/list", cursor) if call.fetch is not None else None
+            listed = _result(response)
+            tools, following = listed.get("tools"), listed.get("nextCursor")
+            for each in tools if isinstance(tools, list) else ():
+                if isinstance(each, dict) and each.get("name") == tool:
+                    self.learn(tool, each.get("inputSchema"))
+                    return
+            if not isinstance(following, str):
+                return
+            cursor = {"cursor": following}
 
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
@@ -70,8 +102,8 @@ class Mirrors:
                     self.rewrite(call, (name,), before.get(name), value)
             return
         for path, header in known.items():
-            value = _at(after, path)
-            was = _at(before, path)
+            value = value_at(after, path)
+            was = value_at(before, path)
             if value == was and type(value) is type(was):
                 continue
             call.headers = [field for field in call.headers if field[0].lower() != header.lower()]
@@ -83,30 +115,9 @@ def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
     """The headers that mirror a call's arguments, as the tool's input schema asks for them."""
     return [
         (name, encode_mirror(value))
-        for path, name in _annotated(schema)
-        if isinstance(value := _at(arguments, path), str | int)
+        for path, name in annotated(schema)
+        if isinstance(value := value_at(arguments, path), str | int)
     ]
-
-
-def _at(value: object, path: Sequence[str]) -> object:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
-    todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]
-    while todo:
-        path, here = todo.pop()
-        properties = here.get("properties") if isinstance(here, dict) else None
-        if not isinstance(properties, dict):
-            continue
-        for key, inner in properties.items():
-            todo.append(((*path, key), inner))
-            name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
-            if isinstance(name, str) and _TOKEN.fullmatch(name):
-                yield (*path, key), f"Mcp-Param-{name}"
 
 
 def _says(header: str, text: str) -> bool:
@@ -114,3 +125,22 @@ def _says(header: str, text: str) -> bool:
         return decode_mirror(header) == text
     except HeaderMismatch:
         return False
+
+
+def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The fields by their names in lower case; those of one name joined as RFC 9110 §5.3 has it."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        found[key] = f"{found[key]}, {value}" if key in found else value
+    return found
+
+
+def _result(response: bytes | None) -> Mapping[str, Any]:
+    """The result in a response, empty where there is none."""
+    try:
+        message = parse(response) if response is not None else None
+    except BadJson:
+        return {}
+    result = message.get("result") if isinstance(message, dict) else None
+    return result if isinstance(result, dict) else {}

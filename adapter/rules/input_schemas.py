@@ -7,7 +7,6 @@ is within arrays and objects.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -25,7 +24,11 @@ from adapter.rules.inputs import (
     undeclared,
 )
 from adapter.rules.refusals import Issue
-from adapter.rules.schemas import Checker, Fault, SchemaInvalid, compile_schema
+from adapter.rules.schema.checker import STEPS, Checker, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.wording import Fault, uncheckable
+from adapter.rules.text.events import shortened
+from adapter.rules.text.patterns import why_not
 
 MOST_VALUES = 10_000
 """Values within the arguments of one call that are checked by a schema; what holds more is refused."""
@@ -119,8 +122,13 @@ class DeclaredInputs:
                 stack += value
         return found
 
-    def fitted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the inputs. Raises InputsRefused, with everything that is wrong at once."""
+    def fitted(
+        self, arguments: Mapping[str, Any], *, steps: int = STEPS, large: bool = True
+    ) -> dict[str, Any]:
+        """The values of the inputs; ``steps`` and ``large`` as for Checker.judged.
+
+        Raises InputsRefused, with everything that is wrong at once, and OutOfSteps and SchemaTooLarge as that does.
+        """
         values, problems = read(self.each, arguments)
         if self.open:
             values |= {name: value for name, value in arguments.items() if name not in self.each}
@@ -130,15 +138,17 @@ class DeclaredInputs:
         if self.checker is not None:
             wrong = {problem.field for problem in problems}
             faults = tuple(
-                fault for fault in self._faults(values) if not (fault.path and fault.path[0] in wrong)
+                fault
+                for fault in self._faults(values, steps, large)
+                if not (fault.path and fault.path[0] in wrong)
             )
         if problems or faults:
             raise InputsRefused(tuple(problems), faults)
         return values
 
-    def _faults(self, values: Mapping[str, Any]) -> Iterator[Fault]:
+    def _faults(self, values: Mapping[str, Any], steps: int = STEPS, large: bool = True) -> Iterator[Fault]:
         assert self.checker is not None, "asked where there is one"
-        yield from self.checker.faults(values)
+        yield from self.checker.judged(values, steps=steps, large=large).faults
         if self.formats:
             for name, value in values.items():
                 declared = self.each.get(name)
@@ -159,9 +169,13 @@ class DeclaredInputs:
 
 def too_many() -> InputsRefused:
     """The refusal of arguments that hold too much to be checked."""
-    text = f"The arguments hold more than {MOST_VALUES} values."
-    sentence = f"input validation failed: validation error for field '(root)': {text}"
-    return InputsRefused((), (Fault("schema", (), text, Issue((), text), sentence),))
+    return InputsRefused((), (uncheckable(f"The arguments hold more than {MOST_VALUES} values."),))
+
+
+def too_long(steps: int) -> InputsRefused:
+    """The refusal of arguments that take more ``steps`` to check than they may."""
+    sentence = f"Checking the arguments takes more than the {steps} steps that validation.max_steps allows."
+    return InputsRefused((), (uncheckable(sentence),))
 
 
 def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +204,8 @@ def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> 
             f"{where}has no optional: name what has to be there in required of what is around it"
         )
     _check_format(schema, where)
-    _check_pattern(schema, where)
+    if isinstance(pattern := schema.get("pattern"), str):
+        _check_pattern(pattern, where)
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
         properties = schema["properties"]
@@ -224,23 +239,22 @@ def _check_format(schema: Mapping[str, Any], where: str) -> None:
         raise ValueError(f"{where}format is one of {', '.join(FORMATS)}; the nearest is {nearest}")
 
 
-def _check_pattern(schema: Mapping[str, Any], where: str) -> None:
-    pattern = schema.get("pattern")
-    if pattern is None:
-        return
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError, TypeError) as error:
-        # Escapes are those of another language, and its engine's affair; brackets are the same in all.
-        if "escape" not in str(error):
-            raise ValueError(f"{where}pattern is no regular expression: {error}") from None
+def _check_pattern(pattern: str, where: str) -> None:
+    if (why := why_not(pattern)) is not None:
+        named = shortened(pattern, 100)
+        raise ValueError(f"{where}pattern {named!r} is not a valid regular expression of RE2: {why}")
 
 
 def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
     try:
-        return compile_schema(schema, strict=strict)
+        checker = compile_schema(schema, strict=strict)
     except SchemaInvalid as invalid:
         raise ValueError(str(invalid)) from None
+    except SchemaTooLarge:
+        raise ValueError("has more parts than a schema may have") from None
+    for pattern in checker.patterns:
+        _check_pattern(pattern, "")
+    return checker
 
 
 def _of_property(part: Any, required: bool) -> Input:

@@ -8,17 +8,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
 if TYPE_CHECKING:
-    from adapter.rules.schemas import Fault
+    from adapter.rules.schema.wording import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
 Value = Scalar | list[Any] | dict[str, Any] | None
 """A JSON value; of scalars those that an input is coerced to."""
+
+
+MOST_UNKNOWN = 100
+"""Fields that nobody declared of which a caller is told."""
 
 
 class Unset(Enum):
@@ -166,10 +171,9 @@ def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dic
 
 
 def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[Problem]:
-    """Arguments that no input is declared for."""
-    for name, sent in arguments.items():
-        if name not in inputs:
-            yield Problem(name, f"unknown input field '{name}'", sent=sent)
+    """Arguments that no input is declared for, the first MOST_UNKNOWN of them."""
+    for name in islice((name for name in arguments if name not in inputs), MOST_UNKNOWN):
+        yield Problem(name, f"unknown input field '{name}'", sent=arguments[name])
 
 
 def _property(declared: Input) -> dict[str, Any]:
@@ -192,7 +196,7 @@ _INT64 = range(-(2**63), 2**63)
 """What every database has an integer for."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),

@@ -18,7 +18,7 @@ _LONGEST_KEPT_LINE = 4096
 # A line end and the blank line behind it. What begins with CR may be CRLF, so the byte after it decides; only
 # behind a bare CR is another one complete at once, or the last event of such a stream would never arrive.
 _BLANK = re.compile(rb"\n\n|\r\r|\n\r(?:\n|(?=[^\n]))")
-_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r)")
+_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|(?<=[^\r\n])\Z)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -51,7 +51,7 @@ class SseReader:
     def __init__(self, limit: int, *, skip: bool = False) -> None:
         self.last_id = b""
         self.retry: int | None = None
-        self._limit = limit
+        self.limit = limit
         self._skip = skip
         self._pending = bytearray()
         self._scanned = 0
@@ -95,7 +95,7 @@ class SseReader:
             del self._pending[:start]
         # Two bytes may already belong to the end of the block that the next chunk completes.
         self._scanned = max(0, len(self._pending) - 2)
-        if self._overflow is not None or len(self._pending) > self._limit:
+        if self._overflow is not None or len(self._pending) > self.limit:
             self._shed(self._lead(self._pending, 0))
         return events
 
@@ -111,7 +111,7 @@ class SseReader:
     def _complete(self, raw: bytes, lead: int) -> SseEvent:
         self._first = False
         self._after_cr = raw[-1] == _CR
-        if self._overflow is None and len(raw) <= self._limit:
+        if self._overflow is None and len(raw) <= self.limit:
             event = _parse(raw, lead)
         else:
             event = self._skipped_so_far()
@@ -125,7 +125,7 @@ class SseReader:
 
     def _skipped_so_far(self) -> SseEvent:
         if not self._skip:
-            raise MessageTooLong(f"An event of the stream is larger than the limit of {self._limit} bytes.")
+            raise MessageTooLong(f"An event of the stream is larger than the limit of {self.limit} bytes.")
         return self._overflow or SseEvent(raw=b"", data=None, skipped=True)
 
     def _shed(self, lead: int) -> None:
@@ -236,6 +236,9 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     pieces, written = [raw[: event.lead]], False
     for line in _LINE.finditer(raw, event.lead):
         if line[1] != b"data" and not line[1].startswith(b"data:"):
+            # Behind a line that is left out, a CR and an LF that ended two lines would become one line end.
+            if line[0] == b"\n" and pieces[-1].endswith(b"\r"):
+                pieces.append(b"\n")
             pieces.append(line[0])
         elif not written:
             written = True

@@ -24,7 +24,7 @@ from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.upstream.scripted import Answer, ScriptedReply
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import dump, parse
 from tests.relay.relaying import Clock, Relaying
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ class Shop:
             return ScriptedReply(Answer(headers=SSE, chunks=self.stream))
         if request.method == "DELETE":
             return ScriptedReply(Answer())
-        message = orjson.loads(request.body)
+        message = parse(request.body)
         if isinstance(message, list):
             return ScriptedReply(self._batch(message))
         return ScriptedReply(await self._answer(message, session))
@@ -138,6 +138,7 @@ class Guarded:
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     own: Sequence[Json] = ()
+    fresh_for: float = FRESH_FOR
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -152,13 +153,18 @@ class Guarded:
             Pinning(self.mode, self.subset, self.invalidate),
             self.pins,
             revoke=self._revoke,
-            fresh_for=FRESH_FOR,
+            fresh_for=self.fresh_for,
             now=self.steady,
             errands=self.errands,
             log=logger,
             by_content=self.policies.sanitization.mode == "block",
         )
-        plan = Plan(methods={"tools/list": (self.vetting,)}, gate=self.vetting)
+        refuses = bool(self.policies.disabled.readings or self.policies.wrapped)
+        plan = Plan(
+            methods={"tools/list": (self.vetting,)},
+            gate=self.vetting,
+            refuses=refuses or self.mode == "block" or self.policies.sanitization.mode == "block",
+        )
         self.relaying = Relaying(self.shop, plan, self.store, self.clock)
 
     async def _revoke(self, key: str, reason: str) -> None:
@@ -176,7 +182,7 @@ class Guarded:
         """The response; ``session`` None is a modern client's."""
         if session is None:
             params["_meta"] = META
-        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        body = dump({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         answer = await self.relaying.post(body, session)
         read: Json = parse(answer.strip().rpartition(b"data: ")[2])
         return read

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.input_schemas import MOST_VALUES, TYPES, DeclaredInputs, keywords_of, too_many
+from adapter.rules.input_schemas import MOST_VALUES, TYPES, DeclaredInputs, keywords_of, too_long, too_many
 from adapter.rules.inputs import Input, InputsRefused
+from adapter.rules.schema.evaluation import OutOfSteps
 
 
 def declared(kind: str, /, **said: Any) -> Input:
@@ -253,7 +254,9 @@ def test_v5_a_missing_member_is_told_once() -> None:
         ("string", {"minimum": 1}, "minimum says nothing of the type string, which may have minLength"),
         ("boolean", {"pattern": "x"}, "pattern says nothing of the type boolean, which may have nothing"),
         ("string", {"format": "e-mail"}, "format is one of date, .* the nearest is email"),
-        ("string", {"pattern": "(a"}, "pattern is no regular expression: missing \\)"),
+        ("string", {"pattern": "(a"}, r"pattern '\(a' is not a valid regular expression of RE2: "),
+        ("string", {"pattern": "(?=a)b"}, r"pattern '\(\?=a\)b' is not a valid regular expression of RE2: "),
+        ("array", {"items": {"pattern": r"(a)\1"}}, "items: pattern .* is not a valid regular expression"),
         ("array", {"items": {"type": "array", "items": {"format": "x"}}}, "items.items: format is one of"),
         ("array", {"items": "string"}, "items: is a schema, such as"),
         (
@@ -296,6 +299,8 @@ def test_h20_inputs_that_contradict_themselves_are_refused(each: dict[str, Input
         ({"properties": {"a": {"type": "strnig"}}}, "The schema is invalid at properties.a.type"),
         ({"properties": {"a": {"type": "integer", "default": "x"}}}, "expected int"),
         ({"properties": {"a": {"minimum": 3, "default": 1}}}, "the default of a does not fit"),
+        ({"properties": {"a": {"not": {"pattern": "(?!a)"}}}}, "is not a valid regular expression of RE2"),
+        ({"allOf": [{"required": [str(number)]} for number in range(200_000)]}, "more parts than a schema"),
     ],
 )
 def test_h20_a_json_schema_that_is_none_is_refused(schema: dict[str, Any], why: str) -> None:
@@ -304,9 +309,18 @@ def test_h20_a_json_schema_that_is_none_is_refused(schema: dict[str, Any], why: 
         DeclaredInputs.of_schema(schema)
 
 
-def test_v5_a_pattern_of_another_dialect_is_left_to_its_engine() -> None:
+def test_v5_a_pattern_is_one_of_ecma_262() -> None:
     """Escapes that Python does not know are no mistake."""
-    assert declared("string", pattern=r"^\p{L}+$").keywords == {"pattern": r"^\p{L}+$"}
+    words = inputs(word=declared("string", pattern=r"^\p{L}+$"))
+    assert words.fitted({"word": "Köln"}) == {"word": "Köln"}
+    assert refusal(words, word="K1").faults[0].keyword == "pattern"
+
+
+def test_v5_a_check_may_take_so_many_steps() -> None:
+    """Whoever asks gives them, and begins anew elsewhere when they do not suffice."""
+    with pytest.raises(OutOfSteps):
+        LINES.fitted({"tags": ["a"] * 5, "anything": [1] * 500}, steps=10)
+    assert "takes more than the 10 steps that validation.max_steps allows" in str(too_long(10))
 
 
 def test_v5_nesting_has_an_end() -> None:

@@ -201,7 +201,7 @@ def test_h14_what_cannot_be_meant_is_found_by_check(
 
 
 async def test_v5_much_is_refused_before_it_is_looked_at(tmp_path: Path) -> None:
-    """A million members are refused by their number; some thousands are checked beside the event loop."""
+    """A hundred thousand members are refused by their number; some thousands are checked beside the event loop."""
     settings = SETTINGS.replace(
         "items: {type: string}, maxItems: 5", "items: {type: string}, uniqueItems: true"
     )
@@ -210,7 +210,7 @@ async def test_v5_much_is_refused_before_it_is_looked_at(tmp_path: Path) -> None
         front.speaker() as speaker,
     ):
         began = time.monotonic()
-        refused = await speaker.call("order", {"tags": ["x"] * 1_000_000, "age": 1})
+        refused = await speaker.call("order", {"tags": ["x"] * 100_000, "age": 1})
         assert "The arguments hold more than 10000 values." in refused.text
         assert time.monotonic() - began < 2
         taken = await speaker.call("order", {"tags": [str(number) for number in range(9_000)], "age": 1})
