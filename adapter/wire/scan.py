@@ -24,17 +24,17 @@ _PLAIN_MEMBER = re.compile(
 )
 
 
-def _run(levels: int) -> bytes:
+def run(levels: int) -> bytes:
     """A pattern of whatever may follow each other in a container, itself nested at most ``levels`` deep.
 
     It leaves long strings alone: for those bytes.find is many times faster than any pattern.
     """
     string = rb'"[^"\\]{0,200}+(?:\\.[^"\\]{0,200}+)*+"'
-    inner = rb"|[\[{]" + _run(levels - 1) + rb"[\]}]" if levels else b""
+    inner = rb"|[\[{]" + run(levels - 1) + rb"[\]}]" if levels else b""
     return rb'(?:[^"\[\]{}]++|' + string + inner + rb")*+"
 
 
-_RUN = re.compile(_run(2), re.DOTALL)
+_RUN = re.compile(run(2), re.DOTALL)
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = b"{}[]"
 
@@ -88,7 +88,7 @@ def members(doc: bytes, start: int = 0) -> Iterator[Member]:
             raise ValueError(f"no colon after the key at byte {at}")
         value = skip_space(doc, colon + 1)
         end = end_of_value(doc, value)
-        yield Member(_unescape(doc[at:key_end]), at, value, end)
+        yield Member(unescape(doc[at:key_end]), at, value, end)
         at = _next(doc, end, CLOSE_OBJECT)
         if at < 0:
             return
@@ -205,7 +205,7 @@ def _run_end(doc: bytes, at: int) -> int:
     return at
 
 
-def _unescape(quoted: bytes) -> str:
+def unescape(quoted: bytes) -> str:
     if _BACKSLASH not in quoted:
         return quoted[1:-1].decode("utf-8")
     text: str = json.loads(quoted)
