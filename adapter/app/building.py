@@ -23,6 +23,7 @@ from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
 from adapter.pipeline.tracing import Observing, Tracing
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -129,7 +130,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     watches = _watches(settings, servers, logger)
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, store)
+    health = _health(settings, servers, watches, sessions, guard, store, cataloguing.acceptance)
     around = Surroundings(
         relay,
         servers,
@@ -137,8 +138,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         health,
         sessions,
         filing,
-        cataloguing.pins,
-        cataloguing.locks,
+        cataloguing.acceptance,
         guard,
         bases,
         errands,
@@ -242,6 +242,7 @@ def _health(
     sessions: Sessions,
     guard: Guard,
     store: Store,
+    acceptance: Acceptance,
 ) -> Health:
     return Health(
         servers=list(servers.values()),
@@ -254,4 +255,5 @@ def _health(
         max_start_wait=settings.core.max_start_wait_seconds,
         store=store,
         readiness=settings.core.readiness,
+        acceptance=acceptance,
     )

@@ -17,6 +17,7 @@ from adapter.edge.ingress import Ingress
 from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
+from adapter.relay.turns import in_turns
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.schemas import SchemaInvalid, compile_schema
 from adapter.rules.tool_api import (
@@ -126,7 +127,7 @@ class ToolApi:
         """``GET /tools``. Raises ClientGone."""
 
         async def listing() -> Answered:
-            return tool_list(await self._provider.tools(request))
+            return await in_turns(tool_list(await self._provider.tools(request)))
 
         send(request, await self._seen(request, "", listing), extra)
 

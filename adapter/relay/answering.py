@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
 from adapter.relay.exchange import Flow
 from adapter.relay.flows import Along
+from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, answers
 from adapter.wire.failure import failure
@@ -226,7 +227,7 @@ class AnswerStream:
             return b""
         leaving: list[bytes] = []
         for event in events:
-            if event.data and self._strike_off(event):
+            if event.data and await self._is_answer(event):
                 leaving.append(replace_data(event, await self._rewritten(event.data)))
             elif (
                 event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
@@ -235,6 +236,15 @@ class AnswerStream:
             else:
                 leaving.append(event.raw)
         return b"".join(leaving)
+
+    async def _is_answer(self, event: SseEvent) -> bool:
+        """As ``_strike_off`` of a stream that is read; a long list is looked through in turns."""
+        if event.data is None or self._asked.method != LIST or len(event.data) <= LARGE:
+            return self._strike_off(event)
+        if not self._wanted or not await is_response(event.data, self._asked.id):
+            return False
+        self._wanted.clear()
+        return True
 
     async def _rewritten(self, data: bytes) -> bytes:
         assert self._rewrite is not None

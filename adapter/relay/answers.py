@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adapter.errors import UpstreamBroken
+from adapter.relay.recognition import is_response
 from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import answers
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
@@ -104,7 +104,7 @@ async def read_answer(
     """
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
         raw = await read_body(reply, silence)
-        return WholeAnswer(raw, _response_in(decoded(raw, reply), media_type(reply), request_id))
+        return WholeAnswer(raw, await _response_in(decoded(raw, reply), media_type(reply), request_id))
     raw = b""
     last_id = b""
     while True:
@@ -132,7 +132,7 @@ async def _read_events(
         while chunk := await reply.read(silence):
             for event in reader.feed(chunk):
                 events.append(event.raw)
-                if event.data and answers(event.data, request_id):
+                if event.data and await is_response(event.data, request_id):
                     return b"".join(events), event
     except UpstreamBroken:
         if not reader.last_id:
@@ -142,8 +142,10 @@ async def _read_events(
     return b"".join(events), None
 
 
-def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
-    if kind == "text/event-stream":
-        events = SseReader(ANSWER_LIMIT).feed(body)
-        return next((event.data for event in events if event.data and answers(event.data, request_id)), None)
-    return body if answers(body, request_id) else None
+async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
+    if kind != "text/event-stream":
+        return body if await is_response(body, request_id) else None
+    for event in SseReader(ANSWER_LIMIT).feed(body):
+        if event.data and await is_response(event.data, request_id):
+            return event.data
+    return None

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable
 
-from adapter.errors import BadJson, SessionUnknown, UpstreamBroken
+from adapter.errors import BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
 from adapter.relay.errands import Errands
 from adapter.relay.listing import ToolLists
 from adapter.relay.offering import Definitions
@@ -21,7 +21,10 @@ _CHANGED = re.compile(rb"tools\\?/list_changed")
 _SEAM = len(rb"tools\/list_changed") - 1
 
 FRESH_AT_LEAST = 1.0
-"""Seconds for which a read serves all who ask, whatever is configured: calls at once share one."""
+"""Seconds for which a read serves all who ask, unless none is to be reused: calls at once share one."""
+
+PATIENCE = 120.0
+"""Seconds that a server has for all pages of its list."""
 
 _ALL = ""
 
@@ -29,10 +32,11 @@ UNREADABLE = "The upstream server did not list its tools, so none can be judged;
 
 
 class Lookout:
-    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word.
+    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word; 0 has every
+    call read them anew.
 
     ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
-    ``definitions`` is where those that are read are kept.
+    ``definitions`` is where those that are read are kept. All pages of a list have ``patience`` seconds.
     """
 
     def __init__(
@@ -43,9 +47,12 @@ class Lookout:
         now: Callable[[], float],
         errands: Errands,
         definitions: Definitions | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self._lists = lists
-        self._fresh_for = max(fresh_for, FRESH_AT_LEAST)
+        self._patience = patience
+        self.reuses_nothing = fresh_for == 0
+        self._fresh_for = 0.0 if self.reuses_nothing else max(fresh_for, FRESH_AT_LEAST)
         self._now = now
         self._errands = errands
         self.on_change: list[Callable[[], None]] = []
@@ -85,7 +92,8 @@ class Lookout:
 
     def outlive(self) -> None:
         """What was read too long ago counts as changed."""
-        if not self.fresh:
+        # What is being read now is no older than what would be read next.
+        if not self.fresh and _ALL not in self._readings:
             self.changed()
             self._stale_at = self._now() + self._fresh_for
 
@@ -120,6 +128,11 @@ class Lookout:
         self._shared, self._seen_by = seen, scope_id
         self._stale_at = self._now() + self._fresh_for
 
+    def note_page(self, page: Sighting) -> None:
+        """A scope was sent this page of a list. If it is newer, nobody is to be judged by what was seen before."""
+        if self._shared is not None and not self._shared.covers(page):
+            self.changed()
+
     def was_seen_by(self, scope_id: str) -> bool:
         """Whether what ``seen`` says came in this very scope's upstream session."""
         return self.varies or self._seen_by == scope_id
@@ -146,6 +159,10 @@ class Lookout:
             return await self.own(call)
         return _required(found)
 
+    async def read_for(self, call: Call) -> Sighting:
+        """What this call's scope is offered, read for this call alone. Raises as ``seen`` does."""
+        return _required(await self._read(call))
+
     async def own(self, call: Call) -> Sighting:
         """What this call's scope is offered, read in its own upstream session. Raises as ``seen`` does."""
         reading, _ = self._read_once(call.scope.id, call)
@@ -166,6 +183,7 @@ class Lookout:
             found = await self._read(call)
             if found is not None and whose == _ALL and epoch == self.epoch:
                 self._shared, self._seen_by = found, call.scope.id
+                self._stale_at = self._now() + self._fresh_for
             reading.set_result(found)
         except asyncio.CancelledError:
             _tell(reading, UpstreamBroken("The adapter is shutting down."))
@@ -182,12 +200,17 @@ class Lookout:
         if call.fetch is None:
             return None
         try:
-            pages = await all_pages(self._lists, call.fetch, modern=call.modern)
+            async with asyncio.timeout(self._patience):
+                pages = await all_pages(self._lists, call.fetch, modern=call.modern)
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+        except TimeoutError:
+            raise UpstreamSilent(
+                f"The upstream server did not list its tools within {self._patience:g} s; try again."
+            ) from None
         if pages is None:
             return None
-        found = sighting_of(pages)
+        found = await sighting_of(self._lists, pages)
         if self._definitions is not None:
             self._definitions.keep(found.catalogue.digest, tools_on(pages))
         return found

@@ -5,19 +5,19 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter.errors import HeaderMismatch
 from adapter.relay.stages import Call
+from adapter.rules.parameter_headers import NO_HEADERS, Headers, annotated
 from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
-ANNOTATION = "x-mcp-header"
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
+KNOWN = 100_000
+"""Tools of one server whose headers are remembered, those that were listed last."""
 
 Argument = Sequence[str | int]
 """The path of an argument below ``arguments``."""
@@ -27,11 +27,16 @@ class Mirrors:
     """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:
-        self._headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._headers: OrderedDict[str, Headers] = OrderedDict()
 
-    def learn(self, tool: str, schema: object) -> None:
-        """Take note of a tool's input schema."""
-        self._headers[tool] = dict(_annotated(schema))
+    def learn(self, tools: Iterable[str], headers: Mapping[str, Headers]) -> None:
+        """Take note of tools, and of the headers of those that have any."""
+        known = self._headers
+        for tool in tools:
+            known[tool] = headers.get(tool, NO_HEADERS)
+            known.move_to_end(tool)
+            if len(known) > KNOWN:
+                known.popitem(last=False)
 
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
@@ -83,7 +88,7 @@ def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
     """The headers that mirror a call's arguments, as the tool's input schema asks for them."""
     return [
         (name, encode_mirror(value))
-        for path, name in _annotated(schema)
+        for path, name in annotated(schema)
         if isinstance(value := _at(arguments, path), str | int)
     ]
 
@@ -92,21 +97,6 @@ def _at(value: object, path: Sequence[str]) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
-    todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]
-    while todo:
-        path, here = todo.pop()
-        properties = here.get("properties") if isinstance(here, dict) else None
-        if not isinstance(properties, dict):
-            continue
-        for key, inner in properties.items():
-            todo.append(((*path, key), inner))
-            name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
-            if isinstance(name, str) and _TOKEN.fullmatch(name):
-                yield (*path, key), f"Mcp-Param-{name}"
 
 
 def _says(header: str, text: str) -> bool:

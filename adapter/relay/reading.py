@@ -14,6 +14,7 @@ from adapter.relay.errands import Errands
 from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
+from adapter.relay.recognition import LIST, is_response
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
@@ -87,7 +88,7 @@ class Reading:
         body, status = decoded(raw, reply).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
-        if _answers(ask, call, body):
+        if await _answers(ask, call, body):
             came, body = body, await walk_response(stages, call, body)
             if status != 200 and body is not came and find(body, ("error",)) is None:
                 status = 200
@@ -100,14 +101,15 @@ class Reading:
         return Answer(status, headers, body)
 
 
-def _answers(ask: Ask, call: Call, body: bytes) -> bool:
+async def _answers(ask: Ask, call: Call, body: bytes) -> bool:
     """Whether the body is the response to the call. A long list that comes again and again is not read each time."""
+    if call.envelope.method != LIST:
+        return answers(body, call.envelope.id)
     gate = ask.server.plan.gate
-    if gate is not None and call.envelope.method == "tools/list":
-        known = gate.recognizes(body)
-        if known is not None:
-            return bool(parse(known) == call.envelope.id)
-    return answers(body, call.envelope.id)
+    known = gate.recognizes(body) if gate is not None else None
+    if known is not None:
+        return bool(parse(known) == call.envelope.id)
+    return await is_response(body, call.envelope.id)
 
 
 async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
@@ -116,7 +118,11 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
     What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came, unless the call is guarded.
     """
     try:
-        if answers(response, call.envelope.id):
+        if call.envelope.method == LIST:
+            is_answer = await is_response(response, call.envelope.id)
+        else:
+            is_answer = answers(response, call.envelope.id)
+        if is_answer:
             return await walk_response(stages, call, response)
         if not call.guarded:
             return response

@@ -33,14 +33,14 @@ class PinnedTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them, ``value`` what they say.
+    """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them.
 
     ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members.
     """
 
+    # What they say is not kept: ten thousand tools are a million objects, which the collector looks through.
     name: str
     raw: bytes
-    value: dict[str, Any]
     known: str
     unknown: str
     form: bytes
@@ -68,7 +68,7 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
     form, unknown = known_form(value), _digest_of_others(value)
     if _has_duplicates(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
-    return Tool(value["name"], raw, value, _digest(form), unknown, form)
+    return Tool(value["name"], raw, _digest(form), unknown, form)
 
 
 def fingerprint(value: dict[str, Any]) -> Fingerprint:
