@@ -62,6 +62,16 @@ class MessageTooLong(AdapterError):
     hint = "The message is larger than core.max_request_bytes allows."
 
 
+class BodyTooSlow(AdapterError):
+    code, rpc, http = "body_too_slow", -32600, 408
+    hint = "The body came too slowly; core.client_timeouts has the least speed."
+
+
+class TargetTooLong(AdapterError):
+    code, rpc, http = "target_too_long", -32600, 414
+    hint = "The query of the request's target is too long."
+
+
 class UnsupportedMediaType(AdapterError):
     code, rpc, http = "unsupported_media_type", -32600, 415
     hint = "Send the body as application/json; Content-Encoding may be gzip or deflate."
@@ -80,6 +90,11 @@ class HostRefused(AdapterError):
 class OriginRefused(AdapterError):
     code, rpc, http = "origin_refused", -32600, 403
     hint = "This Origin may not call the adapter; core.allowed_origins lists the ones that may."
+
+
+class NavigationRefused(AdapterError):
+    code, rpc, http = "navigation_refused", -32600, 403
+    hint = "An MCP endpoint is for MCP clients; a browser may not open it as a page."
 
 
 class NotFound(AdapterError):
@@ -110,6 +125,16 @@ class SessionUnknown(AdapterError):
 class LimitReached(AdapterError):
     code, rpc, http, legacy_http = "limit_reached", -32015, 429, 200
     hint = "A limit of the adapter was reached; try again shortly."
+
+
+class ConnectionsTaken(AdapterError):
+    code, rpc, http = "connections_taken", -32015, 503
+    hint = "As many clients are connected as core.max_connections allows; try again shortly."
+
+
+class BuffersFull(AdapterError):
+    code, rpc, http = "buffers_full", -32015, 503
+    hint = "The adapter holds as many bytes of requests as core.max_buffered_bytes allows; try again shortly."
 
 
 # --- the catalogue --------------------------------------------------------------------------------------------
@@ -196,6 +221,20 @@ class UpstreamBroken(AdapterError):
     hint = "The upstream server broke off its answer; the call may or may not have run."
 
 
+class UpstreamUnanswered(AdapterError):
+    """A request left for the upstream and no byte of an answer came, so it may have run and is not sent again."""
+
+    code, rpc, http, legacy_http = "upstream_unanswered", -32011, 502, 200
+    hint = "The upstream server closed the connection before it answered; the call may have run."
+
+
+class AnswerTooLarge(AdapterError):
+    """Only of answers that the adapter has to read: what is passed on is never held."""
+
+    code, rpc, http, legacy_http = "answer_too_large", -32011, 502, 200
+    hint = "The upstream server's answer is larger than core.upstream.max_answer_bytes allows."
+
+
 class UpstreamUnhealthy(AdapterError):
     code, rpc, http, legacy_http = "upstream_unhealthy", -32012, 503, 200
     hint = "Upstream is unhealthy (circuit breaker open)."
@@ -212,6 +251,13 @@ class UpstreamSilent(AdapterError):
 class StoreUnavailable(AdapterError):
     code, rpc, http, legacy_http = "store_unavailable", -32014, 503, 200
     hint = "The adapter's state store is unavailable; work that needs a session has to wait."
+
+
+class AdapterStopping(AdapterError):
+    """The grace of a stopping adapter is over and the exchange is not."""
+
+    code, rpc, http, legacy_http = "stopping", -32016, 503, 200
+    hint = "The adapter is stopping; the call may have run. Try again when it is back."
 
 
 class InternalError(AdapterError):

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from adapter.rules.answer_headers import HELD_BACK
 from adapter.settings.root import Settings
 from adapter.settings.section import fields_by_key
 
@@ -48,3 +49,11 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in models_in(argument)]
+
+
+def test_the_headers_page_shows_what_is_held_back() -> None:
+    """The list that the code goes by, with its reasons, is the one that people read."""
+    page = (HOUSE / "docs" / "headers.md").read_text()
+    shown = page.partition("<!-- begin: held back -->")[2].partition("<!-- end: held back -->")[0]
+    rows = [f"| {', '.join(f'`{name}`' for name in group.names)} | {group.reason} |" for group in HELD_BACK]
+    assert shown.strip().splitlines()[2:] == rows

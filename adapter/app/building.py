@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -17,16 +17,19 @@ from adapter.app.exploring import Exploring, Surroundings, exploring
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
 from adapter.edge.bases import Bases
+from adapter.edge.bodies import BodyTerms
 from adapter.edge.endpoint import Endpoint
 from adapter.edge.front import Front
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
+from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
@@ -43,9 +46,11 @@ from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
 from adapter.relay.waterfall import BothTracings, Waterfall
+from adapter.relay.wiring_watch import WiringWatch
 from adapter.rules.exposure import told
 from adapter.settings.root import Settings
 from adapter.state.port import Store
+from adapter.state.watched import WatchedStore
 from adapter.telemetry import Telemetry, open_telemetry
 
 PARKED_TTL = 3600.0
@@ -57,19 +62,22 @@ class App:
     """The adapter, built but not yet listening."""
 
     settings: Settings
-    store: Store
+    store: WatchedStore
     servers: Mapping[str, Server]
     watches: Mapping[str, Watch]
+    lookers: Sequence[WiringWatch]
     sessions: Sessions
     janitor: Janitor
     errands: Errands
     front: Front
     filing: Filing
     hosting: Hosting
+    validation: ValidationWorkers
     exploring: Exploring
     telemetry: Telemetry | None
     calls: log.CallLog | None
     log: FilteringBoundLogger
+    bodies: BodyTerms
 
 
 def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
@@ -81,19 +89,21 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     logger = log.get_logger("adapter")
     clock = time.time
     plans = plans or {}
-    store = store or parts.store(settings)
+    watched = WatchedStore(store or parts.store(settings))
+    store = watched
     sessions = Sessions(store, parts.limits(settings), clock)
     scopes = Scopes(store, per_principal=settings.sessions.scope == "principal")
     notices = Notices()
     filing = Filing.of(settings, store, scopes, notices, clock, logger)
     sessions.on_end.append(filing.end_session)
+    errands = Errands()
     mapping = SessionMapping(
         sessions,
+        LateSessions(errands, logger),
         renewals=settings.sessions.upstream_session_termination_retries,
         clock=clock,
         log=logger,
     )
-    errands = Errands()
     telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
     recent = Recent() if settings.console.enabled else None
     made = compiled(settings, logger, _observing(telemetry, recent))
@@ -128,9 +138,14 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     watches = _watches(settings, servers, logger)
+    lookers = [
+        WiringWatch(server, logger)
+        for server in servers.values()
+        if server.id not in watches and server.wiring.configured
+    ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, store, cataloguing.acceptance)
+    health = _health(settings, servers, watches, sessions, guard, watched, cataloguing.acceptance)
     around = Surroundings(
         relay,
         servers,
@@ -143,6 +158,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         bases,
         errands,
         made.loading,
+        made.checks,
         logger,
         calls,
         tracing,
@@ -155,19 +171,22 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
     return App(
         settings,
-        store,
+        watched,
         servers,
         watches,
+        lookers,
         sessions,
         janitor,
         errands,
         front,
         filing,
         made.hosting,
+        made.workers,
         explored,
         telemetry,
         calls,
         logger,
+        parts.bodies(settings),
     )
 
 
@@ -177,7 +196,11 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
     endpoint = Endpoint(
         around.relay,
         around.guard,
-        Ingress(settings.core.max_request_bytes),
+        Ingress(
+            settings.core.max_request_bytes,
+            max_values=settings.core.max_request_values,
+            max_members=settings.core.max_batch_members,
+        ),
         around.log,
         around.bases,
         legacy_statuses=settings.core.errors.legacy_status == "http",
@@ -241,7 +264,7 @@ def _health(
     watches: Mapping[str, Watch],
     sessions: Sessions,
     guard: Guard,
-    store: Store,
+    store: WatchedStore,
     acceptance: Acceptance,
 ) -> Health:
     return Health(

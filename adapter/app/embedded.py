@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from adapter.app.building import App, build
 from adapter.app.running import awake
+from adapter.edge.bodies import BodyTerms
 from adapter.edge.front import Front
 from adapter.settings.load import load
 from adapter.settings.root import Settings
@@ -22,13 +23,14 @@ class Embedded(NamedTuple):
     """``front`` answers requests while ``lifetime`` is entered."""
 
     front: Front
+    bodies: BodyTerms
     lifetime: Callable[[], AbstractAsyncContextManager[None]]
 
 
 def embedded(source: Source) -> Embedded:
     """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
     app = build(_settings(source))
-    return Embedded(app.front, lambda: _lifetime(app))
+    return Embedded(app.front, app.bodies, lambda: _lifetime(app))
 
 
 def _settings(source: Source) -> Settings:

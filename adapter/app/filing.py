@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,13 +9,13 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.app import file_parts
 from adapter.edge.branch import Branch
 from adapter.edge.claims import Claims
 from adapter.edge.downloads import DownloadRoute
 from adapter.edge.guard import Guard
 from adapter.edge.uploads import UploadLimits, UploadRoute
 from adapter.files.port import FileStore
-from adapter.files.shelf import Shelf
 from adapter.relay.capabilities import Announcing
 from adapter.relay.consumer import Consumer, Consuming
 from adapter.relay.credentials import Credentials
@@ -26,13 +25,18 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.producer import Producer, Producing
 from adapter.relay.resources import ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.subscription import SubscriptionStage
+from adapter.relay.tasks import TaskTexts
 from adapter.relay.upload_url import HelperTool, Offer, definition, workflow
 from adapter.rules.capabilities import announced
+from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator
-from adapter.rules.quota import Limits
+from adapter.rules.redaction import Redaction
+from adapter.rules.scopes import Scope
 from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -54,6 +58,7 @@ class Filing:
     credentials: Credentials
     links: Links
     clock: Callable[[], float]
+    rounds: Rounds
     log: FilteringBoundLogger
     active: bool
     mirrors: dict[str, Mirrors] = field(default_factory=dict)
@@ -68,25 +73,32 @@ class Filing:
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> Filing:
-        files = _shelf(settings)
+        files = file_parts.shelf(settings)
         credentials = Credentials(
-            store, configured=_secret(settings), ttl=settings.core.auth.signed_upload_ttl_seconds, clock=clock
+            store,
+            configured=file_parts.secret(settings),
+            ttl=settings.core.auth.signed_upload_ttl_seconds,
+            clock=clock,
         )
         links = Links(
             credentials,
             route=settings.core.upload_path,
-            ttl=settings.artifacts.ttl_seconds or LINK_TTL,
+            ttl=LINK_TTL if settings.artifacts.ttl_seconds is None else settings.artifacts.ttl_seconds,
             clock=clock,
         )
+        holdings = file_parts.holdings(settings, store, files, clock, log)
+        holdings.on_gone.append(partial(_tell_gone, notices))
+        limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         return cls(
             settings=settings,
             scopes=scopes,
             notices=notices,
             files=files,
-            holdings=_holdings(settings, store, files, clock, log),
+            holdings=holdings,
             credentials=credentials,
             links=links,
             clock=clock,
+            rounds=Rounds(store, holdings, files, credentials, limits, clock, log),
             log=log,
             active=any(entry.adapters for entry in settings.servers),
         )
@@ -99,6 +111,7 @@ class Filing:
         await self.credentials.open()
         if self.active:
             await self.holdings.open()
+            await self.rounds.open()
 
     async def close(self) -> None:
         """Raises StoreUnavailable."""
@@ -109,6 +122,7 @@ class Filing:
         """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
+            await self.rounds.expire()
             await self.holdings.tidy(self.scopes.gone)
             await self.scopes.tidy()
 
@@ -117,6 +131,7 @@ class Filing:
         scope = self.scopes.of_session_key(key)
         if self.active:
             await self.holdings.drop_scope(scope.id)
+            await self.rounds.end_scope(scope.id)
             await self.scopes.forget(scope)
 
     # --- routes -----------------------------------------------------------------------------------------------
@@ -148,10 +163,9 @@ class Filing:
     def plan(self, entry: Server) -> Plan:
         """The stages of one server's requests; an empty plan where it has nothing to do with files."""
         named: dict[tuple[str, str | None], Stages] = {}
-        for adapter in entry.adapters:
-            for tool in adapter.tools:
-                if (stage := self._stage(entry, adapter, tool)) is not None:
-                    named["tools/call", tool] = (stage,)
+        for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
+            if stages := self._stages(entry, tool):
+                named["tools/call", tool] = (RoundStage(self.rounds), *stages)
         offer = self._offer(entry)
         if offer is not None:
             named["tools/call", offer.tool_name] = (HelperTool(offer, self.credentials, self.scopes),)
@@ -165,8 +179,11 @@ class Filing:
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
         announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        texts = TaskTexts(Redaction(self.files.roots, {}))
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
+            "tasks/get": (texts,),
+            "tasks/result": (texts,),
         }
         prefixed: dict[str, dict[str, Stages]] = {}
         if resources:
@@ -180,16 +197,25 @@ class Filing:
                 links=links,
             )
             methods["resources/list"] = (listed,)
+            if exposed:
+                methods["subscriptions/listen"] = (SubscriptionStage(self.notices),)
             methods["resources/templates/list"] = (ResourceTemplates(),)
             named |= {("resources/read", document.uri): (read,) for document in documents}
             if exposed:
                 prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
         return Plan(named, methods, prefixed, announce)
 
+    def _stages(self, entry: Server, tool: str) -> tuple[Consumer | Producer, ...]:
+        """The stages of one tool: what it is given is put in its place before it is told where to write."""
+        adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
+        stages = [self._stage(entry, adapter, tool) for adapter in adapters]
+        consumers = tuple(stage for stage in stages if isinstance(stage, Consumer))
+        return *consumers, *(stage for stage in stages if isinstance(stage, Producer))
+
     def _stage(
         self, entry: Server, adapter: UploadConsumer | ArtifactProducer, tool: str
     ) -> Consumer | Producer | None:
-        """The stage of one tool; None where its feature is turned off, so that the tool is piped."""
+        """The stage of one tool's entry; None where its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
             return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
         finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
@@ -226,7 +252,7 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            size_limit=self.settings.sessions.max_total_session_size,
+            capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, adapter)),
             scheme=artifacts.uri_scheme,
         )
         return Producer(
@@ -239,6 +265,10 @@ class Filing:
             self.clock,
             self.log,
         )
+
+    def _patience(self, entry: Server, adapter: ArtifactProducer) -> float | None:
+        own = adapter.overrides.tool_call_timeout_seconds
+        return self.settings.tool_defaults_for(entry).tool_call_timeout_seconds if own is None else own
 
     def _exposes(self, entry: Server) -> bool:
         artifacts = self.settings.artifacts
@@ -268,49 +298,12 @@ class Filing:
         return self.mirrors.setdefault(entry.id, Mirrors())
 
 
+def _tell_gone(notices: Notices, record: FileRecord) -> None:
+    if record.kind is Kind.ARTIFACT and record.exposed:
+        notices.resources_changed(Scope(record.scope, record.owner))
+
+
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
     """How handles begin in this argument: as all do, unless the file says otherwise."""
     said = "uri_scheme" in adapter.model_fields_set
     return adapter.uri_scheme if said else settings.uploads.uri_scheme
-
-
-def _shelf(settings: Settings) -> Shelf:
-    storage = settings.storage
-    configured = storage.artifact_locator_policy == "allow_configured_roots"
-    return Shelf(
-        storage.root,
-        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
-        private=(settings.state_path,),
-        atomic=storage.atomic_writes,
-        lock=storage.lock_mode in ("auto", "file"),
-    )
-
-
-def _holdings(
-    settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
-) -> Holdings:
-    storage = settings.storage
-    return Holdings(
-        store,
-        files,
-        Limits(
-            scope_bytes=settings.sessions.max_total_session_size,
-            total_bytes=storage.max_size,
-            artifacts=settings.artifacts.max_per_session,
-            policy=settings.sessions.eviction_policy,
-        ),
-        upload_ttl=settings.uploads.ttl_seconds,
-        artifact_ttl=settings.artifacts.ttl_seconds,
-        max_file_bytes=settings.uploads.max_file_bytes,
-        max_files=settings.uploads.max_files,
-        admission_wait=settings.uploads.stall_timeout_seconds,
-        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-        clock=clock,
-        log=log,
-    )
-
-
-def _secret(settings: Settings) -> bytes | None:
-    """What links are signed with; None: a secret of the store's own. A digest, so that no signature uses a token."""
-    said = settings.core.auth.signing_secret or settings.core.auth.token
-    return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()

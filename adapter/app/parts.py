@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 
 from adapter.app.hosting import Hosting
+from adapter.edge.bodies import BodyTerms
+from adapter.edge.buffers import RequestBuffers
 from adapter.edge.guard import Cors, Guard
+from adapter.edge.patience import Patience
 from adapter.relay.probe import PingSettings
 from adapter.relay.server import Server, Silence
 from adapter.relay.sessions import SessionLimits
 from adapter.relay.stages import Plan
+from adapter.relay.wiring import Wiring
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
+from adapter.rules.pace import Floor
 from adapter.rules.principals import Principals
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
@@ -58,9 +64,18 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         ),
         required=tuple(upstream.client_headers.required),
         static=tuple(upstream.static_headers.items()),
+        answer_headers=AnswerHeaders(
+            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
+        ),
         plan=plan,
-        configured_tools=frozenset(
-            tool for adapter in entry.adapters for tool in adapter.tools if ("tools/call", tool) in plan.named
+        answer_limit=settings.core.upstream.max_answer_bytes,
+        wiring=Wiring(
+            frozenset(
+                tool
+                for adapter in entry.adapters
+                for tool in adapter.tools
+                if ("tools/call", tool) in plan.named
+            )
         ),
     )
 
@@ -72,6 +87,7 @@ def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
         insecure_tls=said.insecure_tls,
         connect_timeout=settings.core.upstream.connect_timeout_seconds,
         max_connections=settings.core.upstream.max_connections,
+        max_streams=settings.core.upstream.max_streams,
     )
 
 
@@ -99,6 +115,23 @@ def limits(settings: Settings) -> SessionLimits:
 def ping(settings: Settings, entry: ServerSettings) -> PingSettings:
     ping = settings.ping_for(entry)
     return PingSettings(interval=ping.interval_seconds, timeout=ping.timeout_seconds)
+
+
+def bodies(settings: Settings) -> BodyTerms:
+    """Build the limits of memory and time that hold for bodies of requests."""
+    times = settings.core.client_timeouts
+    floor = Floor(
+        rate=times.min_body_bytes_per_second,
+        window=times.min_body_window_seconds,
+        grace=times.min_body_grace_seconds,
+    )
+    return BodyTerms(RequestBuffers(settings.core.max_buffered_bytes), floor, times.body_silence_seconds)
+
+
+def patience(settings: Settings) -> Patience:
+    """Build the times that clients are given on their connections."""
+    times = settings.core.client_timeouts
+    return Patience(idle=times.idle_seconds, head=times.head_seconds)
 
 
 def guard(settings: Settings) -> Guard:

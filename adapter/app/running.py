@@ -13,11 +13,14 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
-from adapter.edge.listener import Listener
+from adapter.app.listening import allow_descriptors, listen
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
+
+STORE_INTERVAL = 5.0
+"""Seconds between two looks at the state store, beside those of who asks for health."""
 
 
 @contextlib.asynccontextmanager
@@ -28,7 +31,7 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
     """
     core = app.settings.core
     async with awake(app):
-        listener = await Listener.open(app.front, core.host, core.port)
+        listener = await listen(app)
         try:
             yield listener.address
         finally:
@@ -70,6 +73,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     await app.filing.open()
     await app.sessions.load()
     tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
+    tasks += [loop.create_task(looker.run()) for looker in app.lookers]
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(loop.create_task(app.janitor.run()))
     try:
@@ -83,10 +87,12 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 async def _let_go(app: App) -> None:
     await asyncio.gather(*(watch.close() for watch in app.watches.values()))
+    await asyncio.gather(*(looker.close() for looker in app.lookers))
     with contextlib.suppress(StoreUnavailable):
         await app.sessions.write_last_seen()
     await app.exploring.close()
     await app.errands.close()
+    app.validation.close()
     for server in app.servers.values():
         await server.upstream.close()
     with contextlib.suppress(StoreUnavailable):
@@ -109,6 +115,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
     _warn_if_open(settings, app.log)
+    allow_descriptors(settings, app.log)
     try:
         async with running(app) as (host, port):
             app.log.info(
@@ -119,7 +126,7 @@ async def _serve(settings: Settings) -> int:
             # What serves for good is looked through no more: each full collection would hold the loop 40 ms for it.
             gc.collect()
             gc.freeze()
-            guard = loop.create_task(_leave_with_store(app, stop))
+            guard = loop.create_task(_watch_store(app, stop))
             try:
                 return int(await stop)
             finally:
@@ -141,17 +148,22 @@ async def _serve(settings: Settings) -> int:
         return 1
 
 
-async def _leave_with_store(app: App, stop: asyncio.Future[int]) -> None:
-    """With ``unavailable_policy: exit``, end the process when the store fails, so that it is started anew."""
-    if app.settings.state_persistence.unavailable_policy != "exit":
-        return None
+async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
+    """Tell the log when the store cannot be written, and when it can again. With ``unavailable_policy: exit``, end the
+    process then, so that it is started anew.
+    """
+    failed = False
     while True:
-        await asyncio.sleep(5)
-        try:
-            await app.store.count("sessions")
-        except StoreUnavailable as error:
-            app.log.error("the state store failed; leaving", why=str(error))
+        await asyncio.sleep(STORE_INTERVAL)
+        failure = await app.store.failure()
+        if failure is not None and app.settings.state_persistence.unavailable_policy == "exit":
+            app.log.error("the state store failed; leaving", why=str(failure))
             return _resolve(stop, 1)
+        if failure is not None and not failed:
+            app.log.error("the state store cannot be written", why=str(failure), setting="state_persistence")
+        elif failure is None and failed:
+            app.log.warning("the state store can be written again")
+        failed = failure is not None
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

@@ -9,30 +9,38 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
-from adapter.edge.request import Body, Sendable
+from adapter.edge.bodies import Body
+from adapter.edge.request import Sendable
 
 SERVER = "mcp-file-adapter"
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = (204, 304)
+DATE, SERVER_NAME = 1, 2
+"""Fields that every answer has: an upstream's own, where it has them, else the adapter's."""
 
 JOIN_BELOW = 64 * 1024
 """Bytes that may wait for what follows at once; copying more costs more than a write."""
 
 
 class Clock:
-    """The Date field, written once a second."""
+    """The Date and Server fields, written once a second."""
 
     def __init__(self) -> None:
         self._second = 0
-        self._line = b""
+        self._lines = [b""] * 4
 
-    def line(self) -> bytes:
+    def lines(self, own: int) -> bytes:
+        """The fields among DATE and SERVER_NAME that an answer does not have already, as ``own`` sums them up."""
         now = int(time.time())
         if now != self._second:
             self._second = now
-            self._line = f"Date: {formatdate(now, usegmt=True)}\r\nServer: {SERVER}\r\n".encode()
-        return self._line
+            date, server = (
+                f"Date: {formatdate(now, usegmt=True)}\r\n".encode(),
+                f"Server: {SERVER}\r\n".encode(),
+            )
+            self._lines = [b"", date, server, date + server]
+        return self._lines[own]
 
 
 _clock = Clock()
@@ -175,15 +183,18 @@ class HttpAnswer:
             # 9.6) sends its next request there, and learns that it failed.
             self.keep = False
         option = None if self.keep and self._modern else "keep-alive" if self.keep else "close"
-        head = _encoded_head(status, tuple(fields), option)
+        head, own = _encoded_head(status, tuple(fields), option)
         self.status = status
-        return head + _clock.line()
+        return head + _clock.lines(own)
 
 
 # Answers differ in few fields, and those that do cost little more: a head known from before saves two thirds.
 @lru_cache(maxsize=256)
-def _encoded_head(status: int, fields: tuple[tuple[str, str], ...], option: str | None) -> bytes:
-    """Status line and fields; ``option`` is the Connection field's, if there is to be one. Raises ValueError."""
+def _encoded_head(status: int, fields: tuple[tuple[str, str], ...], option: str | None) -> tuple[bytes, int]:
+    """Status line and fields, and which of DATE and SERVER_NAME are not among them.
+
+    ``option`` is the Connection field's, if there is to be one. Raises ValueError.
+    """
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     if option is not None:
@@ -192,4 +203,6 @@ def _encoded_head(status: int, fields: tuple[tuple[str, str], ...], option: str 
     # A value with a line break in it would be fields, or a whole answer, that nobody here wrote.
     if head.count("\r") != len(lines) or head.count("\n") != len(lines) or "\0" in head:
         raise ValueError("a header field of the answer holds CR, LF or NUL")
-    return head.encode("latin-1", "replace")
+    said = {name.lower() for name, _ in fields}
+    own = ("date" not in said) * DATE + ("server" not in said) * SERVER_NAME
+    return head.encode("latin-1", "replace"), own

@@ -6,7 +6,7 @@ import hmac
 
 from adapter.edge.guard import Guard
 from adapter.edge.request import Fields
-from adapter.errors import CredentialRefused, SessionMissing, SessionUnknown, Unauthorized
+from adapter.errors import CredentialRefused, FileGone, SessionMissing, SessionUnknown, Unauthorized
 from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.rules.principals import ANONYMOUS
@@ -48,12 +48,20 @@ class Claims:
         return self._scopes.of(session, principal)
 
     async def check_owns(self, headers: Fields, server: str, scope_id: str) -> None:
-        """Raises Unauthorized, and CredentialRefused unless that scope is the session's or the principal's."""
+        """Raises Unauthorized or CredentialRefused where nothing valid says who asks, FileGone where that is known and
+        the scope is neither the session's nor the principal's.
+        """
         principal, _ = self._guard.principal(headers)
         if principal != ANONYMOUS and _same(self._scopes.of(None, principal).id, scope_id):
             return
-        if not _same((await self.own(headers, server)).id, scope_id):
-            raise CredentialRefused(_NO_CLAIM)
+        try:
+            owned = await self.own(headers, server)
+        except CredentialRefused:
+            if principal == ANONYMOUS:
+                raise
+            raise FileGone() from None
+        if not _same(owned.id, scope_id):
+            raise FileGone()
 
     async def check_names(self, headers: Fields, server: str, scope_id: str) -> None:
         """Raises CredentialRefused where the request carries a session id, and one that is another scope's.

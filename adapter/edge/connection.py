@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from adapter.edge.answer import HttpAnswer
+from adapter.edge.bodies import BodyTerms
 from adapter.edge.parsing import Arrival, Refusal, RequestStream
-from adapter.edge.request import RESUME_BELOW, ClientGone, Request, Sendable
+from adapter.edge.patience import ConnectionTimers, Patience
+from adapter.edge.places import Handler, Places
+from adapter.edge.request import ClientGone, Request, Sendable
 from adapter.edge.sending import send_file
+from adapter.errors import ConnectionsTaken
+from adapter.rules.browsers import NOSNIFF
 
 PIPELINE_LIMIT = 8
 """Requests that may wait behind the one being answered before reading stops."""
@@ -23,53 +29,38 @@ PIPELINE_LIMIT = 8
 BURST_LIMIT = 256
 """Requests that may wait because they came in one read."""
 
-PAUSE_ABOVE = 2 * RESUME_BELOW
+LONGEST_RESERVED_IDLE = 5.0
+"""Seconds a reserved connection may lie idle, or take for a head: a health check asks at once."""
 
-Handler = Callable[[Request], Awaitable[None]]
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JSON = [("Content-Type", "application/json")]
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds that a client may take.
-
-    ``idle``: how long a connection may lie idle, or take for a head. ``linger``: how long what still arrives
-    after the last answer is taken and thrown away. ``half_closed``: how long an exchange goes on after the
-    client closed its side; most that do have gone altogether, which looks the same from here (RFC 9112, 9.6).
-    """
-
-    idle: float = 75.0
-    linger: float = 2.0
-    half_closed: float = 0.5
-
-
-PATIENCE = Patience()
+_RETRY_SOON = ("Retry-After", "1")
+_GONE = partial(ClientGone, "the client has gone")
 
 
 class ClientConnection(asyncio.Protocol):
-    """``handler`` answers each request. The connection is in ``connections`` until its last task has ended."""
+    """Answers requests with the handler of its place, which it keeps until its last task has ended."""
 
-    def __init__(
-        self, handler: Handler, connections: set[ClientConnection], patience: Patience = PATIENCE
-    ) -> None:
-        self._handler = handler
-        self._connections = connections
+    def __init__(self, places: Places, patience: Patience, terms: BodyTerms) -> None:
+        self._places = places
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._requests = RequestStream(self._arrive, self._resume_reading)
+        self._requests = RequestStream(self._arrive, self._resume_reading, terms)
+        self._handler: Handler
+        self._once = False
         self._transport: asyncio.Transport
         self._peer: str | None = None
         self._waiting: deque[tuple[Request, HttpAnswer]] = deque()
         self._answer: HttpAnswer | None = None
         self.task: asyncio.Task[None] | None = None
         self._refusal: Refusal | None = None
-        self._paused = False
+        self.paused = False
         self._writable: asyncio.Future[None] | None = None
         self._write_paused = False
-        self._deadline: asyncio.TimerHandle | None = None
-        self._quiet_since = 0.0
+        self._timers: ConnectionTimers | None = None
         self._lost = False
         self._half_closed = False
         self._deaf = False
@@ -84,22 +75,34 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername")
         self._peer = address[0] if address else None
-        self._connections.add(self)
-        self._quiet_since = self._loop.time()
-        self._expect(self._patience.idle, self._check_idle)
+        place = self._places.take(self)
+        if place is None:
+            self._turn_away()
+            return
+        self._handler, self._once = place
+        if self._once:
+            idle = min(self._patience.idle, LONGEST_RESERVED_IDLE)
+            self._patience = replace(self._patience, idle=idle)
+        self._timers = ConnectionTimers(self, self._requests, self._transport, self._patience)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says how it is called
         self._lost = True
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._requests.fail(ClientGone("the client has gone"))
+        if self._timers is not None:
+            self._timers.cancel()
+            self._timers = None
+        self._requests.close(_GONE)
         self._waiting.clear()
         self.resume_writing()
         if self.task is None:
-            self._connections.discard(self)
+            self._places.leave(self)
         else:
             self.task.cancel()
-            self.task.add_done_callback(lambda _: self._connections.discard(self))
+            self.task.add_done_callback(self._let_go)
+
+    def _let_go(self, _: object) -> None:
+        """Forget the last task, which has ended, and its answer: both refer to this connection."""
+        self.task = self._answer = None
+        self._places.leave(self)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -109,16 +112,36 @@ class ClientConnection(asyncio.Protocol):
         except Refusal as refusal:
             self._refuse(refusal)
             return
-        self._deaf = self._requests.ended
-        crowded = len(self._waiting) >= PIPELINE_LIMIT or self._requests.unread > PAUSE_ABOVE
-        if crowded and not self._paused and not self._transport.is_closing():
-            self._paused = True
+        requests = self._requests
+        self._deaf = requests.ended
+        if requests.in_head and self._timers is not None:
+            self._timers.watch_head()
+        crowded = len(self._waiting) >= PIPELINE_LIMIT
+        # A body that came whole, and small, with one read costs nothing here.
+        if requests.body is not None or self._waiting:
+            crowded = self._count_bodies() or crowded
+        if crowded and not self.paused and not self._transport.is_closing():
+            self.paused = True
             self._transport.pause_reading()
+            if self._timers is not None:
+                self._timers.watch_presence()
+
+    def _count_bodies(self) -> bool:
+        """Count the bodies that are not whole yet or wait for their turn. Returns True when reading should stop."""
+        for request, _ in self._waiting:
+            request.body.count()
+        body = self._requests.body
+        if body is None:
+            return False
+        body.count()
+        if body.overfull:
+            body.refuse()
+        return body.crowded
 
     def eof_received(self) -> bool:
         if self._answer is None or self._mute:
             return False
-        if self._requests.incomplete:
+        if self._requests.body is not None:
             self._transport.abort()
             return False
         self._half_closed = self._deaf = True
@@ -137,7 +160,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _arrive(self, arrival: Arrival) -> None:
         bare, body = arrival.method == "HEAD", arrival.body
-        answer = HttpAnswer(self, keep=arrival.keep, modern=arrival.modern, bare=bare, body=body)
+        body.unwanted = arrival.method in _BODILESS
+        keep = arrival.keep and not self._once
+        answer = HttpAnswer(self, keep=keep, modern=arrival.modern, bare=bare, body=body)
         if arrival.expects_continue:
             arrival.body.wanted = lambda: self._say_continue(answer)
         request = arrival.request(answer, self._peer)
@@ -169,6 +194,10 @@ class ClientConnection(asyncio.Protocol):
             if not answer.complete and answer.keep:
                 self._report("a handler left its answer unfinished")
                 self._fail(answer)
+        finally:
+            request.body.wanted = None
+            if request.body.held is not None:
+                request.body.release()
         self._next(request, answer)
 
     def _report(self, message: str, error: Exception | None = None) -> None:
@@ -184,9 +213,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _next(self, request: Request, answer: HttpAnswer) -> None:
         self.task = self._answer = None
-        self._quiet_since = self._loop.time()
-        if self._lost:
+        if self._timers is None:
             return
+        self._timers.quiet_since = self._loop.time()
         if not answer.keep or not request.body.complete:
             self._leave(arriving=not request.body.complete or self._deaf)
         elif self._waiting:
@@ -203,7 +232,9 @@ class ClientConnection(asyncio.Protocol):
         """Read no more: where the next request begins is not known. What came before is still answered."""
         self._deaf = True
         self._refusal = refusal
-        if self._requests.incomplete:
+        body = self._requests.body
+        if body is not None:
+            body.release()
             if self._waiting:
                 self._waiting.pop()
             elif self._answer is not None and self._answer.status is not None:
@@ -216,9 +247,16 @@ class ClientConnection(asyncio.Protocol):
             self._send_refusal(refusal)
 
     def _send_refusal(self, refusal: Refusal) -> None:
-        body = b'{"detail":"%s"}' % refusal.why.encode()
-        HttpAnswer(self, keep=False).send(refusal.status, _JSON, body)
+        body = _detail(refusal)
+        HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF], body)
         self._leave(arriving=True)
+
+    def _turn_away(self) -> None:
+        """Refuse this connection, for which there is no place, and close it at once."""
+        self._deaf = True
+        refusal = Refusal(ConnectionsTaken.http, ConnectionsTaken.hint)
+        HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF, _RETRY_SOON], _detail(refusal))
+        self._transport.close()
 
     def _leave(self, *, arriving: bool) -> None:
         """Close after the answer.
@@ -232,14 +270,14 @@ class ClientConnection(asyncio.Protocol):
             return
         self._mute = True
         self._transport.write_eof()
-        if self._paused:
-            self._paused = False
+        if self.paused:
+            self.paused = False
             self._transport.resume_reading()
         self._expect(self._patience.linger, self._transport.abort)
 
     def _resume_reading(self) -> None:
-        if self._paused and len(self._waiting) < PIPELINE_LIMIT and not self._transport.is_closing():
-            self._paused = False
+        if self.paused and len(self._waiting) < PIPELINE_LIMIT and not self._transport.is_closing():
+            self.paused = False
             self._transport.resume_reading()
 
     def _say_continue(self, answer: HttpAnswer) -> None:
@@ -247,24 +285,14 @@ class ClientConnection(asyncio.Protocol):
             self.write(_CONTINUE)
 
     def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
-        """The one deadline of this connection; a new one takes the place of the last."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self._loop.call_later(seconds, otherwise)
+        if self._timers is not None:
+            self._timers.expect(seconds, otherwise)
 
-    def _check_idle(self) -> None:
-        """Close when nothing was asked for a while, or a head does not come to its end."""
-        wait = self._patience.idle
-        if self._answer is None:
-            wait -= self._loop.time() - self._quiet_since
-            if wait <= 0 and self._transport.is_closing():
-                # The last answer was not taken either.
-                self._transport.abort()
-                return
-            if wait <= 0:
-                self._transport.close()
-                wait = self._patience.linger
-        self._expect(wait, self._check_idle)
+    def refuse_slow_head(self) -> None:
+        if not self._deaf:
+            self._refuse(
+                Refusal(408, f"the head of the request took longer than {self._patience.for_head:g} s")
+            )
 
     # --- for answers and the listener -----------------------------------------------------------------------
 
@@ -294,9 +322,23 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    @property
+    def leaving(self) -> bool:
+        """True while the last answer may still be on its way."""
+        return self.task is None and (self._mute or self._transport.is_closing())
+
+    @property
+    def silent(self) -> bool:
+        """True while no request of this connection is being answered."""
+        return self._answer is None
+
     def retire(self) -> None:
         """Close now if idle, else after the answer that is being given."""
         if self._answer is None:
             self._transport.close()
         else:
             self._answer.keep = False
+
+
+def _detail(refusal: Refusal) -> bytes:
+    return b'{"detail":"%s"}' % refusal.why.encode()

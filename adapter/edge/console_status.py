@@ -67,7 +67,7 @@ class ServerStatus:
             else None,
             "drift": standing.drifted,
             "remembered": standing.remembered is not None,
-            "missing": sorted(pulse.missing or ()) if pulse is not None else [],
+            "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,14 +11,24 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.bases import Bases
 from adapter.edge.guard import MCP_METHODS, Guard
-from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
+from adapter.edge.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
-from adapter.errors import AdapterError, InternalError, MethodNotAllowed, Unauthorized
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    InternalError,
+    MethodNotAllowed,
+    Unauthorized,
+    UnsupportedMediaType,
+)
 from adapter.pipeline.tracing import Tracing
 from adapter.relay.exchange import Answer, Ask
+from adapter.relay.mapping import LISTEN
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
+from adapter.rules.browsers import is_json_type
+from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.eras import Era
 
@@ -30,10 +41,14 @@ _ADMITTED = object()
 
 @dataclass(slots=True)
 class Visit:
-    """One request on its way in, as far as it has been understood: what a failure is rendered from."""
+    """One request on its way in, as far as it has been understood: what a failure is rendered from.
+
+    ``listens``: it is a GET.
+    """
 
     era: Era
     rpc: bool = False
+    listens: bool = False
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
 
@@ -41,6 +56,11 @@ class Visit:
     def asker(self) -> Asker:
         # The id is looked up only here: most visits never fail.
         return Asker(self.era, id_of(self.envelope) if self.envelope else None, self.rpc)
+
+    @property
+    def endless(self) -> bool:
+        """True for a stream that has no end of its own, so that nobody waits for it."""
+        return self.listens or self.method == LISTEN
 
     @property
     def method(self) -> str:
@@ -63,6 +83,8 @@ class Endpoint:
     bases: Bases
     legacy_statuses: bool = False
     tracing: Tracing | None = None
+    stopping: bool = False
+    """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
 
     async def serve(self, request: Request, server: Server, visit: Visit) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
@@ -83,6 +105,11 @@ class Endpoint:
         except ClientGone:
             visit.outcome = "client_gone"
             raise
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            visit.outcome = AdapterStopping.code
+            await self._cut(request.reply, answer, visit, extra)
         except Exception:
             visit.outcome = "internal"
             self.log.exception("a request failed unexpectedly", server=server.id)
@@ -95,7 +122,7 @@ class Endpoint:
         if self.tracing is None or visit.method != "tools/call":
             return contextlib.nullcontext()
         attributes = {
-            "tool.name": (visit.name or "")[:LONGEST_NAME],
+            "tool.name": shown(visit.name or "", LONGEST_NAME),
             "server.id": server.id,
             "entrance": "mcp",
         }
@@ -111,17 +138,28 @@ class Endpoint:
         else:
             reply.abort()
 
+    async def _cut(
+        self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]
+    ) -> None:
+        """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
+        error = AdapterStopping()
+        if reply.status is not None and answer is not None and answer.last_words is not None:
+            reply.put(await answer.last_words(error))
+            reply.end()
+        else:
+            self._fail(reply, error, visit, extra)
+
     async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
         admitted = request.headers.derived.get(_ADMITTED)
         if admitted is None:
-            self.guard.check_place(request.headers)
-            admitted = await self._authenticate(request, visit)
-            request.headers.derived[_ADMITTED] = admitted
-        principal, withhold = admitted
+            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+        principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
         if not visit.rpc:
             return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        if not sends_json:
+            raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
         if visit.era is Era.MODERN:
@@ -132,12 +170,18 @@ class Endpoint:
             ask.base = self.bases.of(request)
         return ask
 
+    async def _admit(self, request: Request, visit: Visit) -> tuple[str, frozenset[str], bool]:
+        """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
+        self.guard.check_mount(request.headers)
+        principal, withhold = await self._authenticate(request, visit)
+        return principal, withhold, is_json_type(request.headers.get("Content-Type"))
+
     async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:
         try:
             return self.guard.principal(request.headers)
         except Unauthorized:
-            # A stranger's body is not waited for; if it is here already, the refusal can carry its id.
-            if visit.rpc and request.body.complete:
+            # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
+            if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
                 with contextlib.suppress(AdapterError):
                     await self._read(request, visit)
             raise
@@ -146,5 +190,8 @@ class Endpoint:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)
-        visit.envelope, visit.era = read_message(text, request)
+        if len(text) <= READ_AT_ONCE:
+            visit.envelope, visit.era = self.ingress.read_message(text, request)
+        else:
+            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
         return body, encoded

@@ -6,11 +6,13 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from adapter.edge.request import RESUME_BELOW, Body, ClientGone, Fields, Request, Sendable
+from adapter.edge.bodies import RESUME_BELOW, TERMS, Body, BodyTerms
+from adapter.edge.request import ClientGone, Fields, Request, Sendable
 
 LOOK_EVERY = 1.0
 """Seconds between two looks whether the client is still there: aiohttp tells nobody who only waits."""
@@ -192,13 +194,15 @@ class ForeignReply:
         return ConnectionResetError("the answer broke off")
 
 
-async def answered(original: web.Request, act: Act, prefix: str = "") -> web.StreamResponse:
+async def answered(
+    original: web.Request, act: Act, prefix: str = "", terms: BodyTerms = TERMS
+) -> web.StreamResponse:
     """What ``act`` answers to a request. ``prefix`` is what of its path the host has dealt with.
 
     When the client goes, ``act`` is cancelled. Raises ConnectionError where no whole answer could be given.
     """
     reply, taken = ForeignReply(), asyncio.Event()
-    body = Body(taken.set)
+    body = Body(taken.set, terms)
     request = HostRequest(original, prefix, body, reply)
     acting = asyncio.create_task(_act(act, request, reply))
     helping = [asyncio.create_task(_feed(original, body, taken)), asyncio.create_task(_until_gone(original))]
@@ -211,6 +215,7 @@ async def answered(original: web.Request, act: Act, prefix: str = "") -> web.Str
         for task in (acting, *helping):
             task.cancel()
         await asyncio.gather(acting, *helping, return_exceptions=True)
+        body.release()
 
 
 async def _act(act: Act, request: Request, reply: ForeignReply) -> None:
@@ -231,9 +236,7 @@ async def _feed(original: web.Request, body: Body, taken: asyncio.Event) -> None
                 await taken.wait()
     except Exception as error:
         # A client that went, or a coding that its body is not in: aiohttp has a family of exceptions for that.
-        gone = ClientGone("the body broke off")
-        gone.__cause__ = error
-        body.fail(gone)
+        body.fail(partial(_broken_off, str(error)))
     else:
         body.end()
 
@@ -246,6 +249,10 @@ async def _until_gone(original: web.Request) -> None:
 def _give_up(acting: asyncio.Task[None], reply: ForeignReply) -> None:
     reply.gone()
     acting.cancel()
+
+
+def _broken_off(why: str) -> ClientGone:
+    return ClientGone(f"the body broke off: {why}")
 
 
 def _text(raw: bytes) -> str:

@@ -69,6 +69,8 @@ class Form:
         self._digest: bytes | None = None
         self._complete = False
         self._delimiter = b"\r\n--" + boundary
+        self._first_delimiter = b"\n--" + boundary
+        self._preamble: bytes | None = b"\n"
         self._chunk = b""
         self._amid_file = False
         self._parser = MultipartParser(
@@ -93,6 +95,8 @@ class Form:
         if self._amid_file and self._is_content(chunk):
             return [chunk]
         self._beside -= len(chunk)
+        if self._preamble is not None:
+            chunk = self._behind_preamble(self._preamble + chunk)
         self._events = []
         self._chunk, self._amid_file = chunk, False
         try:
@@ -104,6 +108,18 @@ class Form:
         # A form and its parser know each other: what they held on to would stay until the collector comes by.
         events, self._events, self._chunk = self._events, [], b""
         return events
+
+    def _behind_preamble(self, data: bytes) -> bytes:
+        """The first delimiter and what comes behind it (RFC 2046 §5.1.1); nothing while it has not come.
+
+        ``data`` begins with the end of what came before, or with a line end where that is nothing.
+        """
+        found = data.find(self._first_delimiter)
+        if found < 0:
+            self._preamble = data[-len(self._first_delimiter) + 1 :]
+            return b""
+        self._preamble = None
+        return data[found + 1 :]
 
     def _is_content(self, chunk: bytes) -> bool:
         """Whether a chunk that begins amid a file is nothing but content: no delimiter in it, and none at its end

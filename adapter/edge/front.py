@@ -13,17 +13,28 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.branch import Branch, Names
-from adapter.edge.endpoint import Endpoint, Visit
+from adapter.edge.endpoint import LONGEST_NAME, Endpoint, Visit
 from adapter.edge.guard import Guard
 from adapter.edge.ingress import era_of_head
-from adapter.edge.rendering import Asker, send_failure
+from adapter.edge.rendering import Asker, guarded, send_failure
 from adapter.edge.request import ClientGone, Request
-from adapter.errors import AdapterError, InternalError, MethodNotAllowed, NotFound
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    ConnectionsTaken,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+)
 from adapter.relay.server import Server
+from adapter.rules.unicode import shown
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 """What serves a path that is no mount: status and JSON. Raises AdapterError."""
+
+CUTTING = 2.0
+"""Seconds that exchanges which are cut get for their last words."""
 
 _NOT_RPC = Asker(Era.LEGACY)
 
@@ -70,7 +81,9 @@ class Front:
         self._calls = calls
         self._branches = tuple(branches)
         self._recent = recent
-        self._busy: set[asyncio.Task[object]] = set()
+        self._busy: dict[asyncio.Task[object], Visit | None] = {}
+        """The exchanges under way; those that are no mount's have no Visit."""
+        self._stopping = False
 
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
@@ -84,16 +97,15 @@ class Front:
         if request.method == "OPTIONS":
             preflight = self._guard.preflight_fields(request.headers)
             if preflight is not None:
-                request.reply.send(204, preflight)
+                request.reply.send(204, guarded(tuple(preflight)))
                 return
         if self._recent is not None:
             self._recent.begin()
         began = time.monotonic()
-        visit = Visit(era_of_head(request), rpc=request.method == "POST")
+        visit = Visit(era_of_head(request), request.method == "POST", request.method == "GET")
         task = asyncio.current_task()
-        # A GET stream has no end of its own, so a stopping adapter does not wait for it.
-        if task is not None and request.method != "GET":
-            self._busy.add(task)
+        if task is not None:
+            self._busy[task] = visit
         try:
             await self._endpoint.serve(request, server, visit)
         except asyncio.CancelledError:
@@ -101,7 +113,9 @@ class Front:
             raise
         finally:
             if task is not None:
-                self._busy.discard(task)
+                del self._busy[task]
+            # A task that was cancelled keeps this frame, which must not keep the task in turn.
+            task = None
             if self._calls is not None or self._recent is not None:
                 self._tell(request, _line(request, server, visit, time.monotonic() - began))
 
@@ -110,6 +124,13 @@ class Front:
             self._calls.write(line)
         if self._recent is not None:
             self._recent.end(line, self._guard.principal_of(request.headers))
+
+    async def serve_reserved(self, request: Request) -> None:
+        """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""
+        if request.path in self._routes:
+            await self._other(request, request.path)
+        else:
+            self._fail(request, ConnectionsTaken(retry_after=1), [])
 
     async def _other(self, request: Request, path: str) -> None:
         extra: list[tuple[str, str]] = []
@@ -175,11 +196,16 @@ class Front:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None, "each request has a task of its own"
-        self._busy.add(task)
+        self._busy[task] = None
         try:
             await branch.serve(request, names, extra)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            raise AdapterStopping from None
         finally:
-            self._busy.discard(task)
+            del self._busy[task]
+            del task
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
@@ -189,11 +215,20 @@ class Front:
             request.reply.abort()
 
     async def drain(self, grace: float) -> None:
-        """Wait up to ``grace`` seconds for the exchanges under way. Those who watch are sent home."""
+        """Wait up to ``grace`` seconds for the exchanges under way, then cut those that are left, and streams without
+        an end; their clients are told. Those who watch are sent home.
+        """
         if self._recent is not None:
             self._recent.close()
-        if self._busy:
-            await asyncio.wait(self._busy, timeout=grace)
+        ending = [task for task, visit in self._busy.items() if visit is None or not visit.endless]
+        if ending:
+            await asyncio.wait(ending, timeout=grace)
+        self._stopping = self._endpoint.stopping = True
+        cut = list(self._busy)
+        for task in cut:
+            task.cancel()
+        if cut:
+            await asyncio.wait(cut, timeout=CUTTING)
 
 
 def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dict[str, object]:
@@ -203,8 +238,8 @@ def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dic
         "server": server.id,
         "http": request.method,
         "era": visit.era.value,
-        "method": visit.method,
-        "name": visit.name,
+        "method": shown(visit.method, LONGEST_NAME),
+        "name": None if visit.name is None else shown(visit.name, LONGEST_NAME),
         "status": request.reply.status,
         "outcome": visit.outcome,
         # round() to places goes by way of decimal digits and takes three times as long.

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.edge.request import Fields
-from adapter.errors import HostRefused, OriginRefused, Unauthorized
+from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
+from adapter.rules.browsers import navigates
+from adapter.rules.headers import ambiguous
 from adapter.rules.hosts import host_allowed, origin_allowed
 from adapter.rules.principals import ANONYMOUS, Principals, bearer
 
@@ -57,17 +59,27 @@ class Guard:
         self._withhold = frozenset({token_header.lower()})
         self._withhold_bearer = self._withhold | {"authorization"}
 
+    def check_mount(self, headers: Mapping[str, str]) -> None:
+        """For mounts, which no browser opens as a page. Raises as ``check_place``, and NavigationRefused."""
+        self.check_place(headers)
+        if navigates(headers.get("Sec-Fetch-Mode")):
+            raise NavigationRefused()
+
     def check_place(self, headers: Mapping[str, str]) -> None:
-        """Raises HostRefused, OriginRefused."""
+        """Raises HostRefused, OriginRefused, and BadRequest for a field that decides something and is there twice."""
         self.check_host(headers)
         origin = headers.get("Origin")
         if origin is not None and not origin_allowed(origin, headers.get("Host"), allowed=self._origins):
             raise OriginRefused()
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """For what pages of any origin may have. Raises HostRefused."""
+        """For what pages of any origin may have. Raises HostRefused, and BadRequest as ``check_place``."""
         if not self.serves(headers.get("Host")):
             raise HostRefused()
+        if isinstance(headers, Fields) and headers.repeated:
+            name = ambiguous(headers.repeated, self._token_header.lower())
+            if name is not None:
+                raise BadRequest(f"The header {name} may be there once.")
 
     def serves(self, host: str | None, *, forwarded: bool = False) -> bool:
         """Whether this Host is served. One that a trusted proxy has ``forwarded`` may be any, unless they are listed:

@@ -10,13 +10,13 @@ import orjson
 
 from adapter.edge.guard import Guard
 from adapter.edge.request import Request
-from adapter.errors import StoreUnavailable
+from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.acceptance import Acceptance
-from adapter.relay.probe import Watch
+from adapter.relay.probe import Pulse, Watch
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
 from adapter.rules.breaker import BreakerState
-from adapter.state.port import Store
+from adapter.state.watched import WatchedStore
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Health:
     clock: Callable[[], float]
     begun: float
     max_start_wait: float
-    store: Store
+    store: WatchedStore
     readiness: Literal["any", "all"] = "any"
     acceptance: Acceptance | None = None
 
@@ -46,14 +46,14 @@ class Health:
         """200 when any or all servers can be called (``core.readiness``), else 503."""
         able = [self._is_ready(server) for server in self.servers]
         ready = any(able) if self.readiness == "any" else all(able)
-        ready = ready and await self._store_failure() is None
+        ready = ready and await self.store.failure() is None
         return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
 
     async def show(self, request: Request) -> tuple[int, bytes]:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
         tools = [await self._tools(server, details) for server in self.servers]
-        failure = await self._store_failure()
+        failure = await self.store.failure()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
         servers = [
             {**self._server(server, details), **known}
@@ -70,7 +70,7 @@ class Health:
         body["persistence"] = {
             "type": self.persistence,
             "status": "error" if failure else "ok",
-            **({"detail": failure} if failure and details else {}),
+            **({"detail": str(failure)} if failure and details else {}),
         }
         body["adapter_wiring"] = wiring
         body["startup"] = {
@@ -86,7 +86,7 @@ class Health:
         watch = self.watches.get(server.id)
         if watch is None:
             return "ok"
-        if watch.pulse.last_success is None and self._is_starting():
+        if watch.pulse.last_success is None and self._may_still_start():
             return "starting"
         return "ok" if self._is_ready(server) and watch.pulse.reached else "unhealthy"
 
@@ -98,31 +98,34 @@ class Health:
         return watch.pulse.last_success is not None and not open_breaker
 
     def _server(self, server: Server, details: bool) -> dict[str, Any]:
-        shown: dict[str, Any] = {"server_id": server.id, "mount_path": server.mount}
+        status = self.status_of(server)
+        shown: dict[str, Any] = {
+            "server_id": server.id,
+            "mount_path": server.mount,
+            "status": "ok" if status == "ok" else "degraded",
+        }
         watch = self.watches.get(server.id)
         if watch is None:
-            return {**shown, "status": "ok", "detail": "upstream_ping_disabled"}
+            return {**shown, "detail": "upstream_ping_disabled"}
         pulse = watch.pulse
-        breaker = server.breaker
-        shown["status"] = self.status_of(server)
-        if breaker is not None:
-            shown["breaker"] = {"state": breaker.state.value, "consecutive_failures": breaker.failures}
+        if pulse.refusal is not None:
+            shown["detail"] = "upstream_refuses_adapter"
+            if details:
+                shown["upstream_says"] = pulse.refusal
+        elif status != "ok":
+            shown["detail"] = f"upstream_{status}"
+        if server.breaker is not None:
+            shown["breaker"] = {
+                "state": server.breaker.state.value,
+                "consecutive_failures": server.breaker.failures,
+            }
         shown["ping"] = {
             "last_latency_ms": None if pulse.latency is None else round(pulse.latency * 1000, 2),
             "last_error": pulse.error if details or pulse.error is None else "failed",
             "last_success": pulse.last_success,
             "last_attempt": pulse.last_attempt,
         }
-        if details:
-            counters = server.counters
-            shown["era"] = pulse.era.value if pulse.era else None
-            shown["counters"] = {
-                "exchanges": counters.exchanges,
-                "streams": counters.streams,
-                "failures": counters.failures,
-                "reinitialized": counters.reinitialized,
-            }
-        return shown
+        return {**shown, **_counted(server, pulse)} if details else shown
 
     async def _tools(self, server: Server, details: bool) -> dict[str, Any]:
         """Whether drift of its tools was met that no operator has accepted; who may know more is told which."""
@@ -141,45 +144,58 @@ class Health:
     def _is_starting(self) -> bool:
         """No server has answered yet, and the time they are given for it is not over."""
         reached = any(watch.pulse.last_success is not None for watch in self.watches.values())
-        return bool(self.watches) and not reached and self.clock() - self.begun < self.max_start_wait
+        return bool(self.watches) and not reached and self._may_still_start()
+
+    def _may_still_start(self) -> bool:
+        """Tell whether the time is not over that servers are given to start."""
+        return self.clock() - self.begun < self.max_start_wait
 
     def _wiring(self, details: bool) -> dict[str, Any]:
-        """Whether the upstreams list every tool that has stages of its own, as far as that is known."""
-        by_server = {server.id: self._wiring_of(server) for server in self.servers}
-        shown: dict[str, Any] = {
-            "status_by_server": by_server,
-            "ready": "incomplete" not in by_server.values(),
+        """The servers that list every tool which has stages of its own, and beside them what is not known."""
+        by_server = {server.id: _is_wired(server) for server in self.servers}
+        shown: dict[str, Any] = {"status_by_server": by_server, "ready": all(by_server.values())}
+        unknown = {server.id: why for server in self.servers if (why := _unknown(server))}
+        if unknown:
+            shown["unknown_by_server"] = unknown
+        missing = {
+            server.id: sorted(server.wiring.missing) for server in self.servers if server.wiring.missing
         }
-        if details and not shown["ready"]:
-            shown["missing_by_server"] = {
-                server.id: sorted(missing) for server in self.servers if (missing := self._missing(server))
-            }
+        if details and missing:
+            shown["missing_by_server"] = missing
         return shown
 
-    def _wiring_of(self, server: Server) -> str:
-        missing = self._missing(server)
-        if missing:
-            return "incomplete"
-        if not self._is_ready(server):
-            return "waiting_for_upstream"
-        return "unknown" if missing is None else "ready"
 
-    def _missing(self, server: Server) -> frozenset[str] | None:
-        """The configured tools that are not there; None where nobody knows."""
-        if not server.configured_tools:
-            return frozenset()
-        watch = self.watches.get(server.id)
-        return None if watch is None else watch.pulse.missing
+def _is_wired(server: Server) -> bool:
+    """Tell whether the server's configured tools are there. One that shows its list to clients only counts as well, for
+    nothing can be wrong as far as anybody knows; one whose list has not been read yet does not.
+    """
+    wiring = server.wiring
+    return not wiring.missing and (wiring.missing is not None or wiring.refused)
 
-    async def _store_failure(self) -> str | None:
-        try:
-            await self.store.count("sessions")
-        except StoreUnavailable as error:
-            return str(error)
+
+def _unknown(server: Server) -> str | None:
+    """The reason why nobody knows whether the configured tools are there, None where that is known."""
+    if server.wiring.missing is not None:
         return None
+    return "list_refused" if server.wiring.refused else "waiting_for_upstream"
 
 
-def _degraded(servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: str | None) -> str | None:
+def _counted(server: Server, pulse: Pulse) -> dict[str, Any]:
+    counters = server.counters
+    return {
+        "era": pulse.era.value if pulse.era else None,
+        "counters": {
+            "exchanges": counters.exchanges,
+            "streams": counters.streams,
+            "failures": counters.failures,
+            "reinitialized": counters.reinitialized,
+        },
+    }
+
+
+def _degraded(
+    servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: AdapterError | None
+) -> str | None:
     if store_failure is not None:
         return "persistence_unavailable"
     if any(server["status"] != "ok" for server in servers):

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
-from adapter.edge.connection import PATIENCE, ClientConnection, Handler, Patience
+from adapter.edge.bodies import TERMS, BodyTerms
+from adapter.edge.connection import ClientConnection
+from adapter.edge.patience import PATIENCE, Patience
+from adapter.edge.places import Handler, Places
 
 BACKLOG = 1024
+
+# A client that vanished without a word would hold its place for ever on a stream on which nothing is said: it is
+# noticed within three minutes. Connections have these options from the socket they were accepted on.
+_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
+
 LEAVING_SECONDS = 2.0
-"""How long broken-off exchanges may take to notice."""
+"""How long last answers may take to leave, and broken-off exchanges to notice."""
+
+FLUSH_SECONDS = 0.02
+"""Time between two looks for last answers that have not left yet."""
 
 
 class Listener:
     """Open until ``close`` (no new connections) and ``drop`` (no connections at all)."""
 
-    def __init__(self, listening: asyncio.Server, connections: set[ClientConnection]) -> None:
+    def __init__(self, listening: asyncio.Server, connections: Places) -> None:
         self._listening = listening
         self._connections = connections
 
@@ -22,17 +34,27 @@ class Listener:
         return f"<Listener {self.address}: {len(self._connections)} connections>"
 
     @classmethod
-    async def open(cls, handler: Handler, host: str, port: int, patience: Patience = PATIENCE) -> Listener:
-        """Listen on that address. Raises OSError when it cannot be bound."""
-        connections: set[ClientConnection] = set()
+    async def open(
+        cls,
+        handler: Handler | Places,
+        host: str,
+        port: int,
+        patience: Patience = PATIENCE,
+        terms: BodyTerms = TERMS,
+    ) -> Listener:
+        """Listen on that address. A ``handler`` serves any number of connections. Raises OSError when it cannot be
+        bound.
+        """
+        places = handler if isinstance(handler, Places) else Places(handler)
         listening = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(handler, connections, patience),
+            lambda: ClientConnection(places, patience, terms),
             host,
             port,
             backlog=BACKLOG,
             reuse_address=True,
         )
-        return cls(listening, connections)
+        _notice_dead_peers(listening)
+        return cls(listening, places)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -42,15 +64,27 @@ class Listener:
     def close(self) -> None:
         """Take no new connection, let go of the idle ones, and of the others after their answers."""
         self._listening.close()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.retire()
 
     async def drop(self) -> None:
-        """Break off what is left, and wait a moment until the exchanges on it have ended."""
-        for connection in list(self._connections):
+        """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
+        for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
+            if not any(each.leaving for each in self._connections):
+                break
+            await asyncio.sleep(FLUSH_SECONDS)
+        for connection in self._connections:
             connection.abort()
         running = [each.task for each in self._connections if each.task is not None]
         # The transports tell their connections in the loop's next turn; only then is anything cancelled.
         await asyncio.sleep(0)
         if running:
             await asyncio.wait(running, timeout=LEAVING_SECONDS)
+
+
+def _notice_dead_peers(listening: asyncio.Server) -> None:
+    for sock in listening.sockets:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
 
-from adapter.edge.request import Body, ClientGone, Fields, Reply, Request
+from adapter.edge.bodies import Body, BodyTerms
+from adapter.edge.request import Fields, Reply, Request
+from adapter.rules.hosts import same_authority
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
@@ -16,6 +19,9 @@ HEAD_LIMIT = 32 * 1024
 _LENGTH_NAME = len(b"content-length")
 _FRAMING_OF_FIELD = 4
 """The colon, the space and the line end of a field."""
+
+
+_AUTHORITY_END = re.compile(r"[/?#]")
 
 
 class Refusal(Exception):
@@ -59,11 +65,22 @@ class Arrival:
 
 
 class RequestStream:
-    """``arrive`` gets each request as soon as its head is complete; its body follows. ``resume`` is Body's."""
+    """``arrive`` gets each request as soon as its head is complete; its body follows. ``resume`` and ``terms`` are
+    Body's.
+    """
 
-    def __init__(self, arrive: Callable[[Arrival], None], resume: Callable[[], None]) -> None:
+    def __init__(
+        self, arrive: Callable[[Arrival], None], resume: Callable[[], None], terms: BodyTerms
+    ) -> None:
         self.ended = False
         """Nothing that comes now is a request any more."""
+        self.body: Body | None = None
+        """The body that is still arriving."""
+        self.in_head = False
+        """A head has begun and has not come to its end."""
+        self.heads = 0
+        """Number of heads that have begun."""
+        self._terms = terms
         self._arrive = arrive
         self._resume = resume
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -72,22 +89,10 @@ class RequestStream:
         self._length: int | None = None
         self._said: tuple[str, list[tuple[bytes, bytes]]] | None = None
         self._fields = Fields([])
-        self._body: Body | None = None
         self._head_size = 0
         self._formless = 0
-        self._in_head = False
         self._upgrading = False
         self._replaying = False
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether the last request's body is still arriving."""
-        return self._body is not None
-
-    @property
-    def unread(self) -> int:
-        """Bytes of the arriving body that nobody has read yet."""
-        return self._body.size if self._body is not None else 0
 
     def feed(self, data: bytes) -> None:
         """Raises Refusal."""
@@ -100,16 +105,20 @@ class RequestStream:
                 raise error.__context__ from None
             raise Refusal(400, "this is not HTTP/1.1 as RFC 9112 has it") from error
         if self._formless > HEAD_LIMIT:
-            if self._in_head:
+            if self.in_head:
                 raise _head_too_large()
-            if self._body is not None:
+            if self.body is not None:
                 raise Refusal(400, "the framing of the body is too large")
 
-    def fail(self, failure: ClientGone) -> None:
-        """No more will come; lets go of the parser, which holds this stream in a cycle."""
-        if self._body is not None:
-            self._body.fail(failure)
-        self._parser = None
+    def close(self, failure: Callable[[], Exception]) -> None:
+        """End the stream: the reader of a body that is still arriving raises ``failure()``.
+
+        Lets go of parser and connection, which refer to this stream as it refers to them.
+        """
+        if self.body is not None:
+            self.body.fail(failure)
+        self.body = self._parser = None
+        self._arrive, self._resume = _ignore, _do_nothing
 
     def _feed(self, data: bytes) -> None:
         while data:
@@ -147,7 +156,8 @@ class RequestStream:
         self._target = b""
         self._raw = []
         self._length = None
-        self._in_head = True
+        self.in_head = True
+        self.heads += 1
         self._head_size = self._formless = 0
 
     def on_url(self, url: bytes) -> None:
@@ -156,7 +166,7 @@ class RequestStream:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # A trailer is no header: it comes after everything was decided (RFC 9110, 6.5.1).
-        if not self._in_head:
+        if not self.in_head:
             return
         self._head_size += len(name) + len(value) + _FRAMING_OF_FIELD
         if len(name) == _LENGTH_NAME and name.lower() == b"content-length":
@@ -167,7 +177,7 @@ class RequestStream:
     def on_headers_complete(self) -> None:
         if self._replaying:
             return
-        self._in_head = False
+        self.in_head = False
         self._formless = 0
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
@@ -177,21 +187,23 @@ class RequestStream:
             # A refusal ends the connection's reading, so what is remembered has passed the check.
             self._said, self._fields = said, _fields(self._raw)
             _check_head(self._fields, version)
-        body = Body(self._resume)
+        if not self._target.startswith(b"/"):
+            _check_target(self._target.decode("latin-1"), self._fields)
+        body = Body(self._resume, self._terms)
         arrival = Arrival(self._parser, version, self._target, self._fields, self._length, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
         self._arrive(arrival)
-        self._body = body
+        self.body = body
 
     def on_body(self, chunk: bytes) -> None:
-        assert self._body is not None
+        assert self.body is not None
         self._formless = 0
-        self._body.add(chunk)
+        self.body.add(chunk)
 
     def on_message_complete(self) -> None:
-        if self._body is not None and not self._upgrading:
-            self._body.end()
-            self._body = None
+        if self.body is not None and not self._upgrading:
+            self.body.end()
+            self.body = None
 
 
 def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
@@ -206,15 +218,20 @@ def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
 def _check_head(fields: Fields, version: str) -> None:
     if version not in ("1.1", "1.0"):
         raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are served")
-    # Several fields of one name are seldom, and most of them harmless.
-    if len(fields) != len(fields.pairs):
-        names = [name.lower() for name, _ in fields.pairs]
-        if names.count("host") > 1 or names.count("transfer-encoding") > 1:
-            raise Refusal(400, "Host and Transfer-Encoding may be there once")
+    if not fields.repeated.isdisjoint(("host", "transfer-encoding")):
+        raise Refusal(400, "Host and Transfer-Encoding may be there once")
     if version == "1.1" and "host" not in fields:
         raise Refusal(400, "Host is missing")
     if fields.get("transfer-encoding", "chunked").lower() != "chunked":
         raise Refusal(501, "the only transfer coding is chunked")
+
+
+def _check_target(target: str, fields: Fields) -> None:
+    """Raises Refusal for an absolute target that is another authority's than the Host's (RFC 9112, 3.2.2)."""
+    scheme, separator, rest = target.partition("://")
+    host = fields.get("host")
+    if separator and host is not None and not same_authority(scheme, _AUTHORITY_END.split(rest, 1)[0], host):
+        raise Refusal(421, "the request's target and its Host name different places")
 
 
 def _head_too_large() -> Refusal:
@@ -230,3 +247,11 @@ def path_of(target: bytes) -> str:
             return ""
     path = target.partition(b"?")[0].decode("latin-1")
     return unquote(path) if "%" in path else path
+
+
+def _ignore(_: Arrival) -> None:
+    return None
+
+
+def _do_nothing() -> None:
+    return None

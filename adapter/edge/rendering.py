@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import orjson
 
 from adapter.edge.request import Reply
 from adapter.errors import AdapterError, Unauthorized
 from adapter.relay.exchange import Answer, Flow
+from adapter.rules import browsers
+from adapter.rules.browsers import NOSNIFF
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
 
@@ -41,7 +44,7 @@ def send_failure(
     status = error.http
     if asker.id_bytes is not None and asker.era is Era.LEGACY and not legacy_statuses:
         status = error.legacy_http or status
-    fields = [_JSON, *extra]
+    fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
     if status == Unauthorized.http:
@@ -51,9 +54,18 @@ def send_failure(
     reply.send(status, fields, body)
 
 
+# Most answers have one of few heads. Whoever is given one must not change it.
+guarded = lru_cache(maxsize=64)(browsers.guarded)
+"""See ``browsers.guarded``; takes a tuple."""
+
+
 async def send_answer(reply: Reply, answer: Answer, extra: list[tuple[str, str]]) -> None:
-    """Send an answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be completed."""
-    fields = answer.headers + extra if extra else answer.headers
+    """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
+    completed.
+    """
+    fields = guarded(tuple(answer.headers))
+    if extra:
+        fields = fields + extra
     if isinstance(answer.body, bytes):
         reply.send(answer.status, fields, answer.body)
         return

@@ -21,6 +21,7 @@ from adapter.edge.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.tool_routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
 from adapter.pipeline.tracing import Tracing
 from adapter.rules.tool_api import Answered, refused
+from adapter.rules.unicode import shown
 
 DOCUMENT = Operation(
     "GET",
@@ -118,7 +119,7 @@ class ServerRoutes:
     def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
         if self._tracing is None:
             return nullcontext()
-        attributes = {"tool.name": names[1][:LONGEST_NAME], "server.id": names[0], "entrance": "http"}
+        attributes = {"tool.name": shown(names[1], LONGEST_NAME), "server.id": names[0], "entrance": "http"}
         return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
@@ -130,7 +131,7 @@ class ServerRoutes:
             "http": request.method,
             "era": None,
             "method": "tools/call",
-            "name": names[1],
+            "name": shown(names[1], LONGEST_NAME),
             "status": status,
             "outcome": outcome,
             "ms": int(seconds * 100_000) / 100,

@@ -9,10 +9,11 @@ from typing import Any
 
 import orjson
 
+from adapter.edge.bodies import Body
 from adapter.edge.branch import Branch, Names, query_of
 from adapter.edge.claims import Claims
 from adapter.edge.forms import FileBegins, Form, Mark, boundary_of
-from adapter.edge.request import Body, Request
+from adapter.edge.request import Request
 from adapter.errors import (
     CredentialRefused,
     FileTooLarge,

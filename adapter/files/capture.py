@@ -10,12 +10,13 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
-from adapter.errors import FileTooLarge, StorageFailed
+from adapter.errors import StorageFailed
 from adapter.files.areas import Found, entered, identity, is_own_file, open_own, walk
 from adapter.files.disk import Disk
-from adapter.files.port import Measure
+from adapter.files.port import CaptureLimit, Measure
 from adapter.files.staging import HEAD
 from adapter.rules.holdings import AREAS, Kind
 
@@ -123,33 +124,30 @@ def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def too_large(limit: int) -> FileTooLarge:
-    return FileTooLarge(f"The tool's file is larger than the {limit} bytes that it may have.")
-
-
-def measure_at_once(found: Found, limit: int | None) -> Measure | None:
+def measure_at_once(found: Found, limit: CaptureLimit | None) -> Measure | None:
     """Hash a file where it lies, in a thread already. None for one that is too large to do so in one go, or does
-    not keep still meanwhile. Raises FileTooLarge above ``limit`` bytes."""
+    not keep still meanwhile. Raises FileTooLarge above ``limit``."""
     before = found.status
     if before.st_size > _SLICE:
         return None
-    _check_size(before.st_size, limit)
+    if limit is not None:
+        limit.check(before.st_size)
     digest = hashlib.sha256()
     size = _hash_slice(found, 0, digest)
     return _measured(found, before, size, digest)
 
 
-async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
-    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit`` bytes, StorageFailed if it does
-    not keep still meanwhile."""
-    before = found.status
+async def measure(found: Found, limit: CaptureLimit | None, disk: Disk) -> Measure:
+    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit``, StorageFailed if it does
+    not keep still meanwhile or takes too long."""
+    before, began = found.status, monotonic()
     for _ in range(_MEASURINGS):
-        _check_size(before.st_size, limit)
+        check(limit, before.st_size, began)
         digest = hashlib.sha256()
         offset = 0
         while (done := await disk.do(_hash_slice, found, offset, digest)) > 0:
             offset += done
-            _check_size(offset, limit)
+            check(limit, offset, began)
         measured = await disk.do(_measured, found, before, offset, digest)
         if measured is not None:
             return measured
@@ -157,9 +155,10 @@ async def measure(found: Found, limit: int | None, disk: Disk) -> Measure:
     raise StorageFailed("The tool's file kept changing while it was read.")
 
 
-def _check_size(size: int, limit: int | None) -> None:
-    if limit is not None and size > limit:
-        raise too_large(limit)
+def check(limit: CaptureLimit | None, size: int, began: float) -> None:
+    """Raise as the limit does for a file of which so many bytes were read since ``began`` (monotonic seconds)."""
+    if limit is not None:
+        limit.check(size, monotonic() - began)
 
 
 def _measured(found: Found, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:

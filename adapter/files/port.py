@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from adapter.errors import FileTooLarge, StorageFailed
 from adapter.rules.holdings import Place
 
 
@@ -20,6 +21,29 @@ class Measure:
     sha256: str
     head: bytes
     modified: int
+
+
+class CaptureLimit(NamedTuple):
+    """Most bytes that a tool's file may have, and the setting that says so; the seconds that reading it may take, as
+    ``core.defaults.tool_call_timeout_seconds`` has them, None for any number.
+    """
+
+    size: int
+    setting: str
+    patience: float | None = None
+
+    def check(self, size: int, seconds: float = 0.0) -> None:
+        """Raise FileTooLarge for more bytes, StorageFailed for more time."""
+        if size > self.size:
+            raise FileTooLarge(
+                f"The tool's file is larger than the {self.size} bytes that {self.setting} allows.",
+                data={"limit": self.size, "setting": self.setting},
+            )
+        if self.patience is not None and seconds > self.patience:
+            raise StorageFailed(
+                f"Reading the tool's file took longer than the {self.patience:g} s that "
+                "core.defaults.tool_call_timeout_seconds allows."
+            )
 
 
 class Staging(Protocol):
@@ -93,13 +117,14 @@ class FileStore(Protocol):
         place that was adopted, placed or removed.
         """
 
-    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+    async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
         """Measure and sync what a tool wrote at an allocated place; None if there is no such regular file of its own,
-        or a link. Raises FileTooLarge above ``limit`` bytes.
+        or a link. Raises FileTooLarge above ``limit``, before more than that was read, and StorageFailed when its time
+        is over. A caller that is cancelled stops the reading within 16 MiB.
         """
 
     async def take(
-        self, path: str, scope: str, since: float, limit: int | None
+        self, path: str, scope: str, since: float, limit: CaptureLimit | None
     ) -> tuple[Staging, Measure] | None:
         """Copy a file that a tool named: one inside the scope's artifact area or an allowed root, no link on the
         way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises FileTooLarge,

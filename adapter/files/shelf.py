@@ -20,11 +20,12 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TypeAlias
 
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
-from adapter.files.port import Measure, Staging
+from adapter.files.port import CaptureLimit, Measure, Staging
 from adapter.files.reading import PIECE, FileOnDisk
 from adapter.files.root import Root
 from adapter.files.staging import Buffers, FileStaging
@@ -140,7 +141,7 @@ class Shelf:
     def abandon(self, place: Place) -> None:
         self._release(place)
 
-    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+    async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
         way = areas.directory_of(place)
         try:
             found, measure = await self._disk.do(self._look_at, way, place.name, limit)
@@ -154,7 +155,7 @@ class Shelf:
             self._release(place)
 
     async def take(
-        self, path: str, scope: str, since: float, limit: int | None
+        self, path: str, scope: str, since: float, limit: CaptureLimit | None
     ) -> tuple[Staging, Measure] | None:
         areas.check_component(scope)
         found = await self._disk.do(self._outskirts.find, self._root.base, path, scope, since)
@@ -162,8 +163,7 @@ class Shelf:
             return None
         source = FileOnDisk(found, self._disk)
         try:
-            if limit is not None and source.size > limit:
-                raise capture.too_large(limit)
+            capture.check(limit, source.size, monotonic())
             staging = await self.stage()
             try:
                 return staging, await self._copy(source, staging, limit)
@@ -173,11 +173,11 @@ class Shelf:
         finally:
             source.close()
 
-    async def _copy(self, source: FileOnDisk, staging: Staging, limit: int | None) -> Measure:
+    async def _copy(self, source: FileOnDisk, staging: Staging, limit: CaptureLimit | None) -> Measure:
+        began = monotonic()
         while piece := await source.read(staging.size, PIECE):
             await staging.write(piece)
-            if limit is not None and staging.size > limit:
-                raise capture.too_large(limit)
+            capture.check(limit, staging.size, began)
         return await staging.finish()
 
     def _claim(self, way: Way) -> Descriptor:
@@ -186,7 +186,9 @@ class Shelf:
             areas.claim(directory)
         return claim
 
-    def _look_at(self, way: Way, name: str, limit: int | None) -> tuple[areas.Found | None, Measure | None]:
+    def _look_at(
+        self, way: Way, name: str, limit: CaptureLimit | None
+    ) -> tuple[areas.Found | None, Measure | None]:
         """What a tool wrote: its measure, settled, where it is small enough for one hop; else the file, open."""
         found = areas.open_at(self._root.base, way, name)
         if found is None:

@@ -12,7 +12,6 @@ from adapter.errors import AdapterError, HeaderMismatch, InternalError
 from adapter.hosted import answers
 from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, Refused, Said
 from adapter.hosted.calls import ProgressToken, RunningCall
-from adapter.hosted.mirrors import check_parameters
 from adapter.hosted.port import Fields
 from adapter.hosted.sessions import HostedSession
 from adapter.hosted.streams import EventStream
@@ -21,8 +20,11 @@ from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.callers import NOBODY, Caller
-from adapter.wire.envelope import VERSION_KEY, Envelope, dump
+from adapter.rules.parameter_checks import check_parameters
+from adapter.rules.parameter_headers import annotated
+from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
+from adapter.wire.names import VERSION_KEY
 
 _TOOLS = {"tools": {"listChanged": True}}
 
@@ -178,7 +180,7 @@ class Methods:
         if not isinstance(arguments, dict):
             raise Refused(INVALID_PARAMS, "The arguments of a tool are an object.")
         if incoming.era is Era.MODERN:
-            check_parameters(tool.definition.get("inputSchema"), arguments, incoming.headers)
+            check_parameters(dict(annotated(tool.definition.get("inputSchema"))), arguments, incoming.headers)
         running = RunningCall(incoming.progress_token, self._finisher(incoming))
         if incoming.session is not None and incoming.envelope.id is not None:
             incoming.session.calls[incoming.envelope.id] = running

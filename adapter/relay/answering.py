@@ -6,15 +6,17 @@ answered. A *read* stream leaves event by event, each as received, but for the r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
+from adapter.relay.answers import too_large
 from adapter.relay.exchange import Flow
-from adapter.relay.flows import Along
+from adapter.relay.pacing import SLICE, breathe, slices
 from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.upstream.port import Sink, UpstreamReply, pour
-from adapter.wire.envelope import Envelope, answers
+from adapter.wire.envelope import Envelope, read_response
 from adapter.wire.failure import failure
 from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
@@ -105,9 +107,14 @@ class AnswerStream:
             ending = None
             while ending is None or ending.goes_on:
                 while chunk := await self._next():
-                    piece = await self._pass_events(chunk) if self._rewrite else self._look(chunk)
-                    if piece:
-                        yield piece
+                    if self._rewrite is None:
+                        self._look(chunk)
+                        yield chunk
+                        await self.catch_up()
+                        continue
+                    for part in slices(chunk):
+                        if piece := await self._pass_events(part):
+                            yield piece
                 ending = await self._ending()
                 if ending.words:
                     yield ending.words
@@ -120,12 +127,12 @@ class AnswerStream:
         """Hand a piped stream on to its end."""
         try:
             ending = None
-            along = Along(sink, self._see)
+            along = _Overlooked(sink, self)
             while ending is None or ending.goes_on:
                 try:
                     await pour(self._reply, along, self._silence)
                 except (UpstreamBroken, UpstreamSilent) as error:
-                    self._failure = error
+                    self._failure = error.with_traceback(None)
                 ending = await self._ending()
                 if ending.words and not sink.put(ending.words):
                     await sink.drained()
@@ -136,7 +143,7 @@ class AnswerStream:
 
     async def _ending(self) -> Ending:
         """The upstream has ended the stream, or broken it off: what becomes of it."""
-        self._catch_up()
+        await self.catch_up(all_of_it=True)
         rest = self._reader.rest if self._rewrite is not None and self._failure is None else b""
         if not self._wanted:
             return Ending(rest)
@@ -154,15 +161,24 @@ class AnswerStream:
         return Ending(rest + self._seam() + self._error_events(), failure=self._why())
 
     def settled_by(self, body: bytes) -> bool:
-        """Whether ``body``, if it is the whole of a piped stream, needs nothing added to it."""
-        if self._heed is not None:
-            self._heed(body)
+        """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
+        not end with the answer is not looked into, for that takes its time.
+        """
         wanted = list(self._wanted)
-        self._look(body)
-        self._catch_up()
+        if not self._last_event_answers(body) and len(body) <= SLICE:
+            for event in self._reader.feed(body):
+                self._strike_off(event)
         settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
         self._wanted, self._reader = wanted, self._new_reader()
+        if settled and self._heed is not None:
+            self._heed(body)
         return settled
+
+    async def last_words(self, error: AdapterError) -> bytes:
+        """Complete the stream where nothing more is read of it: an error event for each request that waits."""
+        await self.catch_up(all_of_it=True)
+        self._failure = error
+        return self._seam() + self._error_events()
 
     async def _next(self) -> bytes:
         """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""
@@ -171,38 +187,40 @@ class AnswerStream:
         try:
             chunk = await self._reply.read(self._silence)
         except (UpstreamBroken, UpstreamSilent) as error:
-            self._failure = error
+            self._failure = error.with_traceback(None)
             return b""
         if self._heed is not None:
             self._heed(chunk)
         return chunk
 
-    def _see(self, chunk: bytes) -> None:
-        """Look at a chunk that is poured."""
+    def see(self, chunk: bytes) -> bool:
+        """Look at a chunk that is poured. False where what has passed is to be read before more comes."""
         if self._heed is not None:
             self._heed(chunk)
         self._look(chunk)
+        return self._unread_size <= UNREAD_AT_MOST
 
-    def _look(self, chunk: bytes) -> bytes:
-        """The chunk as it came. What it holds is asked for only at the end, and seldom more than the last event:
-
-        reading each event as it passes would cost a fifth of a stream.
+    def _look(self, chunk: bytes) -> None:
+        """Keep a chunk. What it holds is asked for only at the end, and seldom more than the last event: reading each
+        event as it passes would cost a fifth of a stream.
         """
         if self._wanted:
             self._unread.append(chunk)
             self._unread_size += len(chunk)
-            if self._unread_size > UNREAD_AT_MOST:
-                self._catch_up()
-        return chunk
 
-    def _catch_up(self) -> None:
-        """Read what has passed, so that ``_wanted`` and the reader tell of it."""
+    async def catch_up(self, *, all_of_it: bool = False) -> None:
+        """Read what has passed, so that ``_wanted`` and the reader tell of it: where it is much, or all of it."""
+        if self._unread_size <= UNREAD_AT_MOST and not all_of_it:
+            return
         unread = b"".join(self._unread)
         self._unread.clear()
         self._unread_size = 0
         if unread and not (self._failure is None and self._last_event_answers(unread)):
-            for event in self._reader.feed(unread):
-                self._strike_off(event)
+            for part in slices(unread):
+                events = self._reader.feed(part)
+                for event in events:
+                    self._strike_off(event)
+                await breathe(len(events))
 
     def _last_event_answers(self, unread: bytes) -> bool:
         """Whether the last whole event of ``unread`` is all that was waited for; then the others do not matter."""
@@ -222,19 +240,26 @@ class AnswerStream:
         assert self._rewrite is not None
         try:
             events = self._reader.feed(chunk)
-        except MessageTooLong as error:
-            self._failure = error
+        except MessageTooLong:
+            self._failure = too_large(self._limit)
             return b""
         leaving: list[bytes] = []
         for event in events:
+            waiting = self._wanted
             if event.data and await self._is_answer(event):
-                leaving.append(replace_data(event, await self._rewritten(event.data)))
+                try:
+                    leaving.append(replace_data(event, await self._rewritten(event.data)))
+                except asyncio.CancelledError:
+                    # It never leaves, so whoever speaks the last words has to know who still waits.
+                    self._wanted = waiting
+                    raise
             elif (
                 event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
             ):
                 leaving.append(replace_data(event, seen))
             else:
                 leaving.append(event.raw)
+        await breathe(len(events))
         return b"".join(leaving)
 
     async def _is_answer(self, event: SseEvent) -> bool:
@@ -243,7 +268,7 @@ class AnswerStream:
             return self._strike_off(event)
         if not self._wanted or not await is_response(event.data, self._asked.id):
             return False
-        self._wanted.clear()
+        self._wanted = []
         return True
 
     async def _rewritten(self, data: bytes) -> bytes:
@@ -260,8 +285,11 @@ class AnswerStream:
             return True
         if not event.data:
             return False
-        messages = _messages(event.data)
-        waiting = [each for each in self._wanted if not any(answers(data, each.id) for data in messages)]
+        answered = {said.id for said in map(read_response, _messages(event.data)) if said is not None}
+        if not answered:
+            return False
+        # An error that names no request may be that of any.
+        waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
         struck, self._wanted = len(waiting) < len(self._wanted), waiting
         return struck
 
@@ -289,6 +317,26 @@ class AnswerStream:
 
     def _error_events(self) -> bytes:
         return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self._wanted)
+
+
+class _Overlooked:
+    """A sink for a stream that is looked at on its way; it is full while much of that is still to be read."""
+
+    __slots__ = ("_sink", "_stream")
+
+    def __init__(self, sink: Sink, stream: AnswerStream) -> None:
+        self._sink = sink
+        self._stream = stream
+
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """See Sink."""
+        read = self._stream.see(chunk)
+        return self._sink.put(chunk, more=more) and read
+
+    async def drained(self) -> None:
+        """See Sink."""
+        await self._stream.catch_up()
+        await self._sink.drained()
 
 
 def _messages(data: bytes) -> list[bytes]:

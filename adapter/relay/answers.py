@@ -6,13 +6,23 @@ import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from adapter.errors import UpstreamBroken
-from adapter.relay.recognition import is_response
+from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
+from adapter.relay.pacing import breathe, slices
+from adapter.relay.recognition import LARGE, is_response
+from adapter.relay.turns import own_turn
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
-"""Bytes of an answer that is read. Piped answers have no limit: they are never held."""
+"""Bytes of an answer that are read unless ``core.upstream.max_answer_bytes`` says otherwise. Piped answers have no
+limit: they are never held.
+"""
+
+DISCARDED = 64 << 10
+"""Bytes of an answer that are read only so that its connection can serve again."""
+
+RESUMPTIONS = 100
+"""Streams that one answer is followed over; a server that polls on is taken for one that never answers."""
 
 Resume = Callable[[bytes, int | None], Awaitable[UpstreamReply | None]]
 """The stream after this event id, waiting as many milliseconds as the upstream asked for."""
@@ -59,9 +69,16 @@ def require_plain(reply: UpstreamReply) -> None:
         raise UpstreamBroken("The upstream server compressed a stream that was asked for uncompressed.")
 
 
+def too_large(limit: int) -> AnswerTooLarge:
+    """The failure of an answer, or of one event, above ``limit`` bytes."""
+    return AnswerTooLarge(
+        f"The upstream server's answer is larger than the {limit} bytes that core.upstream.max_answer_bytes allows."
+    )
+
+
 async def read_body(reply: UpstreamReply, silence: float | None, limit: int = ANSWER_LIMIT) -> bytes:
-    """The whole body as it came. Raises UpstreamBroken, also above ``limit`` bytes, and UpstreamSilent."""
-    if reply.whole is not None:
+    """The whole body as it came. Raises AnswerTooLarge above ``limit`` bytes, UpstreamBroken, UpstreamSilent."""
+    if reply.whole is not None and len(reply.whole) <= limit:
         return reply.whole
     chunks: list[bytes] = []
     size = 0
@@ -69,15 +86,34 @@ async def read_body(reply: UpstreamReply, silence: float | None, limit: int = AN
         while chunk := await reply.read(silence):
             size += len(chunk)
             if size > limit:
-                raise UpstreamBroken(f"The upstream server's answer is larger than {limit} bytes.")
+                raise too_large(limit)
             chunks.append(chunk)
     finally:
         reply.abort()
+    if size > LARGE:
+        # Many may come to their end at once, and each copies megabytes.
+        await own_turn()
     return b"".join(chunks)
 
 
+async def discard(reply: UpstreamReply, silence: float | None) -> None:
+    """Read an answer of which only the status counts, so that its connection can serve again; drop a long or broken
+    one with its connection.
+    """
+    size = 0
+    try:
+        while size <= DISCARDED and (chunk := await reply.read(silence)):
+            size += len(chunk)
+    except AdapterError:
+        return
+    finally:
+        reply.abort()
+
+
 def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> bytes:
-    """``body`` without its content coding. Raises UpstreamBroken on one that was not asked for or is damaged."""
+    """``body`` without its content coding. Raises UpstreamBroken on one that was not asked for or is damaged, and
+    AnswerTooLarge above ``limit`` bytes.
+    """
     coding = (header(reply.headers, "content-encoding") or "identity").strip().lower()
     if coding == "identity":
         return body
@@ -89,31 +125,37 @@ def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> byt
     except zlib.error as error:
         raise UpstreamBroken("The upstream server's compressed answer is damaged.") from error
     if inflater.unconsumed_tail:
-        raise UpstreamBroken(f"The upstream server's answer is larger than {limit} bytes.")
+        raise too_large(limit)
     if not inflater.eof or inflater.unused_data:
         raise UpstreamBroken("The upstream server's compressed answer is not exactly one complete stream.")
     return plain
 
 
 async def read_answer(
-    reply: UpstreamReply, request_id: str | int | float | None, silence: float | None, resume: Resume
+    reply: UpstreamReply,
+    request_id: str | int | float | None,
+    silence: float | None,
+    resume: Resume,
+    limit: int = ANSWER_LIMIT,
 ) -> WholeAnswer:
     """Everything up to and with the response to ``request_id``, following a stream that polls.
 
-    Raises UpstreamBroken where no response can be had, UpstreamSilent.
+    Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
+    can be had; UpstreamSilent.
     """
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        raw = await read_body(reply, silence)
-        return WholeAnswer(raw, await _response_in(decoded(raw, reply), media_type(reply), request_id))
-    raw = b""
-    last_id = b""
-    while True:
-        reader = SseReader(ANSWER_LIMIT)
+        raw = await read_body(reply, silence, limit)
+        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
+    pieces: list[bytes] = []
+    left, last_id = limit, b""
+    for _ in range(RESUMPTIONS):
+        reader = SseReader(limit)
         reader.last_id = last_id
-        piece, event = await _read_events(reply, reader, request_id, silence)
-        raw += piece
+        piece, event = await _read_events(reply, reader, request_id, silence, left)
+        pieces.append(piece)
+        left -= len(piece)
         if event is not None:
-            return WholeAnswer(raw, event.data, event)
+            return WholeAnswer(b"".join(pieces), event.data, event)
         if not reader.last_id or reader.last_id == last_id:
             raise UpstreamBroken("The upstream server ended its answer without a response.")
         last_id = reader.last_id
@@ -121,31 +163,52 @@ async def read_answer(
         if rest is None:
             raise UpstreamBroken("The upstream server's answer broke off and could not be resumed.")
         reply = rest
+    reply.abort()
+    raise UpstreamBroken("The upstream server put off its answer again and again.")
 
 
 async def _read_events(
-    reply: UpstreamReply, reader: SseReader, request_id: str | int | float | None, silence: float | None
+    reply: UpstreamReply,
+    reader: SseReader,
+    request_id: str | int | float | None,
+    silence: float | None,
+    left: int,
 ) -> tuple[bytes, SseEvent | None]:
-    """Whole events up to and with the response, as they came, and the response's; None if it did not come."""
-    events: list[bytes] = []
+    """Whole events up to and with the response, as they came, and the response's; None if it did not come.
+
+    Raises AnswerTooLarge above ``left`` bytes of events.
+    """
+    # Not a list: of blank lines each byte is an event.
+    raw = bytearray()
     try:
         while chunk := await reply.read(silence):
-            for event in reader.feed(chunk):
-                events.append(event.raw)
-                if event.data and await is_response(event.data, request_id):
-                    return b"".join(events), event
+            for part in slices(chunk):
+                events = reader.feed(part)
+                for event in events:
+                    raw += event.raw
+                    if event.data and await is_response(event.data, request_id):
+                        return bytes(raw), event
+                if len(raw) > left:
+                    raise too_large(reader.limit)
+                await breathe(len(events))
+    except MessageTooLong:
+        raise too_large(reader.limit) from None
     except UpstreamBroken:
         if not reader.last_id:
             raise
     finally:
         reply.abort()
-    return b"".join(events), None
+    return bytes(raw), None
 
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
     if kind != "text/event-stream":
         return body if await is_response(body, request_id) else None
-    for event in SseReader(ANSWER_LIMIT).feed(body):
-        if event.data and await is_response(event.data, request_id):
-            return event.data
+    reader = SseReader(len(body))
+    for part in slices(body):
+        events = reader.feed(part)
+        for event in events:
+            if event.data and await is_response(event.data, request_id):
+                return event.data
+        await breathe(len(events))
     return None

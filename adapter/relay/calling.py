@@ -57,12 +57,13 @@ class Calling:
         if ask.server.plan.gate is None or envelope.method != "tools/call":
             return
         await self._judge(ask, session, envelope)
-        ask.renewed = _both(ask.renewed, partial(self._judge, ask, session, envelope))
+        ask.renewed = _both(ask.renewed, partial(self._judge, session=session, envelope=envelope))
 
     async def _judge(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
         gate = ask.server.plan.gate
         assert gate is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.principal)
+        ask.tool_repeatable = partial(gate.repeatable, scope.id)
         if not gate.passes(scope.id, envelope.name):
             await gate.admit(self.call(ask, session, envelope))
 
@@ -83,8 +84,8 @@ def _both(first: Renewed | None, second: Renewed) -> Renewed:
     if first is None:
         return second
 
-    async def renewed() -> None:
-        await first()
-        await second()
+    async def renewed(ask: Ask) -> None:
+        await first(ask)
+        await second(ask)
 
     return renewed

@@ -5,6 +5,7 @@ A path that a tool names is data: it counts only where ``FileStore`` finds it to
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -12,25 +13,44 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.files.port import FileStore, Measure, Staging
+from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
 from adapter.relay.holdings import Holdings
 from adapter.relay.stages import Call
-from adapter.rules.filenames import default_name, stored_name
+from adapter.rules.filenames import default_name, names_a_file, stored_name
 from adapter.rules.holdings import FileRecord, Place
-from adapter.rules.locators import Locator, embedded, linked
+from adapter.rules.locators import Locator, embedded, length, linked
+from adapter.rules.media import media_type, named_after_type
 from adapter.wire.envelope import parse
 
 Result = Mapping[str, Any]
 
+AT_ONCE = 16 << 10
+"""Characters of text that are searched for paths on the event loop, in some milliseconds; more goes to a thread."""
+
 LONGEST_NAME = 255
 """Bytes of UTF-8 above which an artifact is called by the name it is stored under: it is said several times."""
+
+
+class ArtifactName(NamedTuple):
+    """The name of an artifact. ``given``: by the caller or its tool; else it is a default, whose extension follows
+    from what is found in the file.
+    """
+
+    text: str
+    given: bool
+
+    def recorded(self, measure: Measure, said: str | None) -> str:
+        """The name under which a file is kept; ``said`` is the media type that its sender claims."""
+        if self.given:
+            return self.text
+        return named_after_type(self.text, media_type(self.text, measure.head, said))
 
 
 class Allocated(NamedTuple):
     """Where a tool was told to write, what the file is to be called, and when the call began (Unix seconds)."""
 
     place: Place | None
-    name: str
+    name: ArtifactName
     began: float
 
 
@@ -43,7 +63,7 @@ class Captured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
-    """For one tool of one server. ``limit`` is the largest file in bytes that is captured; None: quotas decide."""
+    """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
 
     holdings: Holdings
     files: FileStore
@@ -51,7 +71,7 @@ class Capturing:
     server: str
     tool: str
     exposed: bool
-    limit: int | None
+    limit: CaptureLimit | None
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
@@ -78,7 +98,11 @@ class Capturing:
                     yield located
 
     async def _located(self, call: Call, began: float, result: Result) -> Captured | None:
-        for path in self.locator.located(result):
+        if length(result) <= AT_ONCE:
+            paths = self.locator.located(result)
+        else:
+            paths = await asyncio.to_thread(self.locator.located, result)
+        for path in paths:
             taken = await self.files.take(path, call.scope.id, began, self.limit)
             if taken is not None:
                 staging, measure = taken
@@ -98,32 +122,35 @@ class Capturing:
 
     async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
         """Keep bytes that came inside a message."""
+        if self.limit is not None:
+            self.limit.check(len(data))
         staging = await self.files.stage()
         try:
             await staging.write(data)
             measure = await staging.finish()
-            filename = artifact_name(self.tool, name, said)
-            return await self._keep(call, filename, measure, staging=staging, said=said)
+            called = artifact_name(self.tool, name, said)
+            return await self._keep(call, called, measure, staging=staging, said=said)
         finally:
             await staging.discard()
 
     async def _keep(
         self,
         call: Call,
-        name: str,
+        name: ArtifactName,
         measure: Measure,
         *,
         place: Place | None = None,
         staging: Staging | None = None,
         said: str | None = None,
     ) -> FileRecord:
+        filename = name.recorded(measure, said)
         try:
             return await self.holdings.keep_artifact(
                 call.scope,
                 self.server,
                 file_id=place.id if place else secrets.token_hex(16),
-                filename=name,
-                stored=place.name if place else stored_name(name),
+                filename=filename,
+                stored=place.name if place else stored_name(filename),
                 staging=staging,
                 measure=measure,
                 exposed=self.exposed,
@@ -135,11 +162,12 @@ class Capturing:
 
 
 @lru_cache(512)
-def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> str:
-    """What an artifact is called: see ``default_name``; always a text that every reader of JSON takes."""
+def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> ArtifactName:
+    """The name of an artifact, see ``default_name``; always a text that every reader of JSON takes."""
     # A lone surrogate, out of an argument or a directory, would cost strict readers the whole result.
     name = default_name(tool, given, media_type).encode("utf-8", "replace").decode("utf-8")
-    return name if len(name.encode()) <= LONGEST_NAME else stored_name(name)
+    text = name if len(name.encode()) <= LONGEST_NAME else stored_name(name)
+    return ArtifactName(text, names_a_file(given))
 
 
 def _contents(response: bytes) -> list[Any]:

@@ -16,9 +16,10 @@ from adapter.files.port import FileStore
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
+from adapter.relay.round_index import ARTIFACT
+from adapter.relay.rounds import DELIVERED, noted_earlier
 from adapter.relay.stages import Call
-from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import replaced, values
+from adapter.rules.arguments import ambiguous, replaced, values
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.redaction import Redaction
 from adapter.rules.results import tool_result, without_paths
@@ -26,8 +27,8 @@ from adapter.wire.handles import parse_artifact, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 
-NOTE = "handles"
-"""Where a call's notes keep which handle each path stands for that the tool was given."""
+HANDLES = "handles"
+"""The note of a call that holds which handle each path stands for that the tool was given."""
 
 INLINE_AT_MOST = 64 << 20
 """Bytes of all files together that one call delivers inline, unless a single one may have more: a short message could
@@ -77,6 +78,7 @@ class Consumer:
         return f"<Consumer of {self._rule.server!r}: {self._rule.argument}>"
 
     async def ask(self, call: Call) -> bytes | None:
+        await self._mirrors.check(call)
         try:
             await self._resolve(call)
             call.withheld = self._withheld(call)
@@ -87,10 +89,12 @@ class Consumer:
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
+        if ARTIFACT in call.notes:
+            return response  # its producer has done so, and has added what is to stay as it is
         return without_paths(response, self._withheld(call))
 
     def _withheld(self, call: Call) -> Redaction:
-        return Redaction(self._files.roots, call.notes.get(NOTE, {}))
+        return Redaction(self._files.roots, call.notes.get(HANDLES, {}))
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
@@ -109,7 +113,7 @@ class Consumer:
                 text = await delivery.of(call, record)
                 delivered.append((said, text))
                 if rule.delivery in ("path", "file_uri"):
-                    call.notes.setdefault(NOTE, {})[self._files.path_of(record.place)] = value
+                    call.notes.setdefault(HANDLES, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
                 raise Refused(self._unknown())
@@ -166,6 +170,8 @@ class _Delivery:
         if text is None:
             call.defer(self._holdings.hold(record))
             text = self._texts[record.key] = await self._text(call, record)
+            link = text if self._rule.delivery == "url" else None
+            call.notes.setdefault(DELIVERED, {})[record.key] = link
         if self._rule.delivery in ("base64", "data_uri"):
             self._inline += record.size
             most = max(INLINE_AT_MOST, self._rule.inline_limit)
@@ -182,7 +188,8 @@ class _Delivery:
             case "file_uri":
                 return PurePosixPath(self._files.path_of(record.place)).as_uri()
             case "url":
-                return self._links.delivery(call.base, record)
+                told: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
+                return told or self._links.delivery(call.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from adapter.errors import AdapterError, UpstreamBroken
-from adapter.relay.answers import ANSWER_LIMIT
+from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken
+from adapter.relay.answers import too_large
 from adapter.relay.errands import Errands
-from adapter.relay.exchange import Answer, Ask
+from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask
 from adapter.relay.http_callers import (
     CLIENT,
     INITIALIZED,
@@ -30,7 +30,8 @@ from adapter.relay.http_callers import (
     request,
     result_of,
 )
-from adapter.relay.mapping import LATEST_LEGACY, LONGEST_RETRY
+from adapter.relay.mapping import LONGEST_RETRY
+from adapter.relay.pacing import breathe, slices
 from adapter.relay.recognition import LARGE
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
@@ -194,23 +195,29 @@ class Conversation:
         self, answer: Answer, who: Who, number: int, tell: Tell | None = None, listed: str | None = None
     ) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
+        limit = self._asks.server.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
                 raise UpstreamBroken("The upstream server compressed an answer that was asked for as it is.")
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
-                body = await _whole(answer)
+                body = await _whole(answer, limit)
                 return _Heard(await _response_in(body, number, listed))
-            reader = SseReader(ANSWER_LIMIT)
+            reader = SseReader(limit)
             async for piece in _pieces(answer):
-                for event in reader.feed(piece):
-                    if not event.data:
-                        continue
-                    response = await _response_in(event.data, number, listed)
-                    if response is not None:
-                        return _Heard(response)
-                    await self._heed(event.data, who, number, tell)
+                for part in slices(piece):
+                    events = reader.feed(part)
+                    for event in events:
+                        if not event.data:
+                            continue
+                        response = await _response_in(event.data, number, listed)
+                        if response is not None:
+                            return _Heard(response)
+                        await self._heed(event.data, who, number, tell)
+                    await breathe(len(events))
             return _Heard(None, reader.last_id, reader.retry)
+        except MessageTooLong:
+            raise too_large(limit) from None
         finally:
             await answer.close()
 
@@ -262,15 +269,15 @@ async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _whole(answer: Answer) -> bytes:
-    if isinstance(answer.body, bytes) and len(answer.body) <= ANSWER_LIMIT:
+async def _whole(answer: Answer, limit: int) -> bytes:
+    if isinstance(answer.body, bytes) and len(answer.body) <= limit:
         return answer.body
     pieces: list[bytes] = []
     size = 0
     async for piece in _pieces(answer):
         size += len(piece)
-        if size > ANSWER_LIMIT:
-            raise UpstreamBroken(f"The upstream server's answer is larger than {ANSWER_LIMIT} bytes.")
+        if size > limit:
+            raise too_large(limit)
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from adapter.errors import CredentialRefused
@@ -41,6 +42,7 @@ class Credentials:
         self._secret = configured
         self._ttl = ttl
         self._clock = clock
+        self._prolonged: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         return f"<Credentials: good for {self._ttl:g} s>"
@@ -100,9 +102,21 @@ class Credentials:
     def check_file(
         self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
     ) -> None:
-        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, and in time."""
-        if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, self._clock()):
+        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or prolonged."""
+        now = 0.0 if query.get("sig") in self._prolonged else self._clock()
+        if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, now):
             raise CredentialRefused()
+
+    def prolong(self, signature: str) -> Callable[[], None]:
+        """Let a link to a file be good beyond its time, until the function returned is called."""
+        self._prolonged[signature] += 1
+
+        def end() -> None:
+            self._prolonged[signature] -= 1
+            if not self._prolonged[signature]:
+                del self._prolonged[signature]
+
+        return end
 
     async def expire(self) -> None:
         """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""

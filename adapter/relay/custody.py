@@ -66,38 +66,51 @@ class _Taken(NamedTuple):
     unspend: Callable[[], Awaitable[None]] | None
 
 
+_Directory = tuple[Kind, str, str]
+"""A place but for its name: nothing else lies there."""
+
+
 class Custody:
-    """The one writer of file rows."""
+    """The one writer of file rows. ``gone`` is told of each file that is held no longer."""
 
     def __init__(
-        self, store: Store, files: FileStore, inventory: Inventory, log: FilteringBoundLogger
+        self,
+        store: Store,
+        files: FileStore,
+        inventory: Inventory,
+        log: FilteringBoundLogger,
+        gone: Callable[[FileRecord], None],
     ) -> None:
         self._store = store
         self._files = files
         self._inventory = inventory
         self._log = log
+        self._gone = gone
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._expected: dict[Place, int] = {}
+        self._expected: dict[_Directory, int] = {}
 
     def __repr__(self) -> str:
         return f"<Custody: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
 
     def knows(self, place: Place) -> bool:
         """Whether a file at that place is held, or about to come or go. Safe to ask from any thread."""
-        return place in self._expected or self._inventory.knows(place)
+        return place[:3] in self._expected or self._inventory.knows(place)
 
     def expect(self, *places: Place) -> Callable[[], None]:
-        """Let files at these places be known though no record knows them, until the function returned is called."""
+        """Let all files in the directories of these places be known though no record knows them, until the function
+        returned is called: a tool may write its file under another name first.
+        """
         waiting = list(places)
         for place in places:
-            self._expected[place] = self._expected.get(place, 0) + 1
+            directory = place[:3]
+            self._expected[directory] = self._expected.get(directory, 0) + 1
 
         def forget() -> None:
             while waiting:
-                place = waiting.pop()
-                self._expected[place] -= 1
-                if not self._expected[place]:
-                    del self._expected[place]
+                directory = waiting.pop()[:3]
+                self._expected[directory] -= 1
+                if not self._expected[directory]:
+                    del self._expected[directory]
 
         return forget
 
@@ -165,8 +178,9 @@ class Custody:
                 raise
             for record in records:
                 self._inventory.show(record)
-            for place in leaving:
-                await self.remove(place)
+            for victim in victims:
+                self._gone(victim)
+                await self.remove(victim.place)
         finally:
             forget()
 
@@ -280,6 +294,7 @@ class Custody:
         finally:
             forget()
         for record in records:
+            self._gone(record)
             await self.remove(record.place)
             self._inventory.ledger.remove(record.key)
 

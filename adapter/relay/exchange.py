@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.errors import AdapterError
 from adapter.relay.server import Server
 from adapter.rules.callers import NOBODY, Caller
+from adapter.rules.repeatable import ToolRepeatable, is_repeatable
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
@@ -15,8 +17,16 @@ from adapter.wire.eras import Era
 JSON = ("Content-Type", "application/json")
 """The field of an answer of the adapter's own."""
 
+POST_FIELDS = frozenset(
+    {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
+)
+"""Fields in which a client speaks of its own POST (lower case); the adapter's own requests leave them out."""
 
-Renewed = Callable[[], Awaitable[None]]
+LATEST_LEGACY = "2025-11-25"
+"""The legacy era's last version: what the adapter speaks where none has been negotiated."""
+
+Renewed = Callable[["Ask"], Awaitable[None]]
+"""Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
 
 
 @dataclass(slots=True)
@@ -25,9 +35,11 @@ class Ask:
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
     client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
+    ``query`` is that of the request's target, as it goes upstream.
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
+    ``tool_repeatable`` tells of tools whether they may be called twice, None where nothing is known of them.
     """
 
     server: Server
@@ -44,6 +56,14 @@ class Ask:
     base: str = ""
     renewed: Renewed | None = None
     caller: Caller = NOBODY
+    query: str = ""
+    tool_repeatable: ToolRepeatable | None = None
+
+    def repeatable(self) -> bool:
+        """Tell whether the request may be sent twice; a GET may, for it only reads."""
+        if self.envelope is None:
+            return True
+        return is_repeatable(self.envelope, self.tool_repeatable)
 
 
 def _nothing() -> None:
@@ -79,6 +99,7 @@ class Answer:
 
     Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
+    ``last_words`` gives the bytes that complete a stream which is cut for that failure, None where nothing can.
     """
 
     status: int
@@ -86,6 +107,7 @@ class Answer:
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)
+    last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
 
     async def close(self) -> None:
         try:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from adapter.relay.answers import decoded, is_encoded, media_type, read_answer, read_body
-from adapter.relay.exchange import Ask, forwardable
-from adapter.relay.mapping import ACCEPT, POST_FIELDS, Mapping, Resumption
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.mapping import ACCEPT, Mapping, Resumption
 from adapter.relay.recognition import is_response
 from adapter.relay.sessions import Session
-from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.spans import find
 
@@ -29,19 +29,27 @@ async def fetch(
     request_id = f"adapter-{secrets.token_hex(8)}"
     if ask.era is Era.MODERN:
         params = {**params, "_meta": _meta_of(ask)}
-    body = dump({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-    own = replace(ask, headers=_headers(ask, method, params), body=body, encoded=False, renewed=None)
-    silence = ask.server.silence.request
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+    body = dump(message)
+    own = replace(
+        ask,
+        headers=_headers(ask, method, params),
+        envelope=envelope_of(message, body),
+        body=body,
+        encoded=False,
+        renewed=None,
+    )
+    silence, limit = ask.server.silence.request, ask.server.answer_limit
     reply = await mapping.send(own, session, body, silence)
     if reply.status != 200:
         reply.abort()
         return None
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        response = decoded(await read_body(reply, silence), reply)
+        response = decoded(await read_body(reply, silence, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream_session if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.version).after
-    return (await read_answer(reply, request_id, silence, resume)).response
+    resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
+    return (await read_answer(reply, request_id, silence, resume, limit)).response
 
 
 def _meta_of(ask: Ask) -> dict[str, Any]:

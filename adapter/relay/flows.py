@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
-from adapter.errors import UpstreamBroken
+from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import Flow
 from adapter.upstream.port import Sink, UpstreamReply, pour
+
+RETRY = b"retry: 3000\n\n"
+"""Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
+
+_LINE_ENDS = b"\r\n"
+_SEAM = 4
 
 
 class Along:
@@ -53,32 +59,56 @@ async def _pour_piped(reply: UpstreamReply, silence: float | None, first: bytes,
         reply.abort()
 
 
-def overheard(reply: UpstreamReply, heed: Callable[[bytes], None] | None) -> Flow:
+class GetStream:
     """A GET stream. It may be silent for ever and just ends when the upstream's does, as clients expect.
 
     ``heed`` sees what comes.
     """
-    return Flow(_overheard(reply, heed), partial(_pour_overheard, reply, heed))
+
+    def __init__(self, reply: UpstreamReply, heed: Callable[[bytes], None] | None) -> None:
+        self._reply = reply
+        self._heed = heed
+        self._end = b""
+
+    def body(self) -> Flow:
+        """The stream as it comes."""
+        return Flow(self._pieces(), self._pour)
+
+    async def last_words(self, _: AdapterError) -> bytes:
+        """Tell the client to come back in a while, behind an event that may have begun."""
+        return last_words_behind(self._end)
+
+    def _look(self, chunk: bytes) -> None:
+        self._end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (self._end + chunk)[-_SEAM:]
+        if self._heed is not None:
+            self._heed(chunk)
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+        try:
+            while chunk := await self._reply.read(None):
+                self._look(chunk)
+                yield chunk
+        except UpstreamBroken:
+            return
+        finally:
+            self._reply.abort()
+
+    async def _pour(self, sink: Sink) -> None:
+        try:
+            await pour(self._reply, Along(sink, self._look), None)
+        except UpstreamBroken:
+            return
+        finally:
+            self._reply.abort()
 
 
-async def _overheard(
-    reply: UpstreamReply, heed: Callable[[bytes], None] | None
-) -> AsyncGenerator[bytes, None]:
-    try:
-        while chunk := await reply.read(None):
-            if heed is not None:
-                heed(chunk)
-            yield chunk
-    except UpstreamBroken:
-        return
-    finally:
-        reply.abort()
+def last_words_behind(sent: bytes) -> bytes:
+    """The ``retry:`` that ends a stream whose last bytes were ``sent`` (its last four at least).
 
-
-async def _pour_overheard(reply: UpstreamReply, heed: Callable[[bytes], None] | None, sink: Sink) -> None:
-    try:
-        await pour(reply, sink if heed is None else Along(sink, heed), None)
-    except UpstreamBroken:
-        return
-    finally:
-        reply.abort()
+    An event of which only a part was sent becomes one of a type that no client knows, for what is sent cannot be taken
+    back; clients dispatch only the type "message".
+    """
+    line = sent.removesuffix(b"\n").removesuffix(b"\r") if sent.endswith(b"\r\n") else sent[:-1]
+    if not sent or (sent[-1] in _LINE_ENDS and (not line or line[-1] in _LINE_ENDS)):
+        return RETRY
+    return (b"" if sent[-1] in _LINE_ENDS else b"\n") + b"event: torn\n" + RETRY

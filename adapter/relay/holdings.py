@@ -55,7 +55,9 @@ class Holdings:
         self._ledger = Ledger(limits)
         ttls = {Kind.UPLOAD: upload_ttl, Kind.ARTIFACT: artifact_ttl}
         self._inventory = Inventory(self._ledger, ttls, clock)
-        self._custody = Custody(store, files, self._inventory, log)
+        self.on_gone: list[Callable[[FileRecord], None]] = []
+        """Called with the record of each file that is held no longer."""
+        self._custody = Custody(store, files, self._inventory, log, self._tell_gone)
         self._admission = Admission(limits.scope_bytes, admission_wait)
         self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
         self._batches: dict[str, set[UploadBatch]] = {}
@@ -133,6 +135,13 @@ class Holdings:
         """Keep a file from eviction and expiry until the function returned is called. Raises FileGone."""
         return self._inventory.hold(record)
 
+    def hold_key(self, key: str) -> Callable[[], None]:
+        """As ``hold``, by the key of the file's record."""
+        record = self._inventory.get(key)
+        if record is None:
+            raise FileGone()
+        return self._inventory.hold(record)
+
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
         if self._inventory.get(record.key) is None:
@@ -191,7 +200,8 @@ class Holdings:
         return batch
 
     def expect(self, place: Place) -> Callable[[], None]:
-        """Keep the sweep from a place that a tool was told to write to, until the function returned is called."""
+        """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
+        called."""
         return self._custody.expect(place)
 
     async def keep_artifact(
@@ -258,6 +268,10 @@ class Holdings:
             created=self._clock(),
             exposed=exposed,
         )
+
+    def _tell_gone(self, record: FileRecord) -> None:
+        for told in self.on_gone:
+            told(record)
 
     # --- out --------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
-from adapter.relay.exchange import Ask, forwardable
-from adapter.relay.mapping import ACCEPT, POST_FIELDS
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.mapping import ACCEPT
 from adapter.relay.server import Server
 from adapter.relay.visit import MODERN_VERSION
 from adapter.rules.callers import Caller

@@ -1,21 +1,34 @@
-"""What time does to sessions: last-seen times are written, idle ones rest, ended ones are closed upstream."""
+"""Sessions as time passes: last-seen times are written, idle ones rest, ended ones are closed upstream.
+
+Nothing waits for anything else: each server is tended by a task of its own, and so is every other errand. What is
+still under way from one round to the next is not begun a second time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.answers import read_body
+from adapter.relay.answers import discard
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
 from adapter.relay.server import Servers
 from adapter.relay.sessions import Sessions
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.state.port import Row
+
+CLOSINGS = 4
+"""Sessions of one server that are closed at the same time."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds that a server may be silent about a session that is to be closed, unless any request may take less."""
+
+Overdue = list[tuple[Row, SessionRecord]]
 
 
 @dataclass(slots=True)
@@ -29,49 +42,99 @@ class Janitor:
     interval: float
     log: FilteringBoundLogger
     errands: tuple[Callable[[], Awaitable[None]], ...] = ()
+    _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self.interval)
-            try:
-                await self.go_round()
-            except AdapterError as error:
-                self.log.warning("the janitor could not finish its round", why=str(error))
-            except Exception:
-                # A defect in one round must not end all later ones.
-                self.log.exception("the janitor's round failed unexpectedly")
+        try:
+            while True:
+                await asyncio.sleep(self.interval)
+                self._begin_round()
+        finally:
+            under_way = list(self._under_way.values())
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def go_round(self) -> None:
-        """One round. Raises StoreUnavailable; an upstream that fails is left for the next round."""
-        await self.sessions.write_last_seen()
-        overdue = await self.sessions.overdue()
-        await asyncio.gather(*(self._tend(row, record) for row, record in overdue))
-        await self.parking.expire()
-        for errand in self.errands:
-            await errand()
+        """One round to its end. An upstream that fails is left for the next round."""
+        self._begin_round()
+        while self._under_way:
+            await asyncio.wait(list(self._under_way.values()))
 
-    async def _tend(self, row: Row, record: SessionRecord) -> None:
-        if record.state is SessionState.OPEN:
-            # Closed first: if the client comes back in between, the upstream's 404 renews its session.
-            if self.sessions.is_idle(row.key) and await self._close_upstream(record):
-                await self.sessions.lay_to_rest(row, record)
-            else:
-                await self.sessions.put_off(row, self.interval)
-        elif await self._close_upstream(record):
+    def _begin_round(self) -> None:
+        self._begin("sessions", self._tend_sessions)
+        self._begin("parking", self.parking.expire)
+        for number, errand in enumerate(self.errands):
+            self._begin(number, errand)
+
+    def _begin(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a part of the round, unless that of an earlier round is still under way."""
+        if name not in self._under_way:
+            self._under_way[name] = asyncio.get_running_loop().create_task(self._do(name, work))
+
+    async def _do(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except AdapterError as error:
+            self.log.warning("the janitor could not finish its round", why=str(error))
+        except Exception:
+            # A defect in one round must not end all later ones.
+            self.log.exception("the janitor's round failed unexpectedly")
+        finally:
+            del self._under_way[name]
+
+    async def _tend_sessions(self) -> None:
+        await self.sessions.write_last_seen()
+        by_server: dict[str, Overdue] = {}
+        for row, record in await self.sessions.overdue():
+            by_server.setdefault(record.server, []).append((row, record))
+        # All are put off, so that those of a server that does not answer stand in no other's way next time.
+        keys = [row.key for overdue in by_server.values() for row, _ in overdue]
+        await self.sessions.put_off(keys, self.interval)
+        for server, overdue in by_server.items():
+            self._begin(("server", server), partial(self._tend_server, overdue))
+
+    async def _tend_server(self, overdue: Overdue) -> None:
+        """Tend the sessions of one server until it does not answer."""
+        left = iter(overdue)
+        answers = True
+
+        async def tend() -> None:
+            nonlocal answers
+            for row, record in left:
+                answers = answers and await self._tend(row, record)
+                if not answers:
+                    return
+
+        await asyncio.gather(*(tend() for _ in range(CLOSINGS)))
+
+    async def _tend(self, row: Row, record: SessionRecord) -> bool:
+        """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
+        is_open = record.state is SessionState.OPEN
+        if is_open and not self.sessions.is_idle(row.key):
+            return True
+        # Closed first: if the client comes back in between, the upstream's 404 renews its session.
+        try:
+            closed = await self._close_upstream(record)
+        except AdapterError as error:
+            self.log.info("upstream sessions are still to be closed", server=record.server, why=error.code)
+            return False
+        if closed and is_open:
+            await self.sessions.lay_to_rest(row, record)
+        elif closed:
             await self.sessions.closed(row)
-        else:
-            await self.sessions.put_off(row, self.interval)
+        return True
 
     async def _close_upstream(self, record: SessionRecord) -> bool:
-        """Whether there is nothing left to close. A server no longer configured cannot be asked."""
+        """Tell whether there is nothing left to close. A server no longer configured cannot be asked.
+
+        Raises what the upstream raises.
+        """
         server = self.servers.get(record.server)
         if server is None:
             return True
-        try:
-            reply = await self.mapping.close(server, record)
-            if reply is not None:
-                await read_body(reply, server.silence.request)
-        except AdapterError as error:
-            self.log.info("an upstream session is still to be closed", server=server.id, why=error.code)
-            return False
+        silence = min(CLOSE_SILENCE, server.silence.request)
+        reply = await self.mapping.close(server, record, silence=silence)
+        if reply is not None:
+            await discard(reply, silence)
         return reply is None or reply.status < 500

@@ -89,8 +89,6 @@ class Judging:
         Raises UpstreamBroken where that cannot be known, and what the upstream raises.
         """
         lookout = self._lookout
-        if lookout.reuses_nothing:
-            return await self._made_known(call, await self._judged(call, await lookout.read_for(call)))
         lookout.outlive()
         for pause in TRIES:
             if pause:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from adapter.relay.credentials import Credentials
 from adapter.rules.holdings import FileRecord
+from adapter.wire.links import parameters
 
 DOWNLOADS = "/artifacts"
 """The route of downloads, under which artifacts have their URLs."""
@@ -36,3 +37,8 @@ class Links:
         query = self._credentials.file_query(purpose, *place, self._clock() + self._ttl)
         name = quote(record.filename.encode("utf-8", "surrogatepass"), safe="")
         return f"{route}/{'/'.join(place)}/{name}?{query}"
+
+
+def signature_of(link: str) -> str:
+    """The signature in a link of ``Links``."""
+    return parameters(urlsplit(link).query)["sig"]

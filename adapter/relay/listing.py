@@ -33,7 +33,7 @@ from adapter.rules.tool_pages import (
     write_page,
 )
 from adapter.rules.tools import Tool
-from adapter.rules.unicode import reading, shown
+from adapter.rules.unicode import has_no_reading, reading, shown
 from adapter.rules.verdicts import Sighting, Verdict
 from adapter.wire.envelope import dump
 from adapter.wire.piecewise import Piecewise
@@ -52,6 +52,9 @@ UNREAD = 1000
 
 TOLD = 10_000
 """Tools of one server of which it is remembered that the log was told."""
+
+TOLD_AT_ONCE = 10
+"""Tools of one page that the log is told of by name; of the others it learns how many they are."""
 
 _ID = rb'"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
 _BEGINNING = re.compile(rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID)
@@ -237,7 +240,7 @@ class ToolLists:
 
     def refuses(self, name: str) -> bool:
         """Whether nobody may call what a server might take this name for, since nobody looked into its definition."""
-        return reading(name) in self.unread
+        return has_no_reading(name) or reading(name) in self.unread
 
     def _only_own(self, id_bytes: bytes, *, modern: bool) -> bytes:
         result: dict[str, Any] = {"tools": list(self._own)}
@@ -247,12 +250,18 @@ class ToolLists:
 
     def _tell(self, notes: Sequence[PolicyNote]) -> Piecewise[None]:
         """One line for a definition and what policy did to it, however often it is listed."""
+        told = 0
         for note in notes:
             if note.key not in self._told and len(self._told) < TOLD:
                 self._told.add(note.key)
-                name = shown(note.name, _LONGEST_NAME)
-                self._log.info(note.event, server=self._server, tool=name, what=note.what)
+                told += 1
+                if told <= TOLD_AT_ONCE:
+                    name = shown(note.name, _LONGEST_NAME)
+                    self._log.info(note.event, server=self._server, tool=name, what=note.what)
                 yield None
+        if told > TOLD_AT_ONCE:
+            count = told - TOLD_AT_ONCE
+            self._log.info("policy hid or changed more tools", server=self._server, count=count)
 
     # --- pages that leave -------------------------------------------------------------------------------------
 

@@ -20,9 +20,6 @@ _WORD = b"list_changed"
 _CHANGED = re.compile(rb"tools\\?/list_changed")
 _SEAM = len(rb"tools\/list_changed") - 1
 
-FRESH_AT_LEAST = 1.0
-"""Seconds for which a read serves all who ask, unless none is to be reused: calls at once share one."""
-
 PATIENCE = 120.0
 """Seconds that a server has for all pages of its list."""
 
@@ -32,8 +29,8 @@ UNREADABLE = "The upstream server did not list its tools, so none can be judged;
 
 
 class Lookout:
-    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word; 0 has every
-    call read them anew.
+    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word. With 0 each
+    call reads them anew, though calls at once share one read.
 
     ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
     ``definitions`` is where those that are read are kept. All pages of a list have ``patience`` seconds.
@@ -51,8 +48,7 @@ class Lookout:
     ) -> None:
         self._lists = lists
         self._patience = patience
-        self.reuses_nothing = fresh_for == 0
-        self._fresh_for = 0.0 if self.reuses_nothing else max(fresh_for, FRESH_AT_LEAST)
+        self._fresh_for = fresh_for
         self._now = now
         self._errands = errands
         self.on_change: list[Callable[[], None]] = []
@@ -84,18 +80,20 @@ class Lookout:
     def changed(self) -> None:
         """The upstream's tools may be others now."""
         self.epoch += 1
-        self._shared = None
         # Those who wait for one that is under way find out that it came too late.
         self._readings.clear()
-        for heed in self.on_change:
-            heed()
+        self._forget()
 
     def outlive(self) -> None:
-        """What was read too long ago counts as changed."""
-        # What is being read now is no older than what would be read next.
-        if not self.fresh and _ALL not in self._readings:
-            self.changed()
+        """Forget what was read too long ago. A read that is under way is new enough."""
+        if not self.fresh:
+            self._forget()
             self._stale_at = self._now() + self._fresh_for
+
+    def _forget(self) -> None:
+        self._shared = None
+        for heed in self.on_change:
+            heed()
 
     def listener(self) -> Callable[[bytes], None]:
         """Looks along at a stream. The word may be cut in two, so an end in the middle of a line is looked at again
@@ -124,7 +122,7 @@ class Lookout:
                 return
             self.changed()
         elif not self.fresh:
-            self.changed()
+            self._forget()
         self._shared, self._seen_by = seen, scope_id
         self._stale_at = self._now() + self._fresh_for
 
@@ -158,10 +156,6 @@ class Lookout:
             # What one session cannot have, another may.
             return await self.own(call)
         return _required(found)
-
-    async def read_for(self, call: Call) -> Sighting:
-        """What this call's scope is offered, read for this call alone. Raises as ``seen`` does."""
-        return _required(await self._read(call))
 
     async def own(self, call: Call) -> Sighting:
         """What this call's scope is offered, read in its own upstream session. Raises as ``seen`` does."""

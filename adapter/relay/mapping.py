@@ -15,25 +15,21 @@ from dataclasses import replace
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken
-from adapter.relay.answers import read_answer, read_body
-from adapter.relay.exchange import Ask, forwardable
+from adapter.errors import AdapterError, BadRequest, SessionUnknown, UpstreamBroken, UpstreamUnanswered
+from adapter.relay.answers import discard, read_answer
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.late_sessions import LateSessions, close_session
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
+from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 ACCEPT = "application/json, text/event-stream"
-POST_FIELDS = frozenset(
-    {"accept", "accept-encoding", "content-type", "content-encoding", "mcp-protocol-version", "last-event-id"}
-)
-"""What a client's headers say of its own POST (lower case); the adapter's own requests leave it out."""
-
-LATEST_LEGACY = "2025-11-25"
-"""The legacy era's last version: what the adapter speaks where none has been negotiated."""
+LISTEN = "subscriptions/listen"
+"""The modern era's request for a stream that stays open (MCP 2026-07-28)."""
 
 ABANDON_SILENCE = 2.0
 """Seconds an upstream may be silent about a session that is given up: somebody waits for the failure behind it."""
@@ -43,15 +39,23 @@ LONGEST_RETRY = 10.0
 
 
 class Mapping:
-    """Sends for sessions. ``renewals`` is how often one request may renew its upstream session.
+    """Sends for sessions. ``renewals`` is how often one request may renew its upstream session; ``late`` sees to
+    sessions that the upstream opens too late.
 
     ``clock`` gives Unix time in seconds.
     """
 
     def __init__(
-        self, sessions: Sessions, *, renewals: int, clock: Callable[[], float], log: FilteringBoundLogger
+        self,
+        sessions: Sessions,
+        late: LateSessions,
+        *,
+        renewals: int,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
     ) -> None:
         self._sessions = sessions
+        self._late = late
         self._log = log
         self._renewals = renewals
         self._clock = clock
@@ -66,7 +70,7 @@ class Mapping:
         if session is not None and session.asleep:
             await self.renew(ask, session)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
@@ -77,13 +81,21 @@ class Mapping:
             attempts -= 1
             await self.renew(ask, session, generation)
             if ask.renewed is not None:
-                await ask.renewed()
+                await ask.renewed(ask)
+
+    async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
+        """Send a client's ``initialize``. Raises what Upstream.send raises."""
+        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query)
+        return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
         if session is not None and session.upstream_session is not None:
             headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
-        return UpstreamRequest(ask.method, headers, body, ask.caller)
+        envelope = ask.envelope
+        streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
+        purpose = Purpose.STREAM if streams else Purpose.CALL
+        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.query, ask.repeatable, purpose)
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
@@ -105,7 +117,7 @@ class Mapping:
             if seen is not None and record.generation != seen:
                 # Another replica was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
-                _tell_gate(ask.server)
+                ask.server.began_anew()
                 return
             renewed = await self._replay(ask, record)
             remapped = False
@@ -114,7 +126,7 @@ class Mapping:
             finally:
                 if not remapped:
                     await self.abandon(ask, renewed.upstream_session, renewed.protocol_version)
-            _tell_gate(ask.server)
+            ask.server.began_anew()
             if not remapped:
                 return
             ask.server.counters.reinitialized += 1
@@ -132,10 +144,16 @@ class Mapping:
 
         Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
         """
+        record = _resendable(ask.server, record)
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", common, record.initialize), silence)
+        try:
+            request = UpstreamRequest("POST", common, record.initialize, query=ask.query)
+            reply = await self._late.initialize(ask.server, request, silence)
+        except UpstreamUnanswered:
+            # What may have run is only this, not the call that needs the session.
+            raise UpstreamBroken("The upstream server opens no session now; the call was not sent.") from None
         if reply.status >= 500:
             reply.abort()
             raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
@@ -158,8 +176,8 @@ class Mapping:
         silence = ask.server.silence.request
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
-        resume = Resumption(ask.server, common, upstream_session, record.protocol_version).after
-        answer = await read_answer(reply, asked.id, silence, resume)
+        resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
+        answer = await read_answer(reply, asked.id, silence, resume, ask.server.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
@@ -178,32 +196,33 @@ class Mapping:
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED
-        reply = await ask.server.upstream.send(UpstreamRequest("POST", headers, body), silence)
-        await read_body(reply, silence)
+        reply = await ask.server.upstream.send(
+            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), silence
+        )
+        await discard(reply, silence)
         return renewed
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def abandon(self, ask: Ask, upstream_session: str | None, version: str) -> None:
         """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
-        if upstream_session is None:
-            return
-        headers = forwardable(ask.headers, drop=POST_FIELDS)
-        headers += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", upstream_session)]
-        with contextlib.suppress(AdapterError):
-            request = UpstreamRequest("DELETE", headers)
-            reply = await ask.server.upstream.send(request, ABANDON_SILENCE)
-            await read_body(reply, ABANDON_SILENCE)
+        if upstream_session is not None:
+            opened = UpstreamRequest("POST", ask.headers, query=ask.query)
+            with contextlib.suppress(AdapterError):
+                await close_session(ask.server, opened, upstream_session, version, ABANDON_SILENCE)
 
     async def close(
         self,
         server: Server,
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
+        query: str = "",
+        silence: float | None = None,
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
-        ``headers`` are a client's, where it is one that ends the session. Raises what Upstream.send raises.
+        ``headers`` and ``query`` are a client's, where it is one that ends the session. ``silence`` (seconds) is that
+        of any request unless said. Raises what Upstream.send raises.
         """
         if session.upstream_session is None:
             return None
@@ -211,7 +230,8 @@ class Mapping:
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
-        return await server.upstream.send(UpstreamRequest("DELETE", fields), server.silence.request)
+        request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
+        return await server.upstream.send(request, silence or server.silence.request)
 
 
 class Resumption:
@@ -223,8 +243,10 @@ class Resumption:
         headers: list[tuple[str, str]],
         upstream_session: str | None,
         version: str | None,
+        query: str = "",
     ) -> None:
         self._server = server
+        self._query = query
         self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         if version:
             self._headers.append(("MCP-Protocol-Version", version))
@@ -238,7 +260,8 @@ class Resumption:
         headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
         try:
             reply = await self._server.upstream.send(
-                UpstreamRequest("GET", headers), self._server.silence.request
+                UpstreamRequest("GET", headers, query=self._query, repeatable=always),
+                self._server.silence.request,
             )
         except AdapterError:
             return None
@@ -249,10 +272,22 @@ class Resumption:
         return None
 
 
-def _tell_gate(server: Server) -> None:
-    """The upstream began anew, whoever saw it first, so its tools may be others now."""
-    if server.plan.gate is not None:
-        server.plan.gate.changed()
+def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
+    """The record with what may be sent again: it may be of a time when this server had no guard.
+
+    Raises SessionUnknown where that is not ``initialize``.
+    """
+    try:
+        server.require_clear(read_envelope(record.initialize))
+    except BadRequest as error:
+        raise SessionUnknown(f"This session's initialize is not sent again: {error} Send another.") from None
+    if record.initialized is None:
+        return record
+    try:
+        server.require_clear(read_envelope(record.initialized))
+    except BadRequest:
+        return replace(record, initialized=None)
+    return record
 
 
 def initialize_result(response: bytes | None) -> bytes | None:

@@ -9,15 +9,21 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter.errors import HeaderMismatch
+from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.stages import Call
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import ListedTool, tool_on
+from adapter.rules.parameter_checks import check_parameters, value_at
 from adapter.rules.parameter_headers import NO_HEADERS, Headers, annotated
+from adapter.wire.envelope import parse
 from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
 
 KNOWN = 100_000
 """Tools of one server whose headers are remembered, those that were listed last."""
+MOST_PAGES = 20
+"""Pages of the upstream's list of tools that are read for the schema of one call."""
 
 Argument = Sequence[str | int]
 """The path of an argument below ``arguments``."""
@@ -37,6 +43,35 @@ class Mirrors:
             known.move_to_end(tool)
             if len(known) > KNOWN:
                 known.popitem(last=False)
+
+    async def check(self, call: Call) -> None:
+        """Raise HeaderMismatch unless the headers of a modern call say what the arguments say that they mirror.
+
+        Where the tool's schema is not known and there is such a header, the upstream is asked for it, and its
+        failures are raised.
+        """
+        if not call.modern:
+            return
+        tool = call.envelope.name or ""
+        if tool not in self._headers and any(name.lower().startswith(PREFIX) for name, _ in call.headers):
+            await self._read_schema(call, tool)
+        if known := self._headers.get(tool):
+            params = parse(call.request).get("params")
+            arguments = params.get("arguments") if isinstance(params, dict) else None
+            check_parameters(known, arguments, _by_name(call.headers))
+
+    async def _read_schema(self, call: Call, tool: str) -> None:
+        """Learn from the upstream's list of tools, page by page, until the tool is known."""
+        cursor: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            response = await call.fetch("tools/list", cursor) if call.fetch is not None else None
+            found = await _definition(response, tool)
+            if found.value is not None:
+                self.learn([tool], {tool: dict(annotated(found.value.get("inputSchema")))})
+                return
+            if found.cursor is None:
+                return
+            cursor = {"cursor": found.cursor}
 
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
@@ -75,8 +110,8 @@ class Mirrors:
                     self.rewrite(call, (name,), before.get(name), value)
             return
         for path, header in known.items():
-            value = _at(after, path)
-            was = _at(before, path)
+            value = value_at(after, path)
+            was = value_at(before, path)
             if value == was and type(value) is type(was):
                 continue
             call.headers = [field for field in call.headers if field[0].lower() != header.lower()]
@@ -89,14 +124,8 @@ def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
     return [
         (name, encode_mirror(value))
         for path, name in annotated(schema)
-        if isinstance(value := _at(arguments, path), str | int)
+        if isinstance(value := value_at(arguments, path), str | int)
     ]
-
-
-def _at(value: object, path: Sequence[str]) -> object:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _says(header: str, text: str) -> bool:
@@ -104,3 +133,20 @@ def _says(header: str, text: str) -> bool:
         return decode_mirror(header) == text
     except HeaderMismatch:
         return False
+
+
+def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The fields by their names in lower case; those of one name joined as RFC 9110 §5.3 has it."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        found[key] = f"{found[key]}, {value}" if key in found else value
+    return found
+
+
+async def _definition(response: bytes | None, tool: str) -> ListedTool:
+    """The tool on a page of the list; nothing where there is none."""
+    try:
+        return await in_turns(tool_on(response, tool)) if response is not None else ListedTool()
+    except BadJson:
+        return ListedTool()

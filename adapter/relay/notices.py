@@ -34,13 +34,15 @@ class Inbox:
 
 
 class Notices:
-    """The inboxes of the open GET streams, by the id of the scope that their session's calls work in.
+    """The inboxes of the open GET streams, by the id of the scope that their session's calls work in, and of those that
+    subscribed.
 
-    A scope may have several streams: each session gets one word, on the stream it opened last.
+    A scope may have several streams: each session gets one word, on the stream it opened last, and each subscription.
     """
 
     def __init__(self) -> None:
         self._streams: dict[str, dict[str, list[Inbox]]] = {}
+        self._subscribed: dict[str, dict[Inbox, bytes]] = {}
 
     def __repr__(self) -> str:
         return f"<Notices: {sum(len(each) for each in self._streams.values())} sessions listen>"
@@ -68,6 +70,19 @@ class Notices:
     def resources_changed(self, scope: Scope) -> None:
         """The scope's artifacts are others than before."""
         self._put(scope, RESOURCES_CHANGED)
+        for inbox, event in self._subscribed.get(scope.id, {}).items():
+            inbox.put(event)
+
+    def subscribe(self, scope: Scope, inbox: Inbox, event: bytes) -> None:
+        """Put ``event`` into the inbox each time when the scope's artifacts change, and nothing else."""
+        self._subscribed.setdefault(scope.id, {})[inbox] = event
+
+    def unsubscribe(self, scope: Scope, inbox: Inbox) -> None:
+        """Harmless for one that is not subscribed."""
+        subscribed = self._subscribed.get(scope.id, {})
+        subscribed.pop(inbox, None)
+        if not subscribed:
+            self._subscribed.pop(scope.id, None)
 
     def say(self, scope: Scope, method: str, params: Mapping[str, Any]) -> None:
         """A notification to every session of the scope that listens."""

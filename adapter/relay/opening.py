@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adapter.relay.answers import media_type, read_answer, read_body, require_plain
-from adapter.relay.exchange import Answer, Ask, asking_plain
-from adapter.relay.mapping import (
-    LATEST_LEGACY,
-    Mapping,
-    Resumption,
-    digest,
-    initialize_result,
-    negotiated_version,
-)
+from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
+from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
 from adapter.relay.sessions import Sessions
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
@@ -38,7 +31,7 @@ class Opening:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
-        silence = ask.server.silence.request
+        silence, limit = ask.server.silence.request, ask.server.answer_limit
         announce = ask.server.plan.announce
         body = ask.body
         if announce is not None:
@@ -47,22 +40,24 @@ class Opening:
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
             )
             body = envelope.body
-        reply = await self._mapping.send(ask, None, body, silence)
-        headers = to_client(reply.headers)
+        reply = await self._mapping.open(ask, body)
+        headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
-            return Answer(reply.status, headers, await read_body(reply, silence))
+            return Answer(reply.status, headers, await read_body(reply, silence, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
-        resume = Resumption(ask.server, ask.headers, upstream_session, None).after
+        resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
                 require_plain(reply)
-            answer = await read_answer(reply, envelope.id, silence, resume)
+            answer = await read_answer(reply, envelope.id, silence, resume, limit)
             result = initialize_result(answer.response)
             if result is not None:
                 record = self._record(ask, envelope, upstream_session, result)
                 version = record.protocol_version
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+            else:
+                await self._mapping.abandon(ask, upstream_session, version)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._mapping.abandon(ask, upstream_session, version)
@@ -70,7 +65,7 @@ class Opening:
         changed = answer.raw if announce is None else answer.changed(announce)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
-            headers = [field for field in headers if field[0].lower() != "content-encoding"]
+            headers = of_changed_body(headers)
         return Answer(200, headers, changed)
 
     def _record(

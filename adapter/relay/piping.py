@@ -14,7 +14,6 @@ from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
-from adapter.rules.headers import to_client
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
@@ -37,7 +36,7 @@ class Piping:
         recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
         try:
             reply = await self.mapping.send(ask, session, ask.body, silence)
-            headers = to_client(reply.headers)
+            headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 if is_encoded(reply):
                     if reply.whole is not None:
@@ -54,7 +53,9 @@ class Piping:
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return Answer(reply.status, headers, reply.whole)
-                return Answer(reply.status, headers, stream.body(), release=reply.abort)
+                return Answer(
+                    reply.status, headers, stream.body(), release=reply.abort, last_words=stream.last_words
+                )
             if reply.whole is not None:
                 return Answer(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, silence)

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.files.port import FileStore
-from adapter.relay.capturing import Allocated, Captured, Capturing, artifact_name
+from adapter.files.port import CaptureLimit, FileStore
+from adapter.relay.capturing import Allocated, ArtifactName, Captured, Capturing, artifact_name
+from adapter.relay.consumer import HANDLES
 from adapter.relay.holdings import Holdings
 from adapter.relay.links import Links
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
+from adapter.relay.round_index import ARTIFACT
+from adapter.relay.rounds import EARLIER, noted_earlier
 from adapter.relay.stages import Call
 from adapter.relay.telling import Telling
-from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import slot
+from adapter.rules.arguments import ambiguous, slot
 from adapter.rules.filenames import stored_name
 from adapter.rules.holdings import Kind, Place
 from adapter.rules.locators import Locator
 from adapter.rules.redaction import Redaction
 from adapter.rules.results import (
     Shown,
+    is_task,
     succeeded,
     tool_result,
     with_artifact_error,
@@ -35,10 +39,8 @@ from adapter.rules.results import (
     with_failure,
     without_paths,
 )
+from adapter.rules.rounds import STATE, asks_for_input
 from adapter.wire.envelope import parse
-
-NOTE = "artifact"
-"""Where a call's notes keep when it began and the place that was allocated for it."""
 
 NOT_CAPTURED = "The tool answered, but the file it was to produce could not be captured."
 NOT_ALL_CAPTURED = "The tool answered, but not every file it produced could be captured."
@@ -49,7 +51,7 @@ class Producing:
     """One artifact producer of the configuration, for one of its tools.
 
     ``argument`` is dotted; None: the tool is not told where to write. ``raw_limit`` is the largest artifact
-    (bytes) that ``raw_output`` embeds, ``size_limit`` the largest that is captured; None: quotas decide.
+    (bytes) that ``raw_output`` embeds, ``capture_limit`` the largest that is captured; None: quotas decide.
     """
 
     server: str
@@ -61,19 +63,24 @@ class Producing:
     raw_output: bool = False
     raw_limit: int = 10 << 20
     downloads: bool = False
-    size_limit: int | None = None
+    capture_limit: CaptureLimit | None = None
     scheme: str = "artifact://"
 
 
-class _Capture(NamedTuple):
-    """What is kept of a call, how it is told of, whether it was ``written`` where the tool was told, and the sentence
-    that says what is not kept.
+@dataclass(slots=True)
+class _Capture:
+    """The files that are kept of a call, and how they are told of. ``written``: the tool wrote where it was told.
+    ``failure`` is the sentence that says why not all is kept.
     """
 
     kept: list[Captured]
     shown: list[Shown]
-    written: bool
-    failure: str | None
+    written: bool = False
+    failure: str | None = None
+
+    def fail(self, why: str = "") -> None:
+        """Note that not all that there was is kept."""
+        self.failure = f"{NOT_ALL_CAPTURED if self.kept else NOT_CAPTURED} {why}".rstrip()
 
 
 class Producer:
@@ -103,7 +110,7 @@ class Producer:
         self._log = log
         self._nothing_known = Redaction(files.roots, {})
         self._capturing = Capturing(
-            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.size_limit
+            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
         )
         self._telling = Telling(
             holdings,
@@ -118,10 +125,13 @@ class Producer:
     # --- the request ------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call) -> bytes | None:
-        call.notes[NOTE] = note = {"began": self._clock()}
-        call.withheld = self._withheld({})
+        note = noted_earlier(call, ARTIFACT) or {"began": self._clock()}
+        call.notes[ARTIFACT] = note
+        if call.withheld is None:
+            call.withheld = self._withheld(call, {})
         if self._rule.argument is None:
             return None
+        await self._mirrors.check(call)
         sentence = await self._inject(call, self._rule.argument, note)
         if sentence is None:
             return None
@@ -135,14 +145,17 @@ class Producer:
         if told is None:
             return f"The arguments have no place for {argument}, which names the file to write."
         given = told.value
-        name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
-        place = Place(Kind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(name))
+        if "id" not in note:
+            name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
+            note.update(
+                id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
+            )
+        place = _place(call, note)
         call.defer(self._holdings.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = told.filled(call.request, path)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
-        note.update(id=place.id, stored=place.name, name=name)
         return None
 
     # --- the response -----------------------------------------------------------------------------------------
@@ -151,59 +164,70 @@ class Producer:
         allocated = self._allocated(call)
         message = parse(response)
         result = message.get("result")
-        if _is_task(result):
+        if is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
-            return without_paths(response, self._withheld({}))
+            return without_paths(response, self._withheld(call, {}))
         if not succeeded(message):
-            await self._let_go(allocated.place)
-            return without_paths(response, self._withheld({}))
+            if not _goes_on(call, message, response):
+                await self._let_go(allocated.place)
+            return without_paths(response, self._withheld(call, {}))
         capture = await self._capture(call, allocated, result)
         if not capture.written:
             await self._let_go(allocated.place)
         if capture.failure is not None and self._rule.required:
             await self._drop(capture)
-            return with_failure(response, capture.failure, self._withheld({}))
+            return with_failure(response, capture.failure, self._withheld(call, {}))
         if capture.kept and self._rule.exposed:
             self._notices.resources_changed(call.scope)
-        withheld = self._withheld(self._uris(capture.kept))
+        withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
             response = with_artifact_error(response, capture.failure, withheld)
         return with_artifacts(response, capture.shown, withheld)
 
     def _allocated(self, call: Call) -> Allocated:
-        note = call.notes[NOTE]
+        note = call.notes[ARTIFACT]
         if "id" not in note:
-            return Allocated(None, "", note["began"])
-        place = Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
-        return Allocated(place, note["name"], note["began"])
+            return Allocated(None, ArtifactName("", given=False), note["began"])
+        name = ArtifactName(note["name"], note.get("given", True))
+        return Allocated(_place(call, note), name, note["began"])
 
     async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
-        kept: list[Captured] = []
-        shown: list[Shown] = []
-        written = None
+        capture = _Capture([], [])
         try:
-            written = await self._capturing.written(call, allocated)
-            if written is not None:
-                await self._keep(call, written, kept, shown)
-            else:
-                async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
-                    async for captured in files:
-                        await self._keep(call, captured, kept, shown)
+            await self._find(call, allocated, result, capture)
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
-            failure: str | None = f"{NOT_ALL_CAPTURED if kept else NOT_CAPTURED} {error}"
+            capture.fail(str(error))
         except Exception:
             self._log.exception("an artifact was not kept", tool=self._rule.tool)
-            failure = NOT_ALL_CAPTURED if kept else NOT_CAPTURED
+            capture.fail()
+        except asyncio.CancelledError:
+            # Nobody waits any more, and a file of gigabytes should not wait for the sweep.
+            if not capture.written:
+                await self._let_go(allocated.place)
+            raise
         else:
-            failure = None if kept else NOT_CAPTURED
-        return _Capture(kept, shown, written is not None, failure)
+            if not capture.kept:
+                capture.fail()
+        return capture
 
-    async def _keep(self, call: Call, captured: Captured, kept: list[Captured], shown: list[Shown]) -> None:
+    async def _find(
+        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
+    ) -> None:
+        written = await self._capturing.written(call, allocated)
+        if written is not None:
+            capture.written = True
+            await self._keep(call, written, capture)
+            return
+        async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
+            async for captured in files:
+                await self._keep(call, captured, capture)
+
+    async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
         # What one result tells of is there together: a file is not evicted for the next one.
         call.defer(self._holdings.hold(captured.record))
-        kept.append(captured)
-        shown.append(await self._telling.shown(captured.record, call.base))
+        capture.kept.append(captured)
+        capture.shown.append(await self._telling.shown(captured.record, call.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""
@@ -226,10 +250,19 @@ class Producer:
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
         return {path: self._telling.uri(record) for record, path in kept if path is not None}
 
-    def _withheld(self, uris: Mapping[str, str]) -> Redaction:
-        return Redaction(self._files.roots, uris) if uris else self._nothing_known
+    def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
+        """Shows the URIs of artifacts, and the handles of the files that this call was given."""
+        known = {**call.notes.get(HANDLES, {}), **uris}
+        return Redaction(self._files.roots, known) if known else self._nothing_known
 
 
-def _is_task(result: object) -> bool:
-    """Whether the call goes on in the background (MCP 2025-11-25, "Tasks"), so that this is not its result."""
-    return isinstance(result, dict) and isinstance(result.get("task"), dict) and "content" not in result
+def _place(call: Call, note: Mapping[str, Any]) -> Place:
+    """The place that was noted for this call's file."""
+    return Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
+
+
+def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
+    """True where another round of the call may write to its place: its user is asked, or a later round was refused."""
+    if "error" in message:
+        return EARLIER in call.notes
+    return STATE in response and asks_for_input(message) is not None

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.answering import AnswerStream
-from adapter.relay.answers import ANSWER_LIMIT, decoded, media_type, read_body, require_plain
+from adapter.relay.answers import decoded, media_type, read_body, require_plain
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
-from adapter.relay.recognition import LIST, is_response
+from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
-from adapter.rules.headers import to_client
+from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.results import without_paths
+from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, answers, parse
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
@@ -45,7 +47,7 @@ class Reading:
             if own is not None:
                 recovery.finish()
                 return Answer(200, [JSON], own)
-            if call.guarded and session is not None:
+            if call.guarded and session is not None and ask.server.plan.around is not None:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
@@ -63,7 +65,7 @@ class Reading:
         silence = silence_of(ask, [call.envelope])
         try:
             reply = await self.mapping.send(ask, session, call.request, silence)
-            headers = [field for field in to_client(reply.headers) if field[0].lower() != "content-encoding"]
+            headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 stream = AnswerStream(
@@ -73,19 +75,26 @@ class Reading:
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
-                    aside=partial(_seen_meanwhile, call) if call.guarded or call.withheld else None,
+                    aside=_aside(call),
                     heed=ask.server.listener(),
-                    limit=ANSWER_LIMIT,
+                    limit=ask.server.answer_limit,
                 )
+                pieces = stream.pieces()
+                if call.subscription is not None:
+                    pieces = call.subscription.joined(pieces)
                 return Answer(
-                    reply.status, headers, stream.pieces(), release=both(reply.abort, recovery.finish)
+                    reply.status,
+                    of_changed_body(headers),
+                    pieces,
+                    release=both(reply.abort, recovery.finish),
+                    last_words=stream.last_words,
                 )
-            raw = await read_body(reply, silence)
+            raw = await read_body(reply, silence, ask.server.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
         # Some clients pass over a byte order mark.
-        body, status = decoded(raw, reply).removeprefix(BOM_UTF8), reply.status
+        body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
         if await _answers(ask, call, body):
@@ -96,9 +105,9 @@ class Reading:
             whole = await _batch(stages, call, body)
             if whole is None and status < 400:
                 raise UpstreamBroken("The upstream server answered with something else than a response.")
-            body = whole or b""
+            body = whole or _refusal(call, body)
         recovery.finish()
-        return Answer(status, headers, body)
+        return Answer(status, headers if body is raw else of_changed_body(headers), body)
 
 
 async def _answers(ask: Ask, call: Call, body: bytes) -> bool:
@@ -139,6 +148,9 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
 
     None for what is no batch, or none with the response in it.
     """
+    if call.envelope.method == LIST and len(data) > LARGE:
+        # No client sends a batch for a list, and reading it to find that out would take long.
+        return None
     try:
         if not isinstance(parse(data), list):
             return None
@@ -152,11 +164,30 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
     return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
 
 
+def _aside(call: Call) -> Callable[[bytes], bytes] | None:
+    """The function that messages on the way of the response pass through; None where they pass as they come."""
+    if call.subscription is not None:
+        return call.subscription.heard
+    return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
+
+
+def _refusal(call: Call, body: bytes) -> bytes:
+    """What may leave of a body that came with the status of a failure: of a call's nothing, as it may tell of data."""
+    if call.envelope.method != LIST or len(body) > LARGE:
+        return b""
+    try:
+        return b"" if may_hold(parse(body), "result") else body
+    except BadJson:
+        return body
+
+
 def _seen_meanwhile(call: Call, data: bytes) -> bytes:
     """A message on the way of the response, such as one of progress, with its texts as they may be seen.
 
     Of a guarded call's stream whatever is no such message stays behind, such as a response that comes twice.
     """
+    if call.guarded and call.envelope.method == LIST and len(data) > LARGE:
+        return b""
     try:
         message = parse(data)
     except BadJson:

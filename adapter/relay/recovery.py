@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from adapter.errors import AdapterError, UpstreamSilent
-from adapter.relay.answers import read_body
+from adapter.relay.answers import discard
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Ask, forwardable
 from adapter.relay.mapping import Resumption
 from adapter.relay.parking import Parking
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, finish
-from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
 from adapter.wire.envelope import Envelope
 
 _CANCEL_SILENCE = 5.0
@@ -41,7 +41,7 @@ class ExchangeRecovery:
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
         upstream_session = self._session.upstream_session if self._session else None
-        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version)
+        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version, ask.query)
         return await resumption.after(last_event_id, None)
 
     async def polled(self) -> None:
@@ -68,11 +68,12 @@ class ExchangeRecovery:
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            self._errands.run(self._send_quietly(UpstreamRequest("POST", headers, body)))
+            notification = UpstreamRequest("POST", headers, body, query=self._ask.query, repeatable=always)
+            self._errands.run(self._send_quietly(notification))
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:
         try:
-            await read_body(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
+            await discard(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
         except AdapterError:
             # The upstream is silent or gone; then there is nothing to cancel.
             return

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from adapter.errors import UpstreamUnhealthy
+from adapter.errors import BadRequest, UpstreamUnhealthy
+from adapter.relay.answers import ANSWER_LIMIT
 from adapter.relay.stages import Plan
+from adapter.relay.wiring import Wiring
+from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
+from adapter.wire.envelope import Batch, Envelope, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Counters:
 class Server:
     """``plan`` says which calls are *read*; what is not in it is piped.
 
-    ``configured_tools`` are the upstream's tools that have stages of their own, so it has to list them.
+    ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
+    ``answer_limit``: bytes of an answer, or of one event, that are read.
     """
 
     id: str
@@ -48,9 +53,17 @@ class Server:
     passthrough: frozenset[str] = frozenset()
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
+    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     plan: Plan = field(default_factory=Plan)
-    configured_tools: frozenset[str] = frozenset()
+    wiring: Wiring = field(default_factory=Wiring)
     counters: Counters = field(default_factory=Counters)
+    answer_limit: int = ANSWER_LIMIT
+
+    def began_anew(self) -> None:
+        """Note that the upstream forgot a session, so it may be another version."""
+        if self.plan.gate is not None:
+            self.plan.gate.changed()
+        self.wiring.changed()
 
     def require_healthy(self, now: float) -> None:
         """Raise UpstreamUnhealthy while the breaker is open or half-open; ``now`` is loop time."""
@@ -61,6 +74,20 @@ class Server:
             data={"detail": UpstreamUnhealthy.hint, "server_id": self.id, "retry_after": round(wait, 1)},
             retry_after=wait,
         )
+
+    def require_clear(self, message: Envelope | Batch) -> None:
+        """Raise BadRequest for what the upstream might take for something else than is judged here.
+
+        Where nothing is judged everything is clear. A tool call without an id is judged by nobody, and an upstream
+        might run it.
+        """
+        if self.plan.empty:
+            return
+        for each in message.members if isinstance(message, Batch) else (message,):
+            if each.doubt is not None:
+                raise BadRequest(each.doubt)
+            if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
+                raise BadRequest("tools/call is a request and needs an id.")
 
     def silence_for(self, method: str, name: str | None = None) -> float | None:
         """How long an exchange may be silent: for ever on a subscription, whose silence is its normal state."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.replays import Guarded
+from adapter.relay.session import Session, SessionLimits
 from adapter.rules.sessions import (
     Event,
     Refuse,
@@ -31,45 +31,9 @@ from adapter.rules.sessions import (
 )
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
+__all__ = ["TABLE", "Session", "SessionLimits", "Sessions"]
+
 TABLE = "sessions"
-
-
-@dataclass(slots=True)
-class Session:
-    """What the hot path needs of a session. The record in the store has the rest.
-
-    ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
-    ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
-    answers have to pass stages.
-    """
-
-    key: str
-    server: str
-    principal: str
-    upstream_session: str | None
-    protocol_version: str
-    generation: int
-    last_seen: float
-    created: float = 0.0
-    asleep: bool = False
-    in_flight: int = 0
-    touched: bool = False
-    renewal: asyncio.Task[None] | None = field(default=None, repr=False)
-    guarded: Guarded = field(default_factory=Guarded)
-
-    def __repr__(self) -> str:
-        return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Every None means: no limit. Times in seconds."""
-
-    max_active: int | None = None
-    max_in_flight: int | None = None
-    idle_ttl: float | None = None
-    allow_revival: bool = True
-    tombstone_ttl: float = 86400.0
 
 
 class Sessions:
@@ -290,7 +254,7 @@ class Sessions:
             await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self._due(revoked))
         except Conflict:
             return await self.revoke(key, reason)
-        self._open.pop(key, None)
+        self._drop(key)
         await self._tell_end(key)
         return record
 
@@ -312,12 +276,13 @@ class Sessions:
         """
         with contextlib.suppress(Conflict):
             await self._store.delete(TABLE, row.key, expected=row.version)
-            self._open.pop(row.key, None)
+            self._drop(row.key)
             await self._tell_end(row.key)
 
-    async def put_off(self, row: Row, seconds: float) -> None:
-        """Let what cannot be done for this session now wait, so that it stands in no other one's way."""
-        await self._store.touch(TABLE, {row.key: self._clock() + seconds})
+    async def put_off(self, keys: Iterable[str], seconds: float) -> None:
+        """Let what is due for these sessions wait, so that they stand in no other one's way."""
+        due_at = self._clock() + seconds
+        await self._store.touch(TABLE, dict.fromkeys(keys, due_at))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -356,7 +321,7 @@ class Sessions:
             await self._store.put(
                 TABLE, row.key, encode(resting), expected=row.version, due=self._due(resting)
             )
-            self._open.pop(row.key, None)
+            self._drop(row.key)
 
     def _last_known(self, row: Row) -> SessionRecord:
         """The record with the time it was last seen, which for an open session only ``due`` was told."""
@@ -386,4 +351,10 @@ class Sessions:
 
     def _forget(self, session: Session) -> None:
         if self._open.get(session.key) is session:
-            del self._open[session.key]
+            self._drop(session.key)
+
+    def _drop(self, key: str) -> None:
+        """Know a session no longer that is not open any more; its streams end."""
+        session = self._open.pop(key, None)
+        if session is not None:
+            session.end_streams()

@@ -5,7 +5,7 @@ A call that no stage concerns has an empty tuple and is piped. A new behaviour i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,16 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[bytes | None]]
 """A request of the adapter's own in the same upstream session: method and params, to the JSON-RPC response."""
 
 
+class Subscribed(Protocol):
+    """Words of a stage on the event stream that answers a call."""
+
+    def heard(self, data: bytes) -> bytes:
+        """A message that is not the response, as it shall leave."""
+
+    def joined(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The stream, whole events, with others between them."""
+
+
 @dataclass(slots=True)
 class Call:
     """A request on its way through the stages, and what they want changed of it.
@@ -29,7 +39,8 @@ class Call:
     request to the response; it must be JSON, since a parked call outlives the process. What is in ``live`` does not,
     and ``fetch`` is None for a call of an earlier process. ``withheld`` is what a text of the upstream's other
     messages on the call's stream becomes, None where they pass as they come. ``guarded``: of what the upstream
-    answers nothing leaves that has not passed the stages, also where it cannot be read.
+    answers nothing leaves that has not passed the stages, also where it cannot be read. ``subscription`` joins its own
+    words to the stream that answers.
     """
 
     server: str
@@ -48,6 +59,7 @@ class Call:
     began: float = 0.0
     live: dict[str, object] = field(default_factory=dict)
     guarded: bool = False
+    subscription: Subscribed | None = None
 
     @property
     def modern(self) -> bool:
@@ -70,6 +82,9 @@ class Gate(Protocol):
 
     async def admit(self, call: Call) -> None:
         """Raises an AdapterError for a call that must not go on."""
+
+    def repeatable(self, scope_id: str, name: str | None) -> bool:
+        """Tell whether calling a tool twice does no more than once, by the definition that this scope sees now."""
 
     def changed(self) -> None:
         """The upstream began anew, so its tools may be others now."""
@@ -113,7 +128,7 @@ class Plan:
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
     which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
     ``around`` gives the stages that stand around those of a tool, by its name; ``withdraw`` tells them of clients
-    that gave up.
+    that gave up. ``refuses``: the gate may keep a tool from being listed or called.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -124,11 +139,17 @@ class Plan:
     unfold: Unfold | None = None
     around: Callable[[str], Stages] | None = None
     withdraw: Withdraw | None = None
+    refuses: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether every request is piped."""
         return not (self.named or self.methods or self.prefixed or self.gate or self.around)
+
+    @property
+    def guards(self) -> bool:
+        """Whether a call may be refused or changed, so that its upstream has to read it as it was read here."""
+        return bool(self.refuses or self.named or self.prefixed or self.around or self.unfold)
 
     def stages_for(self, envelope: Envelope) -> Stages:
         method, name = envelope.method, envelope.name

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from adapter.errors import MessageTooLong, UpstreamBroken
 from adapter.relay.notices import Inbox
+from adapter.relay.pacing import breathe, slices
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.sse import SseReader, replace_data
 
@@ -26,12 +27,17 @@ async def listening(
         while chunk := await reply.read(None):
             if heed is not None:
                 heed(chunk)
-            leaving: list[bytes] = []
-            for event in reader.feed(chunk):
-                data = await rewrite(event.data) if event.data else event.data
-                leaving.append(event.raw if data is event.data or data is None else replace_data(event, data))
-            if leaving:
-                yield b"".join(leaving)
+            for part in slices(chunk):
+                events = reader.feed(part)
+                leaving: list[bytes] = []
+                for event in events:
+                    data = await rewrite(event.data) if event.data else event.data
+                    leaving.append(
+                        event.raw if data is event.data or data is None else replace_data(event, data)
+                    )
+                if leaving:
+                    yield b"".join(leaving)
+                await breathe(len(events))
     except (UpstreamBroken, MessageTooLong):
         return
     finally:

@@ -81,10 +81,15 @@ def default_name(tool: str, argument_value: str | None = None, media_type: str |
     several formats the last counts, so that ``csv_to_json`` writes JSON.
     """
     given = _last_component(argument_value or "")
-    if given.strip("." + _BLANKS):
+    if names_a_file(argument_value):
         return given if len(given.encode("utf-8", "surrogatepass")) <= _LONGEST else stored_name(given)
     extension = (usual_extension(media_type) if media_type else None) or _guessed_extension(tool)
     return stored_name(f"{stored_name(tool)}.{extension}")
+
+
+def names_a_file(argument_value: str | None) -> bool:
+    """True where the path that a caller gave ends in a name, so that ``default_name`` takes that."""
+    return bool(_last_component(argument_value or "").strip("." + _BLANKS))
 
 
 def _legible(filename: str, unwanted: frozenset[str]) -> str:

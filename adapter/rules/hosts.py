@@ -59,6 +59,15 @@ def origin_allowed(origin: str | None, host_header: str | None, *, allowed: Sequ
     return any(_origin_matches(page, entry) for entry in listed)
 
 
+def same_authority(scheme: str, authority: str, host_header: str) -> bool:
+    """Return True if an absolute target's authority is the Host's; a missing port is the one the scheme implies."""
+    said, served = _authority(authority), _authority(host_header)
+    implied = _WEB_PORTS.get(scheme.lower())
+    if said is None or served is None or implied is None:
+        return False
+    return said.host == served.host and (said.port or implied) == (served.port or implied)
+
+
 def _host_matches(place: _Place, entry: str) -> bool:
     wanted = _entry(entry)
     if wanted is None or wanted.host != place.host:

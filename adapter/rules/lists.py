@@ -115,6 +115,32 @@ def names_on(response: bytes) -> Piecewise[ListedNames | None]:
     return ListedNames(frozenset(names), cursor if isinstance(cursor, str) else None)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """The definition of one tool on a page of a list, None where it is not there, and where the list goes on."""
+
+    value: dict[str, Any] | None = None
+    cursor: str | None = None
+
+
+def tool_on(response: bytes, name: str) -> Piecewise[ListedTool]:
+    """The first tool of that name on one page; neither it nor a cursor where the response is no list.
+
+    Raises BadJson.
+    """
+    found = yield from _outline(response, "tools")
+    if found is None or found.list_at is None:
+        return ListedTool()
+    for span in found.spans:
+        raw = response[slice(*span)]
+        place = yield from member(raw, "name")
+        if place is not None and parse(raw[slice(*place)]) == name:
+            return ListedTool((yield from one_piece(partial(parse, raw), len(raw))))
+        yield None
+    cursor = parse(found.rest(response))["result"].get("nextCursor")
+    return ListedTool(None, cursor if isinstance(cursor, str) else None)
+
+
 class LongList(Sequence[dict[str, Any]]):
     """The items of a long list, each read when it is asked for: what is read of all of them at once would be more
     than the memory's collector looks through in a moment.

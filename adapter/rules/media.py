@@ -203,6 +203,18 @@ def usual_extension(media_type: str) -> str | None:
     return _USUAL_EXTENSIONS.get(_essence(media_type))
 
 
+def named_after_type(filename: str, media_type: str) -> str:
+    """The name with the usual extension of this type in the place of its own, unless its own is one of the type's.
+
+    A type that has no usual extension changes nothing.
+    """
+    extension, usual = _extension(filename), usual_extension(media_type)
+    if usual is None or _TYPES.get(extension) == _essence(media_type):
+        return filename
+    stem, dot, _ = filename.rpartition(".")
+    return f"{stem if dot else filename}.{usual}"
+
+
 def _by_content(head: bytes) -> str | None:
     for signature, known in _SIGNATURES:
         if head.startswith(signature):

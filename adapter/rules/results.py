@@ -95,6 +95,17 @@ def succeeded(message: object) -> bool:
     )
 
 
+def is_task(result: object) -> bool:
+    """Whether a call goes on in the background, so that this is not its result: MCP 2025-11-25, "Tasks", and the
+    extension of that name for 2026-07-28, which says so in ``resultType``.
+    """
+    if not isinstance(result, dict):
+        return False
+    return result.get("resultType") == "task" or (
+        isinstance(result.get("task"), dict) and "content" not in result
+    )
+
+
 def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
     """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
 
@@ -125,7 +136,8 @@ def with_failure(response: bytes, sentence: str, withheld: Withhold) -> bytes:
 def without_paths(response: bytes, withheld: Withhold) -> bytes:
     """A message of any kind, also an error or a notification, with every string value as ``withheld`` lets it be seen.
 
-    Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance.
+    Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance, and the
+    ``requestState`` of a result that asks for input, which its server has to read again.
     """
     if isinstance(withheld, Redaction) and withheld.spares(response):
         return response
@@ -249,8 +261,14 @@ def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
     """Where a message holds strings that are read, in order, and under which keys there it holds none."""
     for member in spans.members(response):
         if member.key == "result" and byte(response, member.value_start) == _OBJECT:
-            for part in spans.members(response, member.value_start):
-                yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
+            parts = list(spans.members(response, member.value_start))
+            asks = any(
+                part.key == "resultType" and response.startswith(b'"input_required"', part.value_start)
+                for part in parts
+            )
+            for part in parts:
+                if not (asks and part.key == "requestState"):
+                    yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
         elif member.key in ("result", "error", "params"):
             yield member.value_start, member.value_end, ()
 

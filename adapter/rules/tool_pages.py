@@ -17,10 +17,12 @@ from adapter.errors import BadJson
 from adapter.rules.drift import Drift, warned
 from adapter.rules.lists import says_no_such_method
 from adapter.rules.parameter_headers import NO_HEADERS, Headers, headers_of
-from adapter.rules.tools import Tool, read_tool
+from adapter.rules.tools import Tool, is_doubtful, read_tool
 from adapter.rules.unicode import reading
+from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.entries import Entries
 from adapter.wire.envelope import dump, parse
+from adapter.wire.names import RESULT, TOOL
 from adapter.wire.outline import Outline, TooManyItems, member, outline
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.spans import Insert, edit
@@ -37,7 +39,7 @@ _LONGEST_NAME = 1 << 16
 _PRIVATE = Insert(("result", "cacheScope"), b'"private"')
 """What is made for one scope alone nobody may share (MCP 2026-07-28, caching)."""
 
-_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([\[{]++)|([\]}]++)', re.DOTALL)
+_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{]++)|([\]}]++)', re.DOTALL)
 
 
 class PageRefused(Exception):
@@ -82,7 +84,7 @@ class PageRules:
 class PolicyNote(NamedTuple):
     """What became of a tool that policy concerned. ``key`` is equal for the same definition.
 
-    ``unread``: nobody looked into the definition, for its size or its depth.
+    ``unread``: nobody may call the tool, since nobody knows what its definition says.
     """
 
     key: str
@@ -129,7 +131,10 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
     rest = response if found is None else found.rest(response)
     if len(rest) > LONGEST_REST:
         raise PageRefused(f"has more than {LONGEST_REST} bytes beside its tools")
-    message = parse(rest)
+    message = yield from one_piece(partial(parse, rest), len(rest))
+    doubt = yield from one_piece(partial(_doubt, message, rest), len(rest))
+    if doubt is not None:
+        raise PageRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
     if found is None or found.list_at is None:
         return NoTools(says_no_such_method(message))
     entries = _Entries(rules)
@@ -239,7 +244,9 @@ class _Entries:
         value = parse(raw)
         name = value.get("name") if isinstance(value, dict) else None
         if not isinstance(name, str):
-            return _Taken(raw)
+            # What some client could take for a tool is left out as well.
+            other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
+            return _Taken(None if other else raw)
         if name in self._rules.own_names:
             # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
             return _Taken(None)
@@ -247,11 +254,20 @@ class _Entries:
         if shaping.raw is None:
             why = "what its definition says"
             return _Taken(None, note=_note(raw, name, "policy hid a tool", why) if shaping.blocked else None)
-        if shaping.raw is not raw:
-            value = parse(shaping.raw)
+        is_same = shaping.raw is raw
+        said = value if is_same else parse(shaping.raw)
+        tool = read_tool(shaping.raw, said)
+        if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
+            why = "its definition can be read in two ways"
+            return _Taken(None, note=_note(raw, name, "policy hid a tool", why)._replace(unread=True))
         changed = sorted(shaping.changed)
         note = _note(raw, name, "policy changed a tool", changed) if changed else None
-        return _Taken(shaping.raw, read_tool(shaping.raw, value), headers_of(shaping.raw, value), note)
+        return _Taken(shaping.raw, tool, headers_of(shaping.raw, said), note)
+
+
+def _doubt(message: object, rest: bytes) -> str | None:
+    """What a client could find else beside the tools."""
+    return doubt_of_answer(rest, RESULT) if isinstance(message, dict) else None
 
 
 def _left_out(raw: bytes, why: str) -> Piecewise[_Taken]:

@@ -18,6 +18,10 @@ class Artifacts(Section):
     max_per_session: Count | None = Field(
         default=None, description="Most artifacts of one session; null sets no limit."
     )
+    max_file_bytes: ByteSize = Field(
+        default=1024**3,
+        description="Largest file of a tool that is captured; a larger one is not read.",
+    )
     expose_as_resources: bool = Field(
         default=True, description="Lists artifacts as MCP resources of their session."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adapter.settings.adapters import UploadConsumer
+from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.hosting import hosted_tools, repeated_connectors
 from adapter.settings.pipeline import pipeline_problems
 from adapter.settings.problems import Problem
@@ -25,6 +25,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         yield from _upstream_gaps(server, f"servers[{index}]")
         yield from hosted_tools(server, f"servers[{index}]", settings)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
+        yield from _arguments_claimed_twice(server, f"servers[{index}]")
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
@@ -80,13 +81,40 @@ def _upstream_gaps(server: Server, path: str) -> Iterator[Problem]:
 
 
 def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
-    seen: dict[str, int] = {}
+    """A tool may take a file and produce one, which is an entry of each type."""
+    seen: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(server.adapters):
         for tool in entry.tools:
-            first = seen.setdefault(tool, index)
+            first = seen.setdefault((entry.type, tool), index)
             if first != index:
-                sentence = f"the tool {tool} is already in adapters[{first}]; a tool may be in one entry only"
+                sentence = (
+                    f"the tool {tool} is already in adapters[{first}]; a tool may be in one {entry.type} only"
+                )
                 yield Problem(f"{path}.adapters[{index}].tools", sentence)
+
+
+def _arguments_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+    """An argument that names the file to read cannot name the one to write."""
+    read = {
+        tool: (entry.file_path_argument, index)
+        for index, entry in enumerate(server.adapters)
+        if isinstance(entry, UploadConsumer)
+        for tool in entry.tools
+    }
+    for index, entry in enumerate(server.adapters):
+        written = entry.output_path_argument if isinstance(entry, ArtifactProducer) else None
+        for tool in entry.tools:
+            argument, other = read.get(tool, (None, 0))
+            if argument is not None and written is not None and _overlap(argument, written):
+                sentence = f"{written} of {tool} is read as {argument} by adapters[{other}] already"
+                yield Problem(f"{path}.adapters[{index}].output_path_argument", sentence)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """True where one of two dotted arguments is the other, or lies within it."""
+    parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
+    shorter = min(len(parts), len(others))
+    return parts[:shorter] == others[:shorter]
 
 
 def _helper_names_claimed(server: Server, path: str) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from adapter.settings.policies import (
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
+    ByteSizeOrZero,
     Count,
     HttpUrl,
     Networks,
@@ -99,9 +100,44 @@ class Errors(Section):
 class UpstreamConnections(Section):
     """The connections to one upstream."""
 
-    max_connections: Count = Field(default=512, description="Connections to one upstream at the same time.")
+    max_connections: Count = Field(
+        default=512, description="Calls to one upstream that are under way at the same time."
+    )
+    max_streams: Count = Field(
+        default=2048,
+        description="Streams that clients hold open to one upstream at the same time, besides its calls.",
+    )
+    max_answer_bytes: ByteSize = Field(
+        default=64 * 1024**2,
+        description="Largest answer or event of an upstream that the adapter reads; what is only passed on has no "
+        "limit.",
+    )
     connect_timeout_seconds: Seconds = Field(
         default=5, description="How long a connection to an upstream may take to open."
+    )
+
+
+class ClientTimeouts(Section):
+    """Times that clients are given."""
+
+    idle_seconds: Seconds = Field(default=75, description="How long a client's connection may lie idle.")
+    head_seconds: Seconds = Field(
+        default=15, description="How long the head of a request may take, from its first byte; then 408."
+    )
+    body_silence_seconds: Seconds = Field(
+        default=30,
+        description="How long nothing of a body may come; then 408. Uploads have `uploads.stall_timeout_seconds`.",
+    )
+    min_body_bytes_per_second: ByteSizeOrZero = Field(
+        default=1024,
+        description="Least speed of a body, uploads too; below it 408. Only the time counts that is spent waiting for "
+        "the client; 0 allows any speed.",
+    )
+    min_body_window_seconds: Seconds = Field(
+        default=10, description="Over how many seconds of waiting that speed is measured."
+    )
+    min_body_grace_seconds: SecondsOrZero = Field(
+        default=10, description="How many seconds of waiting for a body do not count."
     )
 
 
@@ -151,6 +187,27 @@ class Core(Section):
     )
     max_request_bytes: ByteSize = Field(
         default=4 * 1024**2, description="Largest JSON-RPC body; a larger one gets 413 before it is read."
+    )
+    max_buffered_bytes: ByteSize = Field(
+        default=256 * 1024**2,
+        description="Most bytes of request bodies held in memory, all clients' together, decompressed ones too. "
+        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once.",
+    )
+    max_connections: Count = Field(
+        default=4096,
+        description="Most clients' connections at the same time. 64 more are served health alone, anything else gets "
+        "503 there.",
+    )
+    client_timeouts: ClientTimeouts = Field(
+        default_factory=ClientTimeouts, description="Times that clients are given."
+    )
+    max_request_values: Annotated[int, Field(ge=10_000)] = Field(
+        default=200_000,
+        description="Most values in one JSON-RPC body, those in its arrays and objects among them, at least 10000; one "
+        "with more gets 400.",
+    )
+    max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
+        default=100, description="Most messages in one JSON-RPC batch, up to 500; one with more gets 400."
     )
     max_tool_definition_bytes: ByteSize = Field(
         default=1024**2,

@@ -149,6 +149,7 @@ Duration = Annotated[
     Spelled("seconds, or text such as `10s`"),
 ]
 ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0), Spelled("byte size")]
+ByteSizeOrZero = Annotated[int, BeforeValidator(parse_size), Field(ge=0), Spelled("byte size, 0 allowed")]
 Port = Annotated[int, Field(ge=1, le=65535), Spelled("port")]
 Text = Annotated[str, Field(min_length=1), Spelled("text")]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_null), Spelled("text or null")]

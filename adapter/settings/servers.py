@@ -49,6 +49,16 @@ class ClientHeaders(Section):
     )
 
 
+class ServerHeaders(Section):
+    """Headers of the upstream's answers that reach clients: all but those that `docs/headers.md` lists."""
+
+    drop: HeaderNames = Field(default_factory=list, description="Further headers that are not passed on.")
+    passthrough: HeaderNames = Field(
+        default_factory=list,
+        description="Headers of that list that are passed on all the same; none of the connection's is.",
+    )
+
+
 class Upstream(Section):
     """How the upstream is reached."""
 
@@ -68,6 +78,9 @@ class Upstream(Section):
     )
     client_headers: ClientHeaders = Field(
         default_factory=ClientHeaders, description="Which headers of a client reach the upstream."
+    )
+    server_headers: ServerHeaders = Field(
+        default_factory=ServerHeaders, description="Which headers of the upstream's answers reach clients."
     )
 
     @field_validator("static_headers")

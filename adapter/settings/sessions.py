@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adapter.settings.section import ByteSize, Count, Seconds, Section
+from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Section
 
 
 class Sessions(Section):
@@ -18,11 +18,11 @@ class Sessions(Section):
     max_in_flight_per_session: Count | None = Field(
         default=None, description="Unanswered requests of one session at the same time; null sets no limit."
     )
-    idle_ttl_seconds: Seconds | None = Field(
+    idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None, description="A session without a request for this long becomes a tombstone; null never."
     )
     allow_revival: bool = Field(default=True, description="Lets a request bring a tombstone back to life.")
-    tombstone_ttl_seconds: Seconds = Field(
+    tombstone_ttl_seconds: SecondsOrZero = Field(
         default=86400, description="How long a tombstone is kept before it is deleted with its files."
     )
     upstream_session_termination_retries: Annotated[int, Field(ge=0, le=5)] = Field(
@@ -37,6 +37,16 @@ class Sessions(Section):
     eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = Field(
         default="lru_uploads_then_artifacts",
         description="What is deleted first when a session's size is exceeded.",
+    )
+    round_ttl_seconds: Seconds = Field(
+        default=3600,
+        description="How long a call that asked its user (`InputRequiredResult`) keeps its place, its links and the "
+        "files it was given for its next round.",
+    )
+    max_rounds: Count = Field(
+        default=100,
+        description="Most such calls of one session or principal; for one more, the one that waited longest is "
+        "given up.",
     )
     scope: Literal["session", "principal"] = Field(
         default="session", description="Whether files and pins belong to the session or to who authenticated."

@@ -7,13 +7,17 @@ serve again, when to stop reading because nobody takes the bytes, and how each w
 from __future__ import annotations
 
 import asyncio
+import re
+import select
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import httptools
 
-from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent
-from adapter.upstream.port import Headers, Pouring, Sink
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.upstream.places import Places
+from adapter.upstream.port import silent
+from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.silence import Watch
 
 HEAD_LIMIT = 64 * 1024
@@ -25,115 +29,35 @@ PAUSE_ABOVE = 256 * 1024
 JOIN_BELOW = 64 * 1024
 """A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
 
+KEPT_SECONDS = 4.0
+"""Seconds that a connection is used again where its server does not say for how long it keeps it. Servers do so for
+5 seconds or more, as a rule.
+"""
+
+_TIMEOUT = re.compile(rb"(?i)(?:^|[\s,;])timeout\s*=\s*\"?([0-9]{1,6})")
+
 
 class NoAnswerError(Exception):
     """The connection ended before a byte of answer. Whether to try again is for its owner to say."""
 
 
-class HttpReply(Pouring):
-    """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
-
-    __slots__ = (
-        "_chunks", "_connection", "_full", "_sink", "buffered", "failure", "headers", "status", "whole",
-    )  # fmt: skip
-
-    def __init__(self, connection: Connection) -> None:
-        self.status = 0
-        self.headers: Headers = ()
-        self.whole: bytes | None = None
-        self.failure: Exception | None = None
-        self.buffered = 0
-        self._chunks: list[bytes] = []
-        self._connection: Connection | None = connection
-        self._sink: Sink | None = None
-        self._full = False
-
-    def __repr__(self) -> str:
-        state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
-        return f"<HttpReply {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
-
-    async def read(self, silence: float | None) -> bytes:
-        """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""
-        while not self._chunks:
-            if self._connection is None:
-                return b""
-            if self.failure is not None:
-                raise self.failure
-            if not await self._connection.watch.news(silence):
-                raise _silent(silence)
-        return self._take()
-
-    async def pour(self, sink: Sink, silence: float | None) -> None:
-        """See Pouring. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
-        self._sink = sink
-        try:
-            while True:
-                if not self.push():
-                    await sink.drained()
-                    self._full = False
-                elif self.failure is not None:
-                    raise self.failure
-                elif self._connection is None:
-                    return
-                elif not await self._connection.watch.news(silence):
-                    raise _silent(silence)
-        finally:
-            self._sink, self._full = None, False
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        if self._connection is not None:
-            self._connection.abort()
-
-    def add(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self.buffered += len(chunk)
-
-    def push(self) -> bool:
-        """Hand what came to whoever it is poured to; False if nobody takes it now."""
-        if self._sink is None or self._full:
-            return False
-        if self._chunks:
-            try:
-                # The end is about to be said too, and one write less counts on a short stream.
-                self._full = not self._sink.put(self._take(), more=self._connection is None)
-            except Exception as error:
-                # It is for who pours to know; a transport that saw it would only break its own connection.
-                self.failure = error
-                self.abort()
-        return not self._full
-
-    def complete(self) -> None:
-        """The body came to its end; from here on the connection belongs to somebody else."""
-        self._connection = None
-
-    def handed_out(self) -> HttpReply:
-        """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
-        if self._connection is None:
-            self.whole = self._joined()
-        return self
-
-    def _take(self) -> bytes:
-        piece = self._joined()
-        self._chunks.clear()
-        self.buffered = 0
-        if self._connection is not None:
-            self._connection.resume()
-        return piece
-
-    def _joined(self) -> bytes:
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+class NotSentError(NoAnswerError):
+    """The connection had ended before the request was written, so nothing can have come of it."""
 
 
 class Connection(asyncio.Protocol):
     """Carries one exchange at a time.
 
-    ``released(self)`` is called when it can serve the next exchange, ``lost(self)`` once when it is gone.
+    ``released(self)`` is called when it can serve the next exchange, ``lost(self)`` once when it is gone. ``keeps`` is
+    for how many seconds without an exchange the peer keeps the connection. The pool notes what the exchange counts
+    against (``places``), and the loop's time at which it began (``taken_at``) and from which the connection is not to
+    be used again (``stale_at``).
     """
 
     __slots__ = (
-        "_answer", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_lost", "_parser", "_paused",
-        "_released", "_surplus", "_transport", "gone", "idle_since", "loop", "reused", "watch",
+        "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_lost",
+        "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop", "places",
+        "reused", "stale_at", "taken_at", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -145,21 +69,34 @@ class Connection(asyncio.Protocol):
         self.loop = loop
         self.gone = False
         self.reused = False
-        self.idle_since = 0.0
+        self.keeps = KEPT_SECONDS
+        self.places: Places[Connection] | None = None
+        self.taken_at = self.stale_at = 0.0
         self.watch = Watch(loop)
         self._released = released
         self._lost = lost
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answer: HttpReply | None = None
+        self._readable = select.poll()
         self._fields: list[tuple[str, str]] = []
-        self._fed = 0
+        self._keep_alive = b""
+        self._fed = self._barren = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
 
     @property
-    def usable(self) -> bool:
-        """False from the moment its end is known, which is before ``lost`` is called."""
-        return self._transport is not None and not self._transport.is_closing()
+    def streams(self) -> bool:
+        """True while an answer comes in whose head was handed out."""
+        return self._answer is not None and self._headed
+
+    def usable(self, now: float) -> bool:
+        """Tell whether another exchange may begin: the peer still keeps the connection, and has sent nothing since the
+        last exchange, not even its end. The socket knows of that before the loop does.
+        """
+        transport = self._transport
+        if transport is None or now >= self.stale_at or transport.is_closing():
+            return False
+        return not self._readable.poll(0)
 
     async def exchange(self, head: bytes, body: bytes, silence: float | None) -> HttpReply:
         """Send one request, wait for the head of its answer.
@@ -168,9 +105,9 @@ class Connection(asyncio.Protocol):
         """
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise NoAnswerError
+            raise NotSentError
         answer = self._answer = HttpReply(self)
-        self._fed = 0
+        self._fed = self._barren = 0
         self._headed = False
         if len(body) < JOIN_BELOW:
             transport.write(head + body)
@@ -180,9 +117,9 @@ class Connection(asyncio.Protocol):
         try:
             while not answer.status:
                 if answer.failure is not None:
-                    raise answer.failure
+                    raise again(answer.failure)
                 if not await self.watch.news(silence):
-                    raise _silent(silence)
+                    raise silent(silence)
         except BaseException:
             answer.abort()
             raise
@@ -203,6 +140,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not its subclasses
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            self._readable.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         answer = self._answer
@@ -225,6 +165,11 @@ class Connection(asyncio.Protocol):
                 self._break(_head_too_large())
             self.watch.sign_of_life()
             return
+        elif not answer.buffered:
+            # The framing of a chunk, or trailers, which the parser keeps until they end.
+            self._barren += len(data)
+            if self._barren > HEAD_LIMIT:
+                self._break(UpstreamBroken("The framing of the upstream server's answer has no end."))
         elif answer.push():
             self.watch.sign_of_life()
             return
@@ -245,6 +190,8 @@ class Connection(asyncio.Protocol):
         self.gone = True
         self._transport = None
         self._lost(self)
+        # Parser and answer know this connection, so both would wait for the collector with it.
+        self._parser = self._answer = None
 
     # --- what the parser says -------------------------------------------------------------------------------
 
@@ -261,6 +208,9 @@ class Connection(asyncio.Protocol):
         size = len(name)
         if size == 14 and name.lower() == b"content-length":
             self._close_delimited = False
+        elif size == 10 and value != self._keep_alive and name.lower() == b"keep-alive":
+            # Most answers on a connection say the same.
+            self._keep_alive, self.keeps = value, kept_for(value)
         elif size == 17 and name.lower() == b"transfer-encoding":
             # Any other coding would have to be undone here, since the field does not travel further.
             if value.strip().lower() != b"chunked":
@@ -285,6 +235,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:
+            self._barren = 0
             self._answer.add(chunk)
 
     def on_message_complete(self) -> None:
@@ -334,8 +285,15 @@ class Connection(asyncio.Protocol):
             self.watch.wake()
 
 
-def _silent(silence: float | None) -> UpstreamSilent:
-    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+def kept_for(value: bytes) -> float:
+    """Seconds that a connection may be used again, by a Keep-Alive field (RFC 2068, 19.7.1.1). Less than it says: what
+    is sent in the last moment arrives when the peer has closed.
+    """
+    said = _TIMEOUT.search(value)
+    if said is None:
+        return KEPT_SECONDS
+    seconds = float(said[1])
+    return max(seconds - 1.0, seconds / 2)
 
 
 def _head_too_large() -> UpstreamBroken:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from adapter.errors import BadRequest
 from adapter.upstream.port import UpstreamRequest
+from adapter.wire.queries import is_query
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §5.6.2
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
@@ -25,7 +26,7 @@ class Endpoint:
     ``str(endpoint)`` is the URL without its query, which may hold a key.
     """
 
-    __slots__ = ("_openings", "authority", "host", "path", "port", "tls")
+    __slots__ = ("_openings", "_target", "authority", "host", "path", "port", "tls")
 
     def __init__(self, url: str) -> None:
         if _CONTROL.search(url):
@@ -44,11 +45,9 @@ class Endpoint:
         self.path = quote(parts.path or "/", safe=_URL_CHARACTERS)
         shown = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = shown if self.port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{self.port}"
-        target = f"{self.path}?{quote(parts.query, safe=_URL_CHARACTERS)}" if parts.query else self.path
-        self._openings = {
-            method: f"{method} {target} HTTP/1.1\r\nHost: {self.authority}\r\n".encode("ascii")
-            for method in _METHODS
-        }
+        query = quote(parts.query, safe=_URL_CHARACTERS)
+        self._target = f"{self.path}?{query}" if query else self.path
+        self._openings = {method: self._opening(method, self._target) for method in _METHODS}
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
@@ -59,8 +58,19 @@ class Endpoint:
         opening = self._openings.get(method)
         if opening is None:
             raise BadRequest(f"The method {method!r} cannot be sent to an upstream.")
+        if request.query:
+            opening = self._opening(method, self._with(request.query))
         length = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
         return opening + _encoded(tuple(fields)) + length + b"\r\n"
+
+    def _opening(self, method: str, target: str) -> bytes:
+        return f"{method} {target} HTTP/1.1\r\nHost: {self.authority}\r\n".encode("ascii")
+
+    def _with(self, query: str) -> str:
+        """The target with ``query`` behind its own."""
+        if not is_query(query):
+            raise BadRequest("The query of the request's target holds characters that no URL may have.")
+        return f"{self._target}{'&' if '?' in self._target else '?'}{query}"
 
 
 # The calls of one session bring the same fields each time; to know them again costs an eighth of this.

@@ -11,11 +11,15 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from adapter.errors import UpstreamUnreachable
-from adapter.upstream.connection import Connection, NoAnswerError
+from adapter.errors import UpstreamUnanswered, UpstreamUnreachable
+from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
 from adapter.upstream.endpoint import Endpoint
-from adapter.upstream.pool import Pool
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.places import Places
+from adapter.upstream.pool import LONG_CALL, Pool, closed
+from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, unreachable
+
+PINGS = 4
+"""Connections that only the adapter's own pings use: they tell of the server, not of how busy its clients are."""
 
 # A peer that vanished without a word is noticed within three minutes, also on a stream quiet for hours.
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
@@ -25,7 +29,8 @@ class HttpUpstream:
     """An Upstream at ``url`` (http or https; ValueError if it is neither or holds credentials).
 
     ``connect_timeout`` (seconds) bounds name lookup, connect and TLS handshake together, and by itself the
-    wait for one of ``max_connections``. Every open stream holds one of them.
+    wait for one of ``max_connections``. Streams count apart, ``max_streams`` at most, and so do pings. A connection
+    that is idle is closed after ``idle_ttl`` seconds, or earlier where the server keeps it for less.
     """
 
     def __init__(
@@ -35,19 +40,22 @@ class HttpUpstream:
         insecure_tls: bool = False,
         connect_timeout: float = 5.0,
         max_connections: int = 512,
-        max_idle: int = 64,
+        max_streams: int = 2048,
         idle_ttl: float = 30.0,
+        long_call: float = LONG_CALL,
     ) -> None:
         self._endpoint = Endpoint(url)
         self._tls = _tls_context(insecure_tls) if self._endpoint.tls else None
         self._connect_timeout = connect_timeout
-        self._pool = Pool(
-            self._connect,
-            limit=max_connections,
-            max_idle=max_idle,
-            idle_ttl=idle_ttl,
-            patience=connect_timeout,
+        setting = "core.upstream.max_connections"
+        self._calls = Places[Connection](
+            max_connections, patience=connect_timeout, noun="connections", setting=setting
         )
+        self._pings = Places[Connection](PINGS, patience=connect_timeout, noun="pings", setting=setting)
+        self._streams = Places[Connection](
+            max_streams, patience=0.0, noun="streams", setting="core.upstream.max_streams"
+        )
+        self._pool = Pool(self._connect, idle_ttl=idle_ttl, streams=self._streams, long_call=long_call)
 
     def __repr__(self) -> str:
         return f"<HttpUpstream '{self._endpoint}': {self._pool.active} active, {self._pool.idle} idle>"
@@ -55,25 +63,35 @@ class HttpUpstream:
     async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
         """See Upstream. Also raises BadRequest when the method or a header cannot be sent safely.
 
-        A request is sent a second time only when a *kept* connection ended before a byte of answer: servers
-        close idle connections without notice, and then have not read what crossed with the closing.
+        A request is written a second time only where it is repeatable and a *kept* connection ended before a byte of
+        answer: its server may have closed it without having read what crossed with the closing. What was not
+        written at all goes to a new connection in any case.
         """
         head = self._endpoint.head(request)
-        connection = self._pool.kept() or await self._pool.take()
+        places = self._calls
+        if request.purpose is not Purpose.CALL:
+            places = self._streams if request.purpose is Purpose.STREAM else self._pings
+        connection = self._pool.kept(places) or await self._pool.take(places)
         kept = connection.reused
         try:
             return await connection.exchange(head, request.body, silence)
+        except NotSentError:
+            pass
         except NoAnswerError as error:
-            if not kept:
-                raise _closed_unanswered() from error
-        connection = await self._pool.take(fresh=True)
+            if not kept or not request.repeatable():
+                raise _unanswered(request) from error
+        connection = await self._pool.take(places, fresh=True)
         try:
             return await connection.exchange(head, request.body, silence)
+        except NotSentError as error:
+            raise unreachable("it closed the connection as soon as it was open") from error
         except NoAnswerError as error:
-            raise _closed_unanswered() from error
+            raise _unanswered(request) from error
 
     async def close(self) -> None:
         """See Upstream. Exchanges under way end as UpstreamBroken, queued ones as UpstreamUnreachable."""
+        for places in (self._calls, self._streams, self._pings):
+            places.refuse(closed())
         await self._pool.close()
 
     async def _connect(
@@ -142,5 +160,8 @@ def _tls_context(insecure: bool) -> ssl.SSLContext:
     return context
 
 
-def _closed_unanswered() -> UpstreamUnreachable:
-    return unreachable("it closed the connection before it answered")
+def _unanswered(request: UpstreamRequest) -> UpstreamUnanswered | UpstreamUnreachable:
+    """The failure of a request that was written and got no byte of answer."""
+    if request.repeatable():
+        return unreachable("it closed the connection before it answered")
+    return UpstreamUnanswered()

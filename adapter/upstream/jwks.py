@@ -6,7 +6,7 @@ import asyncio
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
 
 LARGEST = 1 << 20
 """Bytes of a document that are read unless somebody says otherwise."""
@@ -26,12 +26,10 @@ async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST
     is no such URL. None of their sentences holds the URL.
     """
     # In a thread: to read the certificates that are trusted takes longer than a call may wait for another.
-    upstream = await asyncio.to_thread(
-        HttpUpstream, url, connect_timeout=timeout, max_connections=1, max_idle=0
-    )
+    upstream = await asyncio.to_thread(HttpUpstream, url, connect_timeout=timeout, max_connections=1)
     try:
         async with asyncio.timeout(timeout):
-            reply = await upstream.send(UpstreamRequest("GET", _FIELDS), timeout)
+            reply = await upstream.send(UpstreamRequest("GET", _FIELDS, repeatable=always), timeout)
             return await _body(reply, limit, timeout)
     except TimeoutError as error:
         raise UpstreamSilent(f"The document did not come within {timeout:g} s.") from error

@@ -1,36 +1,47 @@
-"""Which connection serves the next request: the one used last, else a new one, else a place in the queue."""
+"""Connections for the next exchange: the one used last, else a new one, else a place in the queue."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
+from adapter.upstream.places import Places
 from adapter.upstream.port import unreachable
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]
 """Opens a connection that calls the first function when it is free again and the second when it is gone."""
 
+LONG_CALL = 10.0
+"""Seconds after which an answer that is still coming in counts as a stream, where calls need its place."""
+
+SWEEP = 1.0
+"""Seconds between two looks for idle connections that are too old."""
+
 
 class Pool:
-    """At most ``limit`` connections, of which ``max_idle`` may wait for work, for ``idle_ttl`` seconds each.
+    """Connections for exchanges of several kinds, each with places of its own.
 
-    Last in, first out: what is not needed grows old at the other end and is closed there.
+    A connection is opened only where none is idle, so there are never more than all places together. How many lie idle
+    follows from use: each goes when its server keeps it no longer, after ``idle_ttl`` seconds at the latest. Last in,
+    first out: what is not needed grows old at the other end.
+
+    Calls whose answers have been coming in for ``long_call`` seconds move to the places of ``streams`` where those of
+    calls are all taken.
     """
 
-    def __init__(self, open_: Open, *, limit: int, max_idle: int, idle_ttl: float, patience: float) -> None:
+    def __init__(
+        self, open_: Open, *, idle_ttl: float, streams: Places[Connection], long_call: float = LONG_CALL
+    ) -> None:
         self._open = open_
-        self._limit = limit
-        self._max_idle = max_idle
         self._idle_ttl = idle_ttl
-        self._patience = patience
-        self._taken = 0
-        """Connections that exist or are being opened."""
+        self._long_call = long_call
+        self._streams = streams
+        self._moved_at = 0.0
         self._alive: set[Connection] = set()
-        self._idle: deque[Connection] = deque()
-        self._queue: deque[asyncio.Future[Connection | None]] = deque()
+        self._idle: dict[Connection, None] = {}
+        """Those that wait for work, the one used last at the end."""
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         self._empty: asyncio.Future[None] | None = None
@@ -41,33 +52,39 @@ class Pool:
 
     @property
     def active(self) -> int:
-        return self._taken - len(self._idle)
+        return len(self._alive) - len(self._idle)
 
-    async def take(self, *, fresh: bool = False) -> Connection:
-        """A connection for one exchange, one that was never used if ``fresh``.
+    async def take(self, places: Places[Connection], *, fresh: bool = False) -> Connection:
+        """A connection for one exchange in one of ``places``, one that was never used if ``fresh``.
 
-        Raises UpstreamUnreachable when none can be opened, or none became free for ``patience`` seconds.
+        Raises UpstreamUnreachable when none can be opened, and LimitReached when no place became free in time.
         """
-        if not fresh and (kept := self.kept()) is not None:
+        if not fresh and (kept := self.kept(places)) is not None:
             return kept
         if self._closed:
-            raise _closed()
-        if self._taken < self._limit:
-            self._taken += 1
-        else:
-            if fresh and self._idle:
-                self._idle.popleft().abort()
-            given = await self._turn()
-            if given is not None:
-                return given
-        return await self._opened()
+            raise closed()
+        if places.taken >= places.limit and places is not self._streams:
+            self._move_long_calls(places)
+        if places.taken < places.limit:
+            places.taken += 1
+        elif (given := await places.turn(self._put_back)) is not None:
+            return given
+        if fresh and self._idle:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.abort()
+        return await self._opened(places)
 
-    def kept(self) -> Connection | None:
+    def kept(self, places: Places[Connection]) -> Connection | None:
         """The connection that was used last, for one exchange, if one is idle. Nearly every call finds one here."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
+        while self._idle and places.taken < places.limit:
+            connection, _ = self._idle.popitem()
+            now = connection.loop.time()
+            if connection.usable(now):
+                places.taken += 1
+                connection.places, connection.taken_at = places, now
                 return connection
+            connection.abort()
         return None
 
     async def close(self) -> None:
@@ -77,10 +94,6 @@ class Pool:
             self._sweep.cancel()
             self._sweep = None
         self._idle.clear()
-        for turn in self._queue:
-            if not turn.done():
-                turn.set_exception(_closed())
-        self._queue.clear()
         for connection in tuple(self._alive):
             connection.abort()
         if self._alive:
@@ -88,98 +101,78 @@ class Pool:
                 self._empty = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._empty)
 
-    async def _opened(self) -> Connection:
+    async def _opened(self, places: Places[Connection]) -> Connection:
         """A new connection in a place that is already counted as taken."""
         try:
             if self._closed:
-                raise _closed()
+                raise closed()
             connection = await self._open(self._put_back, self._forget)
         except BaseException:
-            self._free_place()
+            places.free()
             raise
         if connection.gone:
-            self._free_place()
+            places.free()
             raise unreachable("it closed the connection as soon as it was open")
+        connection.places, connection.taken_at = places, connection.loop.time()
         self._alive.add(connection)
         if self._closed:
             connection.abort()
-            raise _closed()
+            raise closed()
         return connection
 
-    async def _turn(self) -> Connection | None:
-        """Queue for a connection, or for a place to open one in (None)."""
-        turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
-        try:
-            async with asyncio.timeout(self._patience):
-                return await turn
-        except TimeoutError as error:
-            self._decline(turn)
-            raise UpstreamUnreachable(
-                f"All {self._limit} connections to the upstream server are busy (core.upstream.max_connections)."
-            ) from error
-        except BaseException:
-            self._decline(turn)
-            raise
-
-    def _decline(self, turn: asyncio.Future[Connection | None]) -> None:
-        """Leave the queue; what was given in the same moment goes to the next."""
-        if turn in self._queue:
-            self._queue.remove(turn)
-        if turn.done() and not turn.cancelled() and turn.exception() is None:
-            connection = turn.result()
-            if connection is None:
-                self._free_place()
-            elif connection.usable:
-                self._put_back(connection)
-
-    def _give(self, connection: Connection | None) -> bool:
-        """Whether somebody in the queue took it."""
-        while self._queue:
-            turn = self._queue.popleft()
-            if not turn.done():
-                turn.set_result(connection)
-                return True
-        return False
+    def _move_long_calls(self, places: Places[Connection]) -> None:
+        """Count calls whose answers have been coming in for long as streams, as far as those have places."""
+        now = asyncio.get_running_loop().time()
+        if now < self._moved_at + SWEEP:
+            return
+        self._moved_at = now
+        streams = self._streams
+        for connection in tuple(self._alive):
+            if streams.taken >= streams.limit:
+                return
+            long = connection.streams and now - connection.taken_at > self._long_call
+            if long and connection.places is places:
+                connection.places = streams
+                streams.taken += 1
+                places.free()
 
     def _put_back(self, connection: Connection) -> None:
-        if self._queue and self._give(connection):
-            return
-        if self._closed:
+        places, loop = connection.places, connection.loop
+        assert places is not None, "only a connection that was taken is put back"
+        now = loop.time()
+        connection.stale_at = now + min(connection.keeps, self._idle_ttl)
+        if self._closed or now >= connection.stale_at:
             connection.abort()
             return
-        loop = connection.loop
-        connection.idle_since = loop.time()
-        self._idle.append(connection)
-        if len(self._idle) > self._max_idle:
-            self._idle.popleft().abort()
+        if places.queue and places.give(connection):
+            connection.taken_at = now
+            return
+        connection.places = None
+        places.taken -= 1
+        self._idle[connection] = None
         if self._sweep is None:
-            self._sweep = loop.call_later(self._idle_ttl, self._close_aged)
+            self._sweep = loop.call_later(SWEEP, self._close_aged)
 
     def _close_aged(self) -> None:
         loop = asyncio.get_running_loop()
-        self._sweep = None
-        while self._idle:
-            age_out = self._idle[0].idle_since + self._idle_ttl
-            if age_out > loop.time():
-                self._sweep = loop.call_at(age_out, self._close_aged)
-                return
-            self._idle.popleft().abort()
+        now = loop.time()
+        for connection in [each for each in self._idle if each.stale_at <= now]:
+            del self._idle[connection]
+            connection.abort()
+        self._sweep = loop.call_later(SWEEP, self._close_aged) if self._idle else None
 
     def _forget(self, connection: Connection) -> None:
         if connection not in self._alive:
             return
         self._alive.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-        self._free_place()
+        if connection.places is not None:
+            connection.places.free()
+            connection.places = None
+        self._idle.pop(connection, None)
         if not self._alive and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
-    def _free_place(self) -> None:
-        if not self._give(None):
-            self._taken -= 1
 
-
-def _closed() -> UpstreamUnreachable:
+def closed() -> UpstreamUnreachable:
+    """The failure of a request that comes when the pool is closed."""
     return UpstreamUnreachable("The adapter is shutting down and opens no more connections to upstreams.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
-from adapter.errors import UpstreamUnreachable
+from adapter.errors import UpstreamSilent, UpstreamUnreachable
 from adapter.rules.callers import NOBODY, Caller
 
 Headers = Sequence[tuple[str, str]]
@@ -22,17 +23,42 @@ def header(headers: Headers, name: str) -> str | None:
     return None
 
 
+class Purpose(Enum):
+    """The limit that a request counts against: none of the three uses up the connections of another."""
+
+    CALL = "call"
+    STREAM = "stream"
+    """A stream that stays open, whether or not anything is said on it."""
+    PING = "ping"
+    """A look of the adapter's own at the server's health."""
+
+
+def always() -> bool:
+    """The answer of a request that changes nothing: it may be sent again."""
+    return True
+
+
+def never() -> bool:
+    """The answer of a request that may have run: it is not sent again."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``caller`` is for upstreams that live in this process; nothing of it travels.
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
+    for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
+    again after it was written and no byte of an answer came; it is called only then.
     """
 
     method: str
     headers: Headers
     body: bytes = b""
     caller: Caller = NOBODY
+    query: str = ""
+    repeatable: Callable[[], bool] = never
+    purpose: Purpose = Purpose.CALL
 
 
 class UpstreamReply(Protocol):
@@ -99,9 +125,10 @@ class Upstream(Protocol):
     async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
         """Deliver one request and wait for the head of its answer.
 
-        Raises UpstreamUnreachable (no connection, or it closed before a byte of answer), UpstreamBroken (what
-        came is no HTTP), UpstreamSilent (``silence`` seconds passed without a byte). If the caller is cancelled the
-        connection is dropped.
+        Raises UpstreamUnreachable (no connection; or a repeatable request got no byte of answer), UpstreamUnanswered
+        (any other request got none), UpstreamBroken (what came is no HTTP), UpstreamSilent (``silence`` seconds
+        passed without a byte), LimitReached (the limit of its purpose). If the caller is cancelled the connection is
+        dropped.
         """
 
     async def close(self) -> None:
@@ -111,3 +138,8 @@ class Upstream(Protocol):
 def unreachable(why: str) -> UpstreamUnreachable:
     """The failure of a request that got no byte of answer; ``why`` continues "cannot be reached: "."""
     return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")
+
+
+def silent(silence: float | None) -> UpstreamSilent:
+    """The failure of a wait that ended after so many seconds without a byte."""
+    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")

@@ -51,7 +51,7 @@ class SseReader:
     def __init__(self, limit: int, *, skip: bool = False) -> None:
         self.last_id = b""
         self.retry: int | None = None
-        self._limit = limit
+        self.limit = limit
         self._skip = skip
         self._pending = bytearray()
         self._scanned = 0
@@ -95,7 +95,7 @@ class SseReader:
             del self._pending[:start]
         # Two bytes may already belong to the end of the block that the next chunk completes.
         self._scanned = max(0, len(self._pending) - 2)
-        if self._overflow is not None or len(self._pending) > self._limit:
+        if self._overflow is not None or len(self._pending) > self.limit:
             self._shed(self._lead(self._pending, 0))
         return events
 
@@ -111,7 +111,7 @@ class SseReader:
     def _complete(self, raw: bytes, lead: int) -> SseEvent:
         self._first = False
         self._after_cr = raw[-1] == _CR
-        if self._overflow is None and len(raw) <= self._limit:
+        if self._overflow is None and len(raw) <= self.limit:
             event = _parse(raw, lead)
         else:
             event = self._skipped_so_far()
@@ -125,7 +125,7 @@ class SseReader:
 
     def _skipped_so_far(self) -> SseEvent:
         if not self._skip:
-            raise MessageTooLong(f"An event of the stream is larger than the limit of {self._limit} bytes.")
+            raise MessageTooLong(f"An event of the stream is larger than the limit of {self.limit} bytes.")
         return self._overflow or SseEvent(raw=b"", data=None, skipped=True)
 
     def _shed(self, lead: int) -> None:
@@ -177,7 +177,7 @@ def _lines(block: bytes) -> list[bytes]:
 
 
 def _line_spans(block: bytes, start: int) -> Iterator[tuple[int, int, int]]:
-    """Where each whole line begins, where its line end does, and where that ends."""
+    """Where each line begins, where its line end does, and where that ends; the last line may have none."""
     size = len(block)
     lf = cr = start - 1
     while start < size:
@@ -186,9 +186,7 @@ def _line_spans(block: bytes, start: int) -> Iterator[tuple[int, int, int]]:
         if cr < start:
             cr = block.find(b"\r", start) % (size + 1)
         end = min(lf, cr)
-        if end == size:
-            return
-        behind = end + 2 if lf == cr + 1 else end + 1
+        behind = min(size, end + 2 if lf == cr + 1 else end + 1)
         yield start, end, behind
         start = behind
 
@@ -258,6 +256,9 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     pieces, written = [raw[: event.lead]], False
     for start, end, behind in _line_spans(raw, event.lead):
         if raw[start : min(end, start + 5)] not in (b"data", b"data:"):
+            # Behind a line that is left out, a CR and an LF that ended two lines would become one line end.
+            if raw[start:behind] == b"\n" and pieces[-1].endswith(b"\r"):
+                pieces.append(b"\n")
             pieces.append(raw[start:behind])
         elif not written:
             written = True

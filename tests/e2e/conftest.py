@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from tests.e2e import provision
+from tests.e2e.disks import IN_NAMESPACE
 
 T = TypeVar("T")
 
@@ -48,3 +50,11 @@ def schemathesis_python() -> Path:
 def chromium() -> Path:
     """The browser of the system."""
     return _or_skip(provision.chromium)
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Disks of one's own may be mounted here."""
+    tried = subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"no disk can be mounted: {tried.stderr.strip()}")

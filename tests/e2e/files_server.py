@@ -55,6 +55,13 @@ async def draw(seed: int, size: int, filename: str, pause: float = 0) -> str:
     return f"drawn to {filename}"
 
 
+@server.tool()
+def turn_round(path: str, filename: str) -> str:
+    """Reads a file and writes its bytes the other way round; tells from where to where."""
+    Path(filename).write_bytes(Path(path).read_bytes()[::-1])
+    return f"from {path} to {filename}"
+
+
 @server.resource("note://upstream")
 def note() -> str:
     """A resource of the upstream's own."""

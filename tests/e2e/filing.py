@@ -34,7 +34,8 @@ ADAPTERS: tuple[Json, ...] = (
         "file_path_argument": "data",
         "delivery": "base64",
     },
-    {"type": "artifact_producer", "tools": ["draw"], "output_path_argument": "filename"},
+    {"type": "artifact_producer", "tools": ["draw", "turn_round"], "output_path_argument": "filename"},
+    {"type": "upload_consumer", "tools": ["turn_round"], "file_path_argument": "path"},
 )
 """The tools of ``tests.e2e.files_server``."""
 

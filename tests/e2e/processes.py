@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -70,8 +71,10 @@ class Running:
         await self._ended()
 
     def _signal(self, number: signal.Signals) -> None:
+        # It may have ended by itself a moment ago.
         if self.process.returncode is None:
-            os.killpg(self.process.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
 
     async def _ended(self) -> None:
         # Reads what is left too: an unread pipe keeps its transport open after the process has gone.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from mcp.shared.subscriptions import ResourcesListChanged
 
 from tests.e2e import talk
+from tests.e2e.disks import DISK, as_seen_by, fill, small_disk
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
     ADAPTERS,
@@ -34,7 +34,7 @@ from tests.e2e.filing import (
     texts,
     uploaded,
 )
-from tests.e2e.processes import Adapter, adapter, server
+from tests.e2e.processes import adapter, server
 from tests.e2e.provision import HERE, packages
 
 pytestmark = pytest.mark.e2e
@@ -85,7 +85,8 @@ def line(content: bytes, *name: str) -> str:
 
 @pytest.mark.parametrize("name", HOSTS)
 async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Path) -> None:
-    """Two files up in one batch and into one argument, a file out, listed, read, downloaded, and handed on."""
+    """Two files up in one batch and into one argument, a file out, listed, read, downloaded, and handed on; one into a
+    tool and another out of the same call."""
     first = written(tmp_path, "Größe 名前.txt", b"\0first" * 999)
     second = written(tmp_path, "second.pdf", b"%PDF-second" * 300_000)
     async with (
@@ -93,7 +94,7 @@ async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Pa
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=DOWNLOADS) as front,
         connected(node, name, front.url, tmp_path) as host,
     ):
-        assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw"]
+        assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw", "turn_round"]
         uploads = await uploaded(host, first, second)
         read = await host.call("digests", paths=[upload["upload_handle"] for upload in uploads])
         assert said(read).splitlines() == [line(file.read_bytes(), file.name) for file in (first, second)]
@@ -110,9 +111,32 @@ async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Pa
 
         handed_on = await host.call("digest", path=told["artifact_uri"])
         assert said(handed_on) == line(drawing(3, 200_000), "Bild 画.bin")
+
+        turned = await host.call("turn_round", path=uploads[0]["upload_handle"], filename="turned.bin")
+        uri = artifact(turned)["artifact_uri"]
+        assert content_of(await host.read(uri)) == first.read_bytes()[::-1]
+        assert texts(turned).startswith(f"from {uploads[0]['upload_handle']} to {uri}")
         refused = await host.call("digest", path=uploads[0]["upload_handle"] + "/../../x")
         assert refused["isError"]
         assert HELPER in texts(refused)
+
+
+async def test_a_host_hears_when_its_artifacts_change(tmp_path: Path) -> None:
+    """One that subscribed, when an artifact comes and when its time is over."""
+    core = {"cleanup_interval_seconds": 0.2}
+    async with (
+        server(UPSTREAM, tmp_path) as upstream,
+        adapter(tmp_path, upstream.url, adapters=ADAPTERS, artifacts={"ttl_seconds": 1}, core=core) as front,
+        python_host(front.url, "2026-07-28") as host,
+        host.client.listen(resources_list_changed=True) as subscription,
+        asyncio.timeout(20),
+    ):
+        assert subscription.honored.resources_list_changed
+        artifact(await host.call("draw", seed=3, size=10, filename="a.bin"))
+        assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
+        assert [resource["name"] for resource in await host.resources()].count("a.bin") == 1
+        assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
+        assert "a.bin" not in [resource["name"] for resource in await host.resources()]
 
 
 # --- whose files they are -----------------------------------------------------------------------------------------
@@ -151,7 +175,8 @@ async def test_files_of_a_principal_outlive_its_sessions(node: Path, tmp_path: P
         assert await curl("-H", f"Authorization: {bearer('ada')['Authorization']}", unsigned) == Answer(
             200, drawing(4, 5000)
         )
-        assert (await curl("-H", f"Authorization: {bearer('ben')['Authorization']}", unsigned)).status == 401
+        assert (await curl("-H", f"Authorization: {bearer('ben')['Authorization']}", unsigned)).status == 404
+        assert (await curl(unsigned)).status == 401
 
 
 async def _has(host: Host, upload: Json, told: Json) -> None:
@@ -169,39 +194,6 @@ async def _has_not(host: Host, upload: Json, told: Json) -> None:
 
 
 # --- a full disk --------------------------------------------------------------------------------------------------
-
-DISK = 16 * MIB
-IN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> None:
-    """Disks of one's own may be mounted here."""
-    tried = subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"no disk can be mounted: {tried.stderr.strip()}")
-
-
-def small_disk(store: Path) -> list[str | Path]:
-    """A launcher that mounts a disk of its own at ``store``, which only what it launches can see.
-
-    A namespace of users gives the right to mount to those who do not have it.
-    """
-    mount = f'mount -t tmpfs -o size={DISK} none "$0" && exec "$@"'
-    return [*IN_NAMESPACE, "sh", "-c", mount, store]
-
-
-def as_seen_by(front: Adapter, path: Path) -> Path:
-    """A path as the adapter's process sees it, for somebody else on the same disk."""
-    assert front.running is not None
-    return Path(f"/proc/{front.running.process.pid}/root{path}")
-
-
-def fill(disk: Path, leave: int) -> None:
-    """Lets somebody's file grow on ``disk`` until no more than ``leave`` bytes are free."""
-    status = os.statvfs(disk)
-    with (disk / "filler").open("ab") as filler:
-        filler.write(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
 
 
 def kept(disk: Path) -> list[str]:

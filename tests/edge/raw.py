@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -74,7 +75,8 @@ class Exchange:
         """The JSON object that was received, decompressed if need be; of a batch ``{}``."""
         coded = self.head.get("content-encoding") is not None
         text = zlib.decompress(self.body, 32 + zlib.MAX_WBITS) if coded else self.body
-        read = orjson.loads(text) if text else {}
+        # Not orjson: half a surrogate pair is legal JSON.
+        read = json.loads(text) if text else {}
         return read if isinstance(read, dict) else {}
 
     async def send(self, data: bytes) -> None:

@@ -135,18 +135,21 @@ async def test_a_link_is_good_for_one_file_until_it_expires(tmp_path: Path) -> N
 
 
 async def test_without_a_link_it_takes_the_sessions_own_id(tmp_path: Path) -> None:
-    """The public id proves nothing, and another session's own id is not this one's."""
+    """The public id proves nothing (401); for another session's own id the file is not there (404)."""
     async with filing(tmp_path) as desk:
         session_id, scope = await desk.session()
         other_id, _ = await desk.session()
         path = desk.artifact_path(await desk.artifact(scope, CONTENT), signed=False)
         assert (await get(desk, path, mcp_session_id=session_id))[0].status == 200
-        for wrong in (other_id, scope.id, "x", "é"):
+        for wrong in (scope.id, "0" * 32, "x", "é"):
             assert await refused(desk, path, mcp_session_id=wrong) == 401
+        assert await refused(desk, path) == 401
+        assert await refused(desk, path, mcp_session_id=other_id) == 404
 
 
 async def test_with_auth_on_it_takes_the_token_too(tmp_path: Path) -> None:
-    """Of the session's principal; a principal's own files need no session. A link needs no token."""
+    """Of the session's principal; a principal's own files need no session, and a link no token. A wrong token is 401;
+    for a good one of somebody else the file is not there."""
     tokens = {"ann": "ann-secret", "ben": "ben-secret"}
     ann, ben = {"authorization": "Bearer ann-secret"}, {"authorization": "Bearer ben-secret"}
     async with filing(tmp_path, tokens=tokens) as desk:
@@ -157,14 +160,16 @@ async def test_with_auth_on_it_takes_the_token_too(tmp_path: Path) -> None:
         own = {"mcp_session_id": session_id}
         assert (await get(desk, path, **own, **ann))[0].status == 200
         assert await refused(desk, path, **own) == 401
-        assert await refused(desk, path, **own, **ben) == 401
-        assert await refused(desk, path, **ann) == 401
+        assert await refused(desk, path, **own, authorization="Bearer wrong") == 401
+        assert await refused(desk, path, **own, **ben) == 404
+        assert await refused(desk, path, **ben) == 404
+        assert await refused(desk, path, **ann) == 404
         assert (await get(desk, desk.artifact_path(record)))[0].status == 200
         held = await desk.artifact(desk.scopes.of(None, principal), CONTENT)
         path = desk.artifact_path(held, signed=False)
         assert (await get(desk, path, **ann))[0].status == 200
         assert (await get(desk, path, **own, **ann))[0].status == 200
-        assert await refused(desk, path, **ben) == 401
+        assert await refused(desk, path, **ben) == 404
 
 
 async def test_an_upload_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path) -> None:

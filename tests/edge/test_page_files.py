@@ -9,8 +9,9 @@ from importlib.resources import files
 
 import pytest
 
+from adapter.edge.bodies import Body
 from adapter.edge.page_files import PageFiles, pages
-from adapter.edge.request import Body, Fields, Request
+from adapter.edge.request import Fields, Request
 from adapter.errors import NotFound
 
 KIB = 1024

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.raw import Exchange, call_body, result
+from tests.edge.raw import Exchange, call_body, event, result
+
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 TOKEN = "the-adapters-own-token"
 CLIENTS_OWN = {
@@ -126,48 +130,103 @@ async def test_repeated_fields_stay_repeated(upstream: StartUpstream, adapter: S
         assert [value for name, value in head.fields if name == "www-authenticate"] == ["A", "B"]
 
 
-async def test_client_gets_exactly_the_allowed_fields(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """No cookie, no redirect, no word of what the upstream is; what a client can use crosses unchanged."""
-    said = [
+async def test_client_gets_all_that_acts_on_no_browser(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """No cookie, no redirect, no policy, no order to a proxy; everything else crosses unchanged, the date too."""
+    passed = [
         "Content-Type: application/json; Charset=UTF-8",
-        "Set-Cookie: a=1",
-        "Location: http://10.0.0.1/",
-        "X-Powered-By: secret/1",
-        "Server: secret/1",
-        "Access-Control-Allow-Origin: *",
-        "Alt-Svc: h3",
-        "Connection: keep-alive, etag",
-        "Keep-Alive: timeout=5",
-        "ETag: hop",
-        "Mcp-Session-Id: changed-by-upstream",
+        "Date: Thu, 01 Jan 1970 00:00:00 GMT",
+        "Server: up/1",
+        "X-Powered-By: up",
+        "X-RateLimit-Remaining: 3",
         "Mcp-Odd: \xe9\xff\xc3\xa9",
         "Cache-Control: no-store",
         "X-Request-Id: r 1",
         "Retry-After: 3",
+        "Content-Digest: sha-256=:eA==:",
+    ]
+    held_back = [
+        "Set-Cookie: a=1",
+        "Location: http://10.0.0.1/",
+        "Access-Control-Allow-Origin: *",
+        "Content-Security-Policy: default-src *",
+        "X-Content-Type-Options: sniff",
+        "Clear-Site-Data: *",
+        "Strict-Transport-Security: max-age=1",
+        "Service-Worker-Allowed: /",
+        "Refresh: 0;url=/",
+        "Alt-Svc: h3",
+        "Server-Timing: a",
+        "X-Accel-Redirect: /internal",
+        "Connection: keep-alive, etag",
+        "Keep-Alive: timeout=5",
+        "ETag: hop",
+        "Mcp-Session-Id: changed-by-upstream",
     ]
 
     async def script(exchange: Exchange) -> None:
-        lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(result(1))}", *said]
+        lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(result(1))}", *passed, *held_back]
         await exchange.send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + result(1))
 
     async with upstream(script) as up, adapter(up) as front, front.client() as client:
         await client.initialize()
         head, body = await client.call()
         assert body == result(1)
-        fields = dict(head.fields)
-        assert fields.pop("date") and fields.pop("server") == "mcp-file-adapter"
-        assert fields == {
-            "content-type": "application/json; Charset=UTF-8",
-            "content-length": str(len(result(1))),
-            "mcp-odd": "\xe9\xff\xc3\xa9",
-            "cache-control": "no-store",
-            "x-request-id": "r 1",
-            "retry-after": "3",
-        }
+        fields = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in passed)]
+        own = [("x-content-type-options", "nosniff"), ("content-length", str(len(result(1))))]
+        assert head.fields == fields + own
+
+
+async def test_the_settings_change_what_clients_get(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """``server_headers`` keeps more here and lets listed fields pass, but never one of the connection."""
+    headers = {"drop": ["server", "X-Powered-By"], "passthrough": ["Set-Cookie", "Keep-Alive"]}
+    server = {"upstream": {"server_headers": headers}}
+    said = ["Server: up/1", "X-Powered-By: up", "Set-Cookie: a=1", "Keep-Alive: timeout=5", "Link: <a>"]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(result(1), *said)
+
+    async with upstream(script) as up, adapter(up, server=server) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.call()
+        assert head["set-cookie"] == "a=1" and head["server"] == "mcp-file-adapter"
+        assert [head.get(name) for name in ("x-powered-by", "keep-alive", "link")] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "text/event-stream", "text/html", "image/svg+xml", None]
+)
+async def test_no_answer_of_a_mount_is_a_page(
+    upstream: StartUpstream, adapter: StartAdapter, kind: str | None
+) -> None:
+    """Each says nosniff, the adapter's own too; what is neither JSON nor a stream of events is sandboxed."""
+    data = kind in ("application/json", "text/event-stream")
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(200, event(result(1)), *([f"Content-Type: {kind}"] if kind else []))
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        opened = await client.initialize()
+        called, _ = await client.call()
+        listening, _ = await client.request("GET")
+        told, _ = await client.request("POST", NOTIFICATION)
+        refused, _ = await client.request("POST", b"{}", content_type="text/plain")
+        unknown, _ = await client.request("PUT")
+        ended, _ = await client.request("DELETE")
+        answers = [opened, called, listening, told, refused, unknown, ended]
+        assert [head.get("x-content-type-options") for head in answers] == ["nosniff"] * len(answers)
+        policy = None if data else "sandbox; default-src 'none'"
+        assert [head.get("content-security-policy") for head in (called, listening)] == [policy] * 2
+        assert (
+            told["content-security-policy"]
+            == ended["content-security-policy"]
+            == "sandbox; default-src 'none'"
+        )
 
 
 async def test_redirect_is_not_followed(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """A redirect is the upstream's answer like any other: its status passes, its target is not asked."""
+    """Its status passes, its target is neither asked nor told: a client would take session id and token there."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(307, b"", "Location: http://127.0.0.1:9/elsewhere")

@@ -234,7 +234,6 @@ async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
     [
         b"",
         b"no form at all",
-        b"a preamble\r\n" + ONE,
         ONE[:-4],
         ONE[: len(ONE) // 2],
         form(),
@@ -249,6 +248,9 @@ async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
         form(field_part("note", "x" * 100_000), file_part(b"x")),
         form(field_part("sha256", "0" * 1000), file_part(b"x")),
         form(file_part(b"x")) + b"epilogue" * 100_000,
+        b"preamble" * 100_000 + b"\r\n" + form(file_part(b"x")),
+        b"preamble" + form(file_part(b"x")),
+        b"preamble\r\n" + form() + form(file_part(b"x")),
     ],
 )
 async def test_what_is_no_form_with_a_file_is_400(tmp_path: Path, body: bytes) -> None:
@@ -259,12 +261,25 @@ async def test_what_is_no_form_with_a_file_is_400(tmp_path: Path, body: bytes) -
         assert status == 400 and detail
 
 
-async def test_what_stands_before_and_behind_the_form_harms_nothing(tmp_path: Path) -> None:
-    """An empty line before it, and a short epilogue (RFC 2046 §5.1.1)."""
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        b"",
+        b"\r\n",
+        b"This is a message in MIME format.\r\n",
+        b"--\r\n--other\r\nContent-Disposition: form-data\r\n\r\nx\r\n",
+        b"a--" + BOUNDARY.encode() + b"\r\n",
+        b"preamble " * 1000 + b"\r\n",
+    ],
+)
+async def test_what_stands_before_and_behind_the_form_harms_nothing(tmp_path: Path, preamble: bytes) -> None:
+    """A preamble up to the first line that is a delimiter, and an epilogue (RFC 2046 §5.1.1)."""
     async with filing(tmp_path) as desk:
         _, scope = await desk.session()
-        head, answer = await upload(desk, desk.upload_path(scope), b"\r\n" + ONE + b"epilogue")
+        body = preamble + ONE + b"epilogue\r\n" + ONE
+        head, answer = await upload(desk, desk.upload_path(scope), body)
         assert head.status == 200 and answer["upload"]["size_bytes"] == 5
+        assert len(desk.files()) == 1
 
 
 @pytest.mark.parametrize(
@@ -448,12 +463,17 @@ CONTENT = st.lists(
 ).map(b"".join)
 
 
-@given(st.lists(CONTENT, min_size=1, max_size=4), st.integers(1, 70))
-def test_how_a_form_is_cut_up_never_changes_what_it_holds(contents: list[bytes], step: int) -> None:
-    """Whatever looks like a boundary in a file is that file's."""
+LINES = st.lists(st.sampled_from([b"x", b"--", b"--" + BOUNDARY[:-1].encode(), b" --" + BOUNDARY.encode()]))
+
+
+@given(st.lists(CONTENT, min_size=1, max_size=4), LINES, st.integers(1, 70))
+def test_how_a_form_is_cut_up_never_changes_what_it_holds(
+    contents: list[bytes], preamble: list[bytes], step: int
+) -> None:
+    """Whatever looks like a boundary in a file is that file's, and in the preamble nobody's."""
     names = [f"{number}.bin" for number in range(len(contents))]
     parts = [file_part(content, name) for name, content in zip(names, contents, strict=True)]
-    body = form(field_part("sha256", "d"), *parts)
+    body = b"".join(line + b"\r\n" for line in preamble) + form(field_part("sha256", "d"), *parts)
     pieces = [body[start : start + step] for start in range(0, len(body), step)]
     assert read(pieces) == (list(zip(names, contents, strict=True)), ["d"])
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from adapter.app import build, running
 from adapter.settings.root import Settings
 from tests.edge.conftest import Adapter
-from tests.edge.raw import Exchange, RawUpstream
+from tests.edge.raw import Exchange, RawUpstream, call_body, initialize_result, result
 from tests.relay.test_health import PING, ask, health_when, is_ok, started
 
 
@@ -55,22 +56,27 @@ def wiring(body: dict[str, Any]) -> object:
     return body["adapter_wiring"]["status_by_server"]["raw"]
 
 
+def is_known(body: dict[str, Any]) -> bool:
+    """The server's list has been read."""
+    return "unknown_by_server" not in body["adapter_wiring"]
+
+
 async def test_a_tool_that_is_not_there_degrades_health_until_it_is(tmp_path: Path) -> None:
     """The list is read again at each ping while the tool is missing, and no more once all are there."""
     tools = Tools(["write"])
     async with started(RawUpstream(tools)) as up, serving(tmp_path, up) as front:
-        status, body = await health_when(front, lambda body: wiring(body) == "incomplete")
+        status, body = await health_when(front, lambda body: wiring(body) is False and is_known(body))
         assert (status, body["status"]) == (503, "degraded")
         assert body["degraded_reason"] == "adapter_wiring_incomplete"
         assert body["adapter_wiring"] == {
-            "status_by_server": {"raw": "incomplete"},
+            "status_by_server": {"raw": False},
             "ready": False,
             "missing_by_server": {"raw": ["read"]},
         }
         assert (await ask(front, "/readyz"))[0] == 200
         tools.pages = [["write"], ["read"]]
         status, body = await health_when(front, is_ok)
-        assert body["adapter_wiring"] == {"status_by_server": {"raw": "ready"}, "ready": True}
+        assert body["adapter_wiring"] == {"status_by_server": {"raw": True}, "ready": True}
         asked, pings = tools.asked, len(up.calls("ping"))
         await health_when(front, lambda _: len(up.calls("ping")) > pings + 2)
         assert tools.asked == asked
@@ -80,10 +86,10 @@ async def test_a_server_that_begins_anew_is_looked_at_again(tmp_path: Path) -> N
     """After a restart it may be another version, without the tool."""
     tools = Tools(["read"])
     async with started(RawUpstream(tools)) as up, serving(tmp_path, up) as front:
-        await health_when(front, lambda body: wiring(body) == "ready")
+        await health_when(front, lambda body: wiring(body) is True)
         tools.pages = [[]]
         up.sessions.clear()
-        await health_when(front, lambda body: wiring(body) == "incomplete")
+        await health_when(front, lambda body: wiring(body) is False and is_known(body))
 
 
 async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Path) -> None:
@@ -94,10 +100,12 @@ async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Pat
 
     async with started(RawUpstream(refuse)) as up, serving(tmp_path, up) as front:
         status, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("tools/list")) > 1)
-        assert (status, body["adapter_wiring"]["ready"], wiring(body)) == (200, True, "unknown")
+        assert (status, body["adapter_wiring"]["ready"], wiring(body)) == (200, True, True)
+        assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "list_refused"}
     async with started(RawUpstream(refuse, opening=refuse)) as up, serving(tmp_path, up) as front:
         _, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("initialize")) > 1)
-        assert wiring(body) == "unknown" and up.calls("tools/list") == []
+        assert wiring(body) is True and up.calls("tools/list") == []
+        assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "list_refused"}
 
 
 async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Path) -> None:
@@ -108,25 +116,136 @@ async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Pat
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error}))
 
     async with started(RawUpstream(unknown)) as up, serving(tmp_path, up) as front:
-        await health_when(front, lambda body: wiring(body) == "incomplete")
+        await health_when(front, lambda body: wiring(body) is False and is_known(body))
 
 
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
-    """Pings go on, so the breaker stays closed, and the wiring stays unknown."""
+    """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
 
     async def hang(exchange: Exchange) -> None:
         await exchange.gone()
 
     async with started(RawUpstream(hang)) as up, serving(tmp_path, up) as front:
-        _, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("tools/list")) > 1)
-        assert wiring(body) == "unknown" and body["servers"][0]["breaker"]["state"] == "closed"
+        await up.arrived("tools/list")
+        pings = len(up.calls("ping"))
+        _, body = await health_when(front, lambda _: len(up.calls("ping")) > pings + 3)
+        assert (body["servers"][0]["status"], body["servers"][0]["breaker"]["state"]) == ("ok", "closed")
+        assert wiring(body) is False and body["degraded_reason"] == "adapter_wiring_incomplete"
+        assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "waiting_for_upstream"}
+        assert len(up.calls("tools/list")) == 1
 
 
 async def test_strangers_do_not_learn_which_tool_is_missing(tmp_path: Path) -> None:
     """A state is enough for them; the names are for those with a token."""
     auth = {"enabled": True, "token": "secret"}
     async with started(RawUpstream(Tools([]))) as up, serving(tmp_path, up, auth=auth) as front:
-        _, body = await health_when(front, lambda body: wiring(body) == "incomplete")
+        _, body = await health_when(front, lambda body: wiring(body) is False and is_known(body))
         assert "missing_by_server" not in body["adapter_wiring"]
         _, told = await ask(front, "/healthz", authorization="Bearer secret")
         assert told["adapter_wiring"]["missing_by_server"] == {"raw": ["read"]}
+
+
+NO_PINGS = {"enabled": False}
+
+
+async def test_tools_are_looked_for_at_start_where_pings_are_off(tmp_path: Path) -> None:
+    """Once, in a session that is closed again; a server that has them all is asked nothing more."""
+    tools = Tools(["read"])
+    async with started(RawUpstream(tools)) as up, serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
+        status, body = await health_when(front, is_ok)
+        assert body["adapter_wiring"] == {"status_by_server": {"raw": True}, "ready": True}
+        assert body["servers"][0]["detail"] == "upstream_ping_disabled" and status == 200
+        await up.arrived("DELETE")
+        assert up.sessions == set() and len(up.seen) == 4
+
+
+async def test_a_missing_tool_is_told_where_pings_are_off(tmp_path: Path) -> None:
+    """The server is asked again, less and less often, until it has the tool."""
+    tools = Tools(["write"])
+    async with started(RawUpstream(tools)) as up, serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
+        status, body = await health_when(front, is_known)
+        assert (status, wiring(body), body["degraded_reason"]) == (503, False, "adapter_wiring_incomplete")
+        assert body["servers"][0]["status"] == "ok"
+        tools.pages = [["read"]]
+        await health_when(front, is_ok)
+
+
+async def test_a_server_that_comes_late_is_looked_at_where_pings_are_off(tmp_path: Path) -> None:
+    """Nothing is known until it is there; then its tools are."""
+    up = RawUpstream(Tools(["read"]))
+    await up.start()
+    await up.stop()
+    async with serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
+        _, body = await ask(front, "/healthz")
+        assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "waiting_for_upstream"}
+        async with started(up):
+            await health_when(front, is_ok)
+
+
+async def test_a_session_that_was_renewed_has_the_tools_looked_at_where_pings_are_off(tmp_path: Path) -> None:
+    """The server behind is another one, perhaps."""
+    tools = Tools(["read"])
+
+    async def script(exchange: Exchange) -> None:
+        message: Any = exchange.message
+        if message["method"] == "tools/list":
+            await tools(exchange)
+        else:
+            await exchange.json(result(message["id"]))
+
+    async with (
+        started(RawUpstream(script)) as up,
+        serving(tmp_path, up, upstream_ping=NO_PINGS) as front,
+        front.client() as client,
+    ):
+        await health_when(front, is_ok)
+        await client.initialize(path="/raw")
+        tools.pages = [["write"]]
+        up.sessions.clear()
+        assert (await client.request("POST", call_body("write"), path="/raw"))[0].status == 200
+        _, body = await health_when(front, lambda body: wiring(body) is False)
+        assert body["adapter_wiring"]["missing_by_server"] == {"raw": ["read"]}
+
+
+# --- credentials ----------------------------------------------------------------------------------------------
+
+
+async def test_an_upstream_that_refuses_the_adapter_is_told_apart(tmp_path: Path) -> None:
+    """It is reachable, so clients with credentials of their own are served; its words are for operators."""
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer(403, b"bring\x1b[31m a key: " + b"k" * 10_000, "Content-Type: text/plain")
+
+    auth = {"enabled": True, "token": "secret"}
+    upstream = RawUpstream(refuse, opening=refuse)
+    async with started(upstream) as up, serving(tmp_path, up, auth=auth) as front:
+        status, body = await health_when(front, lambda body: is_ok(body) and len(up.seen) > 3)
+        (server,) = body["servers"]
+        assert (status, server["detail"]) == (200, "upstream_refuses_adapter")
+        assert server["breaker"]["state"] == "closed" and "upstream_says" not in server
+        _, told = await ask(front, "/healthz", authorization="Bearer secret")
+        said = told["servers"][0]["upstream_says"]
+        assert said.startswith("HTTP 403: bring\\u001b[31m a key: kkk") and len(said) < 320
+
+
+async def test_an_upstream_that_refuses_the_adapter_is_logged_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One warning, however many pings it refuses; another one after it had taken the credentials."""
+    taken = False
+
+    async def choosy(exchange: Exchange) -> None:
+        if not taken:
+            await exchange.answer(401, b"who are you?")
+        elif exchange.message["method"] == "initialize":
+            await exchange.json(initialize_result(exchange.message["id"]))
+        else:
+            await Tools(["read"])(exchange)
+
+    async with started(RawUpstream(choosy, opening=choosy)) as up, serving(tmp_path, up) as front:
+        await health_when(front, lambda _: len(up.seen) > 5)
+        assert capsys.readouterr().err.count("refuses the adapter") == 1
+        taken = True
+        _, body = await health_when(front, lambda body: "detail" not in body["servers"][0])
+        assert wiring(body) is True
+        assert "refuses the adapter" not in capsys.readouterr().err

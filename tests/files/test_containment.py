@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import FileTooLarge, StorageFailed
+from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.rules.holdings import Kind, Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
@@ -91,9 +92,53 @@ async def test_nothing_written_is_nothing_to_adopt(shelf: Shelf) -> None:
 async def test_an_artifact_over_its_limit_is_refused(shelf: Shelf) -> None:
     """A byte over the limit is FileTooLarge, the limit itself is not."""
     Path(await shelf.allocate(artifact())).write_bytes(b"12345")
+    with pytest.raises(FileTooLarge, match="4 bytes that a_setting allows"):
+        await shelf.adopt(artifact(), CaptureLimit(4, "a_setting"))
+    assert await shelf.adopt(artifact(), CaptureLimit(5, "a_setting")) is not None
+
+
+async def test_a_huge_file_is_not_read_to_be_refused(shelf: Shelf) -> None:
+    """A sparse file of a tebibyte takes no room on the disk, and would take many minutes to hash."""
+    path = Path(await shelf.allocate(artifact()))
+    path.touch()
+    os.truncate(path, 1 << 40)
+    async with asyncio.timeout(1):
+        with pytest.raises(FileTooLarge):
+            await shelf.adopt(artifact(), CaptureLimit(1 << 30, "a_setting"))
+        with pytest.raises(FileTooLarge):
+            await shelf.take(str(path), SCOPE, 0, CaptureLimit(1 << 30, "a_setting"))
+
+
+async def test_a_file_that_grows_is_read_to_its_limit(shelf: Shelf) -> None:
+    """What is written behind what was read already counts too, so a tool that never stops does not keep it busy."""
+    path = Path(await shelf.allocate(artifact()))
+    size = 32 << 20
+    path.touch()
+    os.truncate(path, size)
+    adopting = asyncio.ensure_future(shelf.adopt(artifact(), CaptureLimit(192 << 20, "a_setting")))
+    async with asyncio.timeout(20):
+        while not adopting.done():
+            size += 8 << 20
+            os.truncate(path, size)
+            await asyncio.sleep(0.005)
     with pytest.raises(FileTooLarge):
-        await shelf.adopt(artifact(), 4)
-    assert await shelf.adopt(artifact(), 5) is not None
+        adopting.result()
+
+
+@pytest.mark.parametrize("where", ["there", "named"])
+async def test_reading_a_large_file_can_be_given_up(shelf: Shelf, where: str) -> None:
+    """Whoever is cancelled is so within one slice, and nobody goes on reading what would take a minute."""
+    path = Path(await shelf.allocate(artifact()))
+    path.touch()
+    os.truncate(path, 64 << 30)
+    reading = shelf.adopt(artifact(), None) if where == "there" else shelf.take(str(path), SCOPE, 0, None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await reading
+    began = time.thread_time_ns(), time.process_time_ns()
+    await asyncio.sleep(0.3)
+    # Other threads used no processor since.
+    assert time.process_time_ns() - began[1] - (time.thread_time_ns() - began[0]) < 50_000_000
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
@@ -251,7 +296,7 @@ async def test_a_named_file_over_the_limit_is_refused(shelf: Shelf, root: Path) 
     path = Path(await shelf.allocate(artifact()))
     path.write_bytes(b"12345")
     with pytest.raises(FileTooLarge):
-        await shelf.take(str(path), SCOPE, 0, 4)
+        await shelf.take(str(path), SCOPE, 0, CaptureLimit(4, "a_setting"))
     assert not list(root.glob("staging/*/*"))
 
 

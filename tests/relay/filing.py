@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter import log
-from adapter.errors import AdapterError, FileTooLarge
-from adapter.files.port import Measure, Staging
+from adapter.errors import AdapterError
+from adapter.files.port import CaptureLimit, Measure, Staging
 from adapter.relay.custody import TABLE, Spend
 from adapter.relay.holdings import Holdings
 from adapter.relay.uploads import UploadBatch
@@ -163,14 +163,14 @@ class MemoryFiles:
     def abandon(self, place: Place) -> None:
         """Nothing is held for allocated places here."""
 
-    async def adopt(self, place: Place, limit: int | None) -> Measure | None:
+    async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
         data = self.placed.get(place)
-        if data is not None and limit is not None and len(data) > limit:
-            raise FileTooLarge()
+        if data is not None and limit is not None:
+            limit.check(len(data))
         return None if data is None else measured(data)
 
     async def take(
-        self, path: str, scope: str, since: float, limit: int | None
+        self, path: str, scope: str, since: float, limit: CaptureLimit | None
     ) -> tuple[Staging, Measure] | None:
         return None
 

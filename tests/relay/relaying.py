@@ -12,6 +12,7 @@ from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.janitor import Janitor
+from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
@@ -66,9 +67,10 @@ class Relaying:
         logger = log.get_logger("test")
         self.server = Server("one", "/mcp", self.upstream, silence=Silence(0.2, 0.2), plan=self.plan)
         self.sessions = Sessions(self.store, self.limits, self.clock)
-        self.mapping = Mapping(self.sessions, renewals=1, clock=self.clock, log=logger)
-        self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.errands = Errands()
+        self.late = LateSessions(self.errands, logger, latest=5.0)
+        self.mapping = Mapping(self.sessions, self.late, renewals=1, clock=self.clock, log=logger)
+        self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         opening = Opening(self.sessions, self.mapping, self.clock)
         calling = Calling(self.mapping, scope_of)
         self.relay = Relay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -14,6 +15,7 @@ import orjson
 import pytest
 
 from adapter.errors import StorageFailed, StoreUnavailable
+from adapter.files.port import CaptureLimit
 from adapter.rules.holdings import Kind
 from adapter.rules.locators import Mode
 from adapter.rules.quota import Limits, Policy
@@ -287,11 +289,52 @@ async def test_artifact_that_never_fits_evicts_nothing(tmp_path: Path) -> None:
         assert one.holdings.used(one.scope.id) == 90 and list(tmp_path.glob("artifacts/*/*")) == []
 
 
+LIMIT = CaptureLimit(100, "artifacts.max_file_bytes")
+
+
 async def test_artifact_above_its_own_limit_is_not_read(tmp_path: Path) -> None:
-    """It is measured no further than the limit."""
-    async with tools(tmp_path, writing(b"x" * 101), producing=producing(size_limit=100)) as one:
-        assert "100 bytes" in error_of(await one.call("write", "{}"))
+    """The setting is named, nothing is evicted, and the tool's file goes."""
+    act, limits = writing(b"x" * 101), Limits(150, None, None, POLICY)
+    async with tools(tmp_path, act, producing=producing(capture_limit=LIMIT), limits=limits) as one:
+        await one.uploaded(b"y" * 90)
+        kept = one.on_disk()
+        assert "100 bytes that artifacts.max_file_bytes" in error_of(await one.call("write", "{}"))
+        assert one.on_disk() == kept
+
+
+async def test_file_in_a_result_has_the_limit_too(tmp_path: Path) -> None:
+    """One that came inside the message."""
+    rule = producing("embedded", argument=None, capture_limit=LIMIT)
+    async with tools(tmp_path, answering(f'"content":[{IMAGE}]'), producing=rule) as one:
+        assert "artifacts.max_file_bytes" in error_of(await one.call("write", "{}"))
         assert one.on_disk() == []
+
+
+def sparse(request: UpstreamRequest) -> Answer:
+    """Writes a file that takes a minute to read, and no room."""
+    told(request).touch()
+    os.truncate(told(request), 64 << 30)
+    return Answer(chunks=[said("done")])
+
+
+async def test_capturing_takes_no_longer_than_the_call_may(tmp_path: Path) -> None:
+    """The setting is named, the call's result kept, the file gone."""
+    limit = CaptureLimit(1 << 40, "artifacts.max_file_bytes", patience=0.2)
+    async with tools(tmp_path, sparse, producing=producing(capture_limit=limit)) as one, asyncio.timeout(5):
+        sentence = error_of(await one.call("write", "{}"))
+        assert "core.defaults.tool_call_timeout_seconds" in sentence
+        assert one.on_disk() == []
+
+
+async def test_capturing_ends_when_the_client_leaves(tmp_path: Path) -> None:
+    """The exchange is over at once, and the tool's file gone."""
+    async with tools(tmp_path, sparse) as one, asyncio.timeout(5):
+        call = asyncio.ensure_future(one.call("write", "{}"))
+        while not list(tmp_path.glob("artifacts/*/*/*")):
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled() and one.on_disk() == []
 
 
 async def test_artifact_that_fits_evicts_what_it_must(tmp_path: Path) -> None:

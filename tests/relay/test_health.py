@@ -118,7 +118,8 @@ async def test_breaker_opens_after_the_threshold_and_closes_again(tmp_path: Path
         await up.stop()
         status, body = await health_when(front, breaker_is_open)
         assert status == 503 and body["degraded_reason"] == "upstream_unhealthy"
-        assert body["servers"][0]["status"] == "unhealthy"
+        assert body["servers"][0]["status"] == "degraded"
+        assert body["servers"][0]["detail"] == "upstream_unhealthy"
         assert body["servers"][0]["breaker"]["consecutive_failures"] >= 2
         head, text = await client.request("POST", call_body(), path="/raw")
         assert head.status == 200 and error_of(text)["code"] == -32012
@@ -143,13 +144,25 @@ async def test_hanging_upstream_delays_nobody_else(tmp_path: Path, hanging: str)
                     assert (await client.request("POST", call_body(number=number), path="/raw"))[1] == result(
                         number
                     )
-                _, body = await health_when(front, breaker_is_open)
-                assert body["servers"][1]["status"] == "ok"
+                _, body = await ask(front, "/healthz")
+                assert [server["status"] for server in body["servers"]] == ["degraded", "ok"]
+                assert body["servers"][0]["detail"] == "upstream_starting"
                 assert (await ask(front, "/readyz"))[0] == 200
-                head, text = await client.request("POST", INITIALIZE, path="/hanging", mcp_session_id="")
-                assert head.status == 200 and error_of(text)["code"] == -32012
             for client in waiting:
                 client.close()
+
+
+async def test_hanging_upstream_opens_the_breaker(tmp_path: Path, hanging: str) -> None:
+    """One that opens no session for as long as a client would wait, again and again, is unhealthy."""
+    urls = {"hanging": hanging}
+    async with (
+        serving(tmp_path, urls, upstream_request_timeout_seconds=0.2) as front,
+        front.client() as client,
+    ):
+        _, body = await health_when(front, breaker_is_open)
+        assert "opened no session for 0.2 s" in body["servers"][0]["ping"]["last_error"]
+        head, text = await client.request("POST", INITIALIZE, path="/hanging")
+        assert head.status == 200 and error_of(text)["code"] == -32012
 
 
 async def test_late_upstream_becomes_ready_without_a_restart(tmp_path: Path) -> None:
@@ -203,7 +216,7 @@ async def test_shape_of_a_healthy_answer(tmp_path: Path) -> None:
         assert server["breaker"] == {"state": "closed", "consecutive_failures": 0}
         assert server["ping"]["last_latency_ms"] > 0 and server["ping"]["last_error"] is None
         assert body["persistence"] == {"type": "disk", "status": "ok"}
-        assert body["adapter_wiring"] == {"status_by_server": {"raw": "ready"}, "ready": True}
+        assert body["adapter_wiring"] == {"status_by_server": {"raw": True}, "ready": True}
         assert body["startup"]["state"] == "complete"
         assert "127.0.0.1" not in str(body) and str(up.port) not in str(body["servers"])
 

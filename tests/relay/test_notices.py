@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
@@ -14,8 +16,8 @@ from adapter.relay.streams import noticing
 from adapter.rules.scopes import principal_scope
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import Answer
-from tests.relay.relaying import pieces
-from tests.relay.tooling import SSE, Tools, artifact_of, producing, result, tools, writing
+from tests.relay.relaying import pieces, whole
+from tests.relay.tooling import META, SSE, Tools, artifact_of, parsed, producing, result, tools, writing
 
 SCOPE = principal_scope(b"", "somebody")
 HELLO = b": hello\n\n"
@@ -165,3 +167,104 @@ async def test_stream_that_is_given_up_ends_everything(begun: bool) -> None:
         await anext(stream)
     await stream.aclose()
     assert len(asyncio.all_tasks()) == 1
+
+
+# --- subscriptions --------------------------------------------------------------------------------------------
+
+
+def subscribing(agreed: str, *more: bytes) -> Callable[[UpstreamRequest], Answer]:
+    """An upstream that acknowledges a subscription with these notifications (JSON), and whose tool writes."""
+    acknowledged = (
+        b'data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",'
+        b'"params":{"n": 1.50,"notifications":%b}}\n\n' % agreed.encode()
+    )
+
+    def act(request: UpstreamRequest) -> Answer:
+        if b"subscriptions/listen" in request.body:
+            return Answer(headers=SSE, chunks=[acknowledged, *more, asyncio.Event()])
+        return writing(b"made", result('"content":[],"resultType":"complete"'))(request)
+
+    return act
+
+
+async def subscribed(process: Tools, wanted: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    """The stream of a modern client's subscription."""
+    params = {"notifications": wanted, "_meta": META}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": "s-1", "method": "subscriptions/listen", "params": params})
+    answer = await process.relaying.relay.handle(process.ask(body, None))
+    process.opened.append(answer)
+    return pieces(answer)
+
+
+async def written(process: Tools) -> None:
+    params = {"name": "write", "arguments": {}, "_meta": META}
+    artifact_of(await process.request("tools/call", params, modern=True))
+
+
+WANTED = {"resourcesListChanged": True}
+
+
+@pytest.mark.parametrize(
+    ("agreed", "leaves"),
+    [
+        ('{"resourcesListChanged":true}', '{"resourcesListChanged":true}'),
+        ("{}", '{"resourcesListChanged":true}'),
+        ('{"toolsListChanged":true}', '{"toolsListChanged":true,"resourcesListChanged":true}'),
+        ('{"resourcesListChanged":false}', '{"resourcesListChanged":true}'),
+    ],
+)
+async def test_subscription_hears_that_an_artifact_came_and_went(
+    tmp_path: Path, agreed: str, leaves: str
+) -> None:
+    """Under its own id, behind the word that it is agreed to, which is added where the upstream has no such news."""
+    async with tools(tmp_path, subscribing(agreed)) as one:
+        one.holdings.on_gone.append(
+            lambda record: one.notices.resources_changed(principal_scope(b"", "anonymous"))
+        )
+        stream = await subscribed(one, WANTED)
+        assert b'"params":{"n": 1.50,"notifications":%b}' % leaves.encode() in await anext(stream)
+        await written(one)
+        event = parsed(await anext(stream))
+        assert event == {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/list_changed",
+            "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "s-1"}},
+        }
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert parsed(await anext(stream)) == event
+
+
+@pytest.mark.parametrize("wanted", [{}, {"toolsListChanged": True}, {"resourcesListChanged": False}])
+async def test_subscription_to_something_else_hears_nothing_of_it(
+    tmp_path: Path, wanted: dict[str, Any]
+) -> None:
+    """What was not asked for must not be sent; the upstream's words pass as they come."""
+    words = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+    async with tools(tmp_path, subscribing('{"x":1}', words)) as one:
+        stream = await subscribed(one, wanted)
+        assert b'"notifications":{"x":1}' in await anext(stream)
+        await written(one)
+        assert await anext(stream) == words
+
+
+async def test_subscription_that_is_over_holds_nothing(tmp_path: Path) -> None:
+    """Nor one that its upstream refuses."""
+
+    def refusing(request: UpstreamRequest) -> Answer:
+        error = b'{"jsonrpc":"2.0","id":"s-1","error":{"code":-32601,"message":"Method not found"}}'
+        return Answer(404, chunks=[error])
+
+    async with tools(tmp_path, subscribing("{}")) as one:
+        stream = await subscribed(one, WANTED)
+        await anext(stream)
+        await one.opened.pop().close()
+        await written(one)
+        assert one.upstream.replies[0].aborted
+    async with tools(tmp_path, refusing) as one:
+        params = {"notifications": WANTED, "_meta": META}
+        body = orjson.dumps(
+            {"jsonrpc": "2.0", "id": "s-1", "method": "subscriptions/listen", "params": params}
+        )
+        answer = await one.relaying.relay.handle(one.ask(body, None))
+        assert answer.status == 404 and b"Method not found" in await whole(answer)

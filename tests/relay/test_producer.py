@@ -58,7 +58,30 @@ async def test_tool_is_told_a_place_of_this_calls_own(tmp_path: Path, arguments:
         artifact = artifact_of(await one.call("write", arguments))
         path = told(one.upstream.requests[0])
         assert path.parent == tmp_path / "artifacts" / one.scope.id / artifact["artifact_id"]
-        assert path.name == artifact["filename"] == name and path.read_bytes() == b"made"
+        assert path.name == name and path.read_bytes() == b"made"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "name"),
+    [
+        ("{}", PNG, "write.png"),
+        ("{}", b"%PDF-1.7 and so on", "write.pdf"),
+        ("{}", b"plain text", "write.txt"),
+        ("{}", b"\x00\x01\x02", "write.bin"),
+        ('{"filename":".."}', PNG, "write.png"),
+        ('{"filename":"given.bin"}', PNG, "given.bin"),
+        ('{"filename":"given"}', PNG, "given"),
+    ],
+)
+async def test_default_is_named_after_what_was_found_in_the_file(
+    tmp_path: Path, arguments: str, content: bytes, name: str
+) -> None:
+    """The name that is recorded has the extension of its type; one that the caller gave stays."""
+    async with tools(tmp_path, writing(content)) as one:
+        answer = await one.call("write", arguments)
+        artifact = artifact_of(answer)
+        assert artifact["filename"] == name and artifact["artifact_uri"].endswith(f"/{name}")
+        assert str(told(one.upstream.requests[0])) not in orjson.dumps(answer).decode()
 
 
 async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
@@ -84,7 +107,6 @@ async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
         '{"file_name":"/etc/x"}',
         '["/etc/x"]',
         '"/etc/x"',
-        '{},"Arguments":{"filename":"/etc/x"}',
     ],
 )
 async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:
@@ -208,15 +230,9 @@ async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> Non
         assert held["_meta"]["where"] == uri and str(tmp_path) not in json.dumps(came)
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        '"content":[{"type":"text","text":"no @"}],"isError":true',
-        '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"',
-    ],
-)
-async def test_result_without_a_file_shows_no_path_either(tmp_path: Path, members: str) -> None:
-    """A failed call and a round of input are nothing to capture; the place that was allocated is gone."""
+async def test_failed_call_shows_no_path_either(tmp_path: Path) -> None:
+    """There is nothing to capture, and the place that was allocated is gone."""
+    members = '"content":[{"type":"text","text":"no @"}],"isError":true'
 
     def act(request: UpstreamRequest) -> Answer:
         told(request).write_bytes(b"half")
@@ -225,7 +241,22 @@ async def test_result_without_a_file_shows_no_path_either(tmp_path: Path, member
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
         assert came == orjson.loads(result(members.replace("@", "[withheld path]")))
-        assert one.artifacts() == [] and one.on_disk() == []
+        assert one.on_disk() == []
+
+
+async def test_question_shows_no_path_either(tmp_path: Path) -> None:
+    """A server that asks its user in between has what it wrote until the next round."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        told(request).write_bytes(b"half")
+        members = '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"'
+        return Answer(chunks=[result(members.replace("@", str(told(request))))])
+
+    async with tools(tmp_path, act) as one:
+        came = await one.call("write", "{}")
+        assert came["result"]["inputRequests"] == {"a": "[withheld path]"}
+        assert str(tmp_path) not in came["result"]["requestState"]
+        assert told(one.upstream.requests[0]).read_bytes() == b"half"
 
 
 async def test_error_response_shows_no_path_either(tmp_path: Path) -> None:
@@ -262,6 +293,22 @@ async def test_task_may_go_on_to_write(tmp_path: Path) -> None:
         one.clock.now += 1000
         await one.holdings.tidy()
         assert one.on_disk() == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_task_tells_no_path_either(tmp_path: Path, stream: bool) -> None:
+    """Its result comes by another request, and what is said on the way of that too."""
+    text = f"written to {tmp_path}/artifacts/x.png"
+
+    def act(request: UpstreamRequest) -> Answer:
+        said = result(f'"content":[{{"type":"text","text":"{text}"}}],"isError":false')
+        aside = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}})
+        events = [b"data: " + data + b"\n\n" for data in (aside, said)]
+        return Answer(headers=SSE, chunks=events) if stream else Answer(chunks=[said])
+
+    async with tools(tmp_path, act) as one:
+        answer = await one.post(b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"7"}}')
+        assert b"written to [withheld path]" in answer and str(tmp_path).encode() not in answer
 
 
 @pytest.mark.parametrize("body", [b"not JSON", b'{"jsonrpc":"2.0","id":99,"result":{}}', b"[]", b"null"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.errors import UpstreamUnreachable
+from adapter.errors import SessionUnknown, UpstreamUnreachable
 from adapter.relay.sessions import SessionLimits
-from adapter.upstream.scripted import Expect, ScriptedUpstream
-from tests.relay.relaying import Relaying
+from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from tests.relay.relaying import INITIALIZE, Relaying
 
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 LIMITS = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
 
 
@@ -45,3 +46,38 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
     one.clock.now += 100
     await one.janitor.go_round()
     assert one.sessions.active == 0
+
+
+async def test_tombstones_that_last_no_time_are_none() -> None:
+    """An idle session is unknown at once, the janitor in time or not, and nothing is left of it after its rounds."""
+    one = Relaying(
+        ScriptedUpstream([(Expect("DELETE"), Answer())]),
+        limits=SessionLimits(idle_ttl=10.0, tombstone_ttl=0.0),
+    )
+    session = await one.open()
+    other = Relaying(ScriptedUpstream(), store=one.store, clock=one.clock, limits=one.limits)
+    one.clock.now += 9
+    assert not (await other.sessions.find(session, "one", "anonymous")).asleep
+    later = Relaying(ScriptedUpstream(), store=one.store, clock=one.clock, limits=one.limits)
+    one.clock.now += 1
+    with pytest.raises(SessionUnknown):
+        await later.sessions.find(session, "one", "anonymous")
+    for _ in range(2):
+        await one.janitor.go_round()
+    with pytest.raises(SessionUnknown):
+        await one.sessions.find(session, "one", "anonymous")
+    assert await one.store.count("sessions") == 0
+
+
+async def test_sessions_that_may_idle_for_no_time_rest_at_the_next_round() -> None:
+    """Each round of the janitor lays them to rest, and each request wakes them."""
+    opened = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
+    upstream = ScriptedUpstream([(Expect("DELETE"), Answer())])
+    one = Relaying(upstream, limits=SessionLimits(idle_ttl=0.0, tombstone_ttl=100.0))
+    session = await one.open()
+    await one.janitor.go_round()
+    assert one.sessions.active == 0 and upstream.unplayed == []
+    upstream.then(Expect("POST", INITIALIZE), Answer(chunks=[opened]))
+    upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), Answer(202))
+    upstream.then(Expect("POST", PING), Answer(chunks=[b"{}"]))
+    assert await one.post(PING, session) == b"{}"

@@ -10,6 +10,7 @@ import pytest
 
 from adapter.errors import (
     AdapterError,
+    BadRequest,
     CatalogueDrifted,
     SessionUnknown,
     ToolUnknown,
@@ -25,7 +26,7 @@ from adapter.rules.scopes import Scope
 from adapter.rules.tools import read_tool
 from adapter.rules.wrapping import Wrapped
 from adapter.upstream.scripted import Answer
-from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.envelope import Envelope, dump, read_envelope
 from tests.relay.guarding import (
     CHANGED,
     CLICK,
@@ -49,6 +50,36 @@ def names(tools: list[Json]) -> list[str]:
 
 
 # --- how often the upstream is asked --------------------------------------------------------------------------
+
+
+async def test_nothing_is_kept_where_the_time_is_zero() -> None:
+    """Each call reads the list anew, so that a tool which changed without a word is refused by the very next one."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, fresh_for=0.0) as front:
+        session = await front.open()
+        await front.list(session)
+        for _ in range(3):
+            await front.call(session, "click")
+        assert shop.lists == 4
+        shop.tools = [EVIL, SHOOT]
+        with pytest.raises(CatalogueDrifted):
+            await front.call(session, "click")
+        assert shop.calls == ["click"] * 3
+
+
+async def test_calls_at_once_share_a_read_where_the_time_is_zero() -> None:
+    """None of many callers makes the others wait for ever, or read for themselves."""
+    shop = Shop(CLICK, SHOOT)
+    async with guarded(shop, fresh_for=0.0) as front:
+        sessions = [await front.open() for _ in range(50)]
+
+        async def calls(session: str) -> None:
+            for _ in range(10):
+                await front.call(session, "click")
+                await front.list(session)
+
+        await asyncio.gather(*map(calls, sessions))
+        assert len(shop.calls) == 500 and shop.lists < 1000
 
 
 @pytest.mark.parametrize("mode", ["warn", "block"])
@@ -97,30 +128,6 @@ async def test_time_makes_one_read() -> None:
         shop.tools = [EVIL]
         with pytest.raises(CatalogueDrifted):
             await front.call(sessions[0], "click")
-
-
-async def test_no_time_at_all_has_each_call_read_anew() -> None:
-    """What the adapter read for itself is never reused: a change without a word is met by the very next call."""
-    shop = Shop(CLICK, SHOOT)
-    async with guarded(shop, fresh_for=0, invalidate=False) as front:
-        session = await front.open()
-        for number in range(1, 4):
-            await front.call(session, "click")
-            assert shop.lists == number
-        await asyncio.gather(*(front.call(session, "shoot") for _ in range(20)))
-        assert shop.lists == 23 and len(shop.calls) == 23
-        shop.tools = [EVIL, SHOOT]
-        with pytest.raises(CatalogueDrifted):
-            await front.call(session, "click")
-        # Nor is the list of a client, which may be as old.
-        with pytest.raises(Refused):
-            await front.list(session)
-        shop.tools = [CLICK, SHOOT]
-        other = await front.open()
-        await front.list(other)
-        shop.tools = [EVIL]
-        with pytest.raises(CatalogueDrifted):
-            await front.call(other, "click")
 
 
 async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end() -> None:
@@ -228,7 +235,7 @@ async def test_batches_are_judged_again_call_by_call() -> None:
 
 
 def batch(*calls: str) -> bytes:
-    return orjson.dumps(
+    return dump(
         [
             {
                 "jsonrpc": "2.0",
@@ -459,7 +466,19 @@ async def test_ended_sessions_leave_no_pin() -> None:
 
 # --- no road to a hidden tool ---------------------------------------------------------------------------------
 
-FORMS = ["click", "CLICK", "Click", "ｃlick", "cl\u200bick", "clic\u212a", "cli\u00adck"]
+FORMS = [
+    "click",
+    "CLICK",
+    "Click",
+    "ｃlick",
+    "cl\u200bick",
+    "clic\u212a",
+    "cli\u00adck",
+    "cl\u0131ck",
+    "CL\u0130CK",
+]
+FORMS += [" click", "click\n", "\u2003click\u00a0", "\u200b click \ufeff", "click\ud800"]
+FORMS += ["click\0", "click\0x", "cl\0ick", "click" + " " * 2000]
 
 
 async def roads(front: Guarded, session: str, name: str) -> list[str]:
@@ -471,7 +490,7 @@ async def roads(front: Guarded, session: str, name: str) -> list[str]:
             await front.call(taken, name)
     with pytest.raises(AdapterError):
         await front.relaying.post(
-            orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
+            dump({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
         )
     old = await front.open("2025-03-26")
     try:
@@ -594,8 +613,9 @@ async def test_calls_without_a_name_go_nowhere() -> None:
         lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
         for params in lax:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            with pytest.raises(ToolUnknown):
+            with pytest.raises((ToolUnknown, BadRequest)):
                 await front.relaying.post(orjson.dumps(body), session)
+        assert shop.requests == []
 
 
 # --- lists ----------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ async def test_a_modern_upstream_is_asked_in_its_own_way() -> None:
 
     async def script(exchange: Exchange) -> None:
         if exchange.message["method"] == "server/discover":
-            await exchange.json(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": {}}))
         else:
             await two_pages(exchange)
 
@@ -108,7 +108,8 @@ async def test_a_server_without_tools_has_none(status: int) -> None:
     """That it does not know the method is an answer, under either status."""
 
     async def script(exchange: Exchange) -> None:
-        body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}'
+        error = {"code": -32601, "message": "no such method"}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
         await exchange.answer(status, body, "Content-Type: application/json")
 
     async with visiting(script) as (visit, _):

@@ -25,11 +25,15 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.producer import Producer, Producing
 from adapter.relay.resources import Document, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.stages import Plan, Stages
+from adapter.relay.subscription import SubscriptionStage
+from adapter.relay.tasks import TaskTexts
 from adapter.rules.capabilities import announced
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator, Mode
 from adapter.rules.quota import Limits
+from adapter.rules.redaction import Redaction
 from adapter.rules.scopes import Scope
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
@@ -79,7 +83,8 @@ def producing(
 
 @dataclass
 class Tools:
-    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer) and any other (piped).
+    """One process. Its tools are ``read`` (a consumer), ``write`` (a producer), ``convert`` (both) and any other
+    (piped).
 
     ``opened`` are answers that are closed at the end.
     """
@@ -95,6 +100,7 @@ class Tools:
     session: str = ""
     resource_limit: int = 1000
     downloads: bool = True
+    round_limits: RoundLimits = field(default_factory=lambda: RoundLimits(ttl=1000.0))
     opened: list[Left] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -115,8 +121,11 @@ class Tools:
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
         self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
+        self.rounds = Rounds(
+            self.store, self.holdings, self.files, self.credentials, self.round_limits, self.clock, logger
+        )
         self.mirrors = Mirrors()
-        notices = Notices()
+        self.notices = notices = Notices()
         self.upstream = Acting(self.act)
         consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
         producer = Producer(
@@ -139,12 +148,16 @@ class Tools:
         read = ResourceRead(self.holdings, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
+            "tasks/result": (TaskTexts(Redaction(self.files.roots, {})),),
             "resources/list": (listed,),
             "resources/templates/list": (ResourceTemplates(),),
+            "subscriptions/listen": (SubscriptionStage(self.notices),),
         }
+        rounds = RoundStage(self.rounds)
         named: dict[tuple[str, str | None], Stages] = {
-            ("tools/call", "read"): (consumer,),
-            ("tools/call", "write"): (producer,),
+            ("tools/call", "read"): (rounds, consumer),
+            ("tools/call", "write"): (rounds, producer),
+            ("tools/call", "convert"): (rounds, consumer, producer),
             ("resources/read", DOCUMENT.uri): (read,),
         }
         return Plan(named, methods, {"resources/read": {"artifact://": (read,)}}, announce)
@@ -220,6 +233,7 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
     process = Tools(root, act, **more)
     await process.credentials.open()
     await process.holdings.open()
+    await process.rounds.open()
     try:
         await process.connect()
         yield process

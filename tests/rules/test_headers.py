@@ -1,4 +1,4 @@
-"""Headers: what crosses the adapter each way, and above all what does not."""
+"""Headers of requests: what reaches an upstream, and above all what does not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.headers import missing, to_client, to_upstream
+from adapter.rules.headers import ambiguous, missing, to_upstream
 
 Fields = list[tuple[str, str]]
 
@@ -81,7 +81,6 @@ def test_what_nobody_listed_stays_here(name: str) -> None:
 def test_what_belongs_to_a_connection_never_passes(name: str) -> None:
     """Neither a passthrough list nor static headers make a hop's fields travel."""
     assert _sent([(name, "value")], passthrough=(name.lower(),), static=[(name, "static")]) == []
-    assert to_client([(name, "value")]) == []
 
 
 def test_passthrough_lets_a_field_pass() -> None:
@@ -115,20 +114,17 @@ def test_fields_named_by_connection_end_here(first: bool) -> None:
     fields = [("traceparent", "00-1"), ("X-Tenant", "7"), ("Accept", "*/*")]
     headers = connection + fields if first else fields + connection
     assert _sent(headers, passthrough=("x-tenant",)) == [("Accept", "*/*")]
-    assert to_client([("Vary", "Accept"), ("Connection", "vary"), ("ETag", "1")]) == [("ETag", "1")]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b"])
 def test_a_value_that_could_split_a_message_is_dropped(value: str) -> None:
-    """No way leads a line break into an upstream's request or a client's answer."""
+    """No way leads a line break into an upstream's request."""
     assert _sent([("Accept", value)], static=[("X-Static", value)]) == []
-    assert to_client([("Content-Type", value)]) == []
 
 
 def test_a_name_that_could_split_a_message_is_dropped() -> None:
     """A prefix does not let the rest of a name be anything."""
     assert _sent([("Mcp-Param-\r\nX-Evil", "1")]) == []
-    assert to_client([("Mcp-\r\nX-Evil", "1")]) == []
 
 
 def test_tabs_and_other_scripts_pass() -> None:
@@ -137,32 +133,29 @@ def test_tabs_and_other_scripts_pass() -> None:
     assert _sent(headers) == headers
 
 
-def test_what_an_answer_says_of_itself_goes_down() -> None:
-    """Representation, caching, authentication and MCP's own fields reach the client."""
-    headers = [
-        ("Content-Type", "text/event-stream"),
-        ("Content-Encoding", "gzip"),
-        ("Content-Language", "en"),
-        ("Cache-Control", "no-cache"),
-        ("Retry-After", "3"),
-        ("WWW-Authenticate", "Bearer"),
-        ("Allow", "POST"),
-        ("Vary", "Origin"),
-        ("X-Accel-Buffering", "no"),
-        ("Last-Modified", "Thu, 01 Jan 1970 00:00:00 GMT"),
-        ("ETag", '"1"'),
-        ("traceresponse", "00-1"),
-        ("X-Request-Id", "r"),
-        ("MCP-Protocol-Version", "2025-11-25"),
-        ("Mcp-Unheard-Of", "1"),
-    ]
-    assert to_client(headers) == headers
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization",
+        "content-type",
+        "content-encoding",
+        "last-event-id",
+        "mcp-session-id",
+        "mcp-name",
+        "mcp-param-anything",
+        "mcp-protocol-version",
+        "origin",
+        "x-own-token",
+    ],
+)
+def test_what_decides_something_may_be_there_once(name: str) -> None:
+    """Of two, the adapter and an upstream might each take another one."""
+    assert ambiguous({"accept", name}, "x-own-token") == name
 
 
-@pytest.mark.parametrize("name", ["Set-Cookie", "Location", "Server", "Access-Control-Allow-Origin", "Link"])
-def test_what_would_speak_for_the_adapter_stays_here(name: str) -> None:
-    """An upstream sets no cookies on the adapter's origin, sends nobody away and opens no origin."""
-    assert to_client([(name, "value")]) == []
+def test_lists_may_be_repeated() -> None:
+    """Fields that are lists, or that nothing here decides by, may come several times."""
+    assert ambiguous({"accept", "tracestate", "x-tenant", "cookie"}, "x-own-token") is None
 
 
 def test_the_first_missing_header_is_named_as_it_was_configured() -> None:
@@ -182,7 +175,7 @@ _fields = st.lists(st.tuples(_names, st.text()), max_size=12)
 @given(_fields)
 def test_nothing_is_invented_or_reordered(headers: Fields) -> None:
     """What leaves is a part of what came, in its order; no field changes on the way."""
-    for passed in (_sent(headers, passthrough=("x-ok",)), to_client(headers)):
-        rest = iter(headers)
-        assert all(field in rest for field in passed)
-        assert not any(character in value for _, value in passed for character in "\r\n\x00")
+    passed = _sent(headers, passthrough=("x-ok",))
+    rest = iter(headers)
+    assert all(field in rest for field in passed)
+    assert not any(character in value for _, value in passed for character in "\r\n\x00")

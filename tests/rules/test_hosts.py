@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.hosts import host_allowed, origin_allowed
+from adapter.rules.hosts import host_allowed, origin_allowed, same_authority
 
 
 @pytest.mark.parametrize(
@@ -173,3 +173,32 @@ def test_nothing_but_loopback_passes_for_loopback(text: str) -> None:
     """Whatever passes is the name localhost or an address that really is this machine's."""
     if host_allowed(text, bound_to_loopback=True, allowed=None):
         assert text.startswith(("localhost", "127.", "["))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "authority", "host", "same"),
+    [
+        ("http", "a.example", "a.example", True),
+        ("HTTP", "A.example:80", "a.EXAMPLE", True),
+        ("https", "a.example", "a.example:443", True),
+        ("http", "a.example:8080", "a.example:8080", True),
+        ("http", "[::1]:80", "[0:0:0:0:0:0:0:1]", True),
+        ("http", "a.example:8080", "a.example", False),
+        ("http", "a.example", "b.example", False),
+        ("http", "user@a.example", "a.example", False),
+        ("http", "", "a.example", False),
+        ("ftp", "a.example", "a.example", False),
+        ("http", "a.example", "", False),
+    ],
+)
+def test_an_absolute_target_names_the_host_or_another_place(
+    scheme: str, authority: str, host: str, same: bool
+) -> None:
+    """Compared as hosts are, with the port that the scheme implies (RFC 9112, 3.2.2)."""
+    assert same_authority(scheme, authority, host) is same
+
+
+@given(st.text(), st.text(), st.text())
+def test_no_target_makes_the_question_fail(scheme: str, authority: str, host: str) -> None:
+    """Whatever a request line holds."""
+    assert same_authority(scheme, authority, host) in (True, False)

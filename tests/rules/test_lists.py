@@ -11,12 +11,14 @@ from adapter.errors import BadJson
 from adapter.rules.lists import (
     MOST_ITEMS,
     ListedNames,
+    ListedTool,
     LongList,
     ended_with,
     has_no_such_method,
     long_response,
     names_on,
     next_cursor,
+    tool_on,
 )
 from adapter.wire.piecewise import at_once
 from tests.wire.pieces import timed
@@ -85,6 +87,19 @@ def test_names_on_a_page() -> None:
     assert at_once(names_on(page)) == ListedNames(frozenset("ab"), "c")
     assert at_once(names_on(b'{"result":{"tools":[],"nextCursor":7}}')) == ListedNames(frozenset())
     assert at_once(names_on(b'{"error":{"code":-32601}}')) == ListedNames(frozenset())
+
+
+def test_a_tool_on_a_page() -> None:
+    """The first of its name, in any spelling; else where the list goes on."""
+    page = (
+        b'{"result":{"tools":[{"x":{"name":"a"}},7,{"n\\u0061me":"\\u0061","v":1},{"name":"a","v":2}],'
+        b'"nextCursor":"c"}}'
+    )
+    assert at_once(tool_on(page, "a")) == ListedTool({"name": "a", "v": 1})
+    assert at_once(tool_on(page, "b")) == ListedTool(None, "c")
+    assert at_once(tool_on(b'{"result":{"tools":[],"nextCursor":7}}', "a")) == ListedTool()
+    for other in (b"[]", b'{"error":{"code":-32000}}', ENDLESS):
+        assert at_once(tool_on(other, "a")) == ListedTool()
 
 
 ENDLESS = b'{"id":1,"result":{"tools":[%b7]}}' % (b"7," * MOST_ITEMS)

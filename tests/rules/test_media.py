@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.media import is_text, media_type, usual_extension
+from adapter.rules.media import is_text, media_type, named_after_type, usual_extension
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -240,3 +240,20 @@ def test_how_names_of_a_type_end(media: str, expected: str | None) -> None:
 def test_a_usual_extension_names_its_type(media: str) -> None:
     """A file named by its type is known by that name again."""
     assert media_type(f"x.{usual_extension(media)}", BINARY) == media
+
+
+@pytest.mark.parametrize(
+    ("filename", "media", "expected"),
+    [
+        ("write.bin", "image/png", "write.png"),
+        ("write.jpeg", "image/jpeg", "write.jpeg"),
+        ("write.PNG", "image/png", "write.PNG"),
+        ("write", "text/plain; charset=utf-8", "write.txt"),
+        ("a.tar.gz", "application/zip", "a.tar.zip"),
+        ("write.bin", UNKNOWN, "write.bin"),
+        ("write.", "image/png", "write.png"),
+    ],
+)
+def test_a_name_takes_the_extension_of_its_type(filename: str, media: str, expected: str) -> None:
+    """Unless it has one of that type already, or the type has none."""
+    assert named_after_type(filename, media) == expected

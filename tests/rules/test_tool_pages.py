@@ -102,14 +102,42 @@ def test_entries_are_kept_changed_and_left_out(fates: list[str], own: bool, priv
 
 
 def test_what_stands_where_makes_no_difference() -> None:
-    """Members in any order and twice, spaces, and escapes in keys: the list that counts is the last."""
-    text = b'{ "result" : {"tools":[7], "x":{"tools":[8]},"too\\u006cs" : [ %b ] , "y":1 }, "id":1 }' % PLAIN
+    """Members in any order, spaces, and escapes in keys; another list deeper within is none."""
+    text = b'{ "result" : { "x":{"tools":[8]},"too\\u006cs" : [ %b ] , "y":1 }, "id":1 }' % PLAIN
     page = at_once(read_page(text, PageRules(lambda *_: Shaping(None), [b'{"name":"own"}']), first=True))
     assert isinstance(page, ToolPage)
     assert written(page, private=True) == (
-        b'{ "result" : {"tools":[7], "x":{"tools":[8]},"too\\u006cs" : [{"name":"own"} ] , "y":1'
+        b'{ "result" : { "x":{"tools":[8]},"too\\u006cs" : [{"name":"own"} ] , "y":1'
         b',"cacheScope":"private" }, "id":1 }'
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"result":{"tools":[7],"tools":[%b]}}',
+        b'{"result":{"Tools":[7],"tools":[%b]}}',
+        b'{"Result":{"tools":[7]},"result":{"tools":[%b]}}',
+        b'{"error":{"code":-32601},"RESULT":{"tools":[%b]}}',
+    ],
+)
+def test_a_list_that_can_be_read_in_two_ways_is_refused(text: bytes) -> None:
+    """Nobody knows which of them a client reads."""
+    with pytest.raises(PageRefused, match="can be read in two ways: "):
+        at_once(read_page(text % PLAIN, PageRules(keeps), first=True))
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_tool_that_can_be_read_in_two_ways_is_left_out(changes: bool) -> None:
+    """And cannot be called, whatever policy would have made of it; so is what only some client takes for a tool."""
+
+    def shape(_: str, raw: bytes) -> Shaping:
+        return Shaping(b'{"name":"new"}') if changes and raw != PLAIN else Shaping(raw)
+
+    twice = b'{"name":"twice","description":"Does.","description":"Did."}'
+    page = read(PLAIN, twice, b'{"name":"second","Description":"Did."}', b'{"Name":"other"}', shape=shape)
+    assert tools(written(page)) == [json.loads(PLAIN)] and page.hidden == {"twice", "second"}
+    assert all(note.unread and note.what == "its definition can be read in two ways" for note in page.notes)
 
 
 def test_what_is_hidden_for_what_it_says_is_known() -> None:

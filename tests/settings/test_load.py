@@ -145,7 +145,14 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             "servers: [{id: a, upstream: {url: 'http://'}}]",
             "servers[0].upstream.url: must be an http:// or https://",
         ),
-        (server("disabled_tools: ['(']"), "servers[0].disabled_tools: '(' is not a valid regular expression"),
+        (
+            server("disabled_tools: ['(']"),
+            "servers[0].disabled_tools: '(' is not a valid regular expression of RE2",
+        ),
+        (
+            server("disabled_tools: ['a(?=b)']"),
+            "servers[0].disabled_tools: 'a(?=b)' is not a valid regular expression of RE2: invalid perl operator",
+        ),
         (server("mount_path: /"), "servers[0].mount_path: must be a path below /"),
         (server("mount_path: /a/../b"), "servers[0].mount_path: must be a plain path"),
         (server("mount_path: /livez/"), "servers[0].mount_path: /livez is a route of the adapter itself"),
@@ -155,7 +162,22 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             server(
                 "adapters: [{type: artifact_producer, tools: [t]}, {type: artifact_producer, tools: [t]}]"
             ),
+            "servers[0].adapters[1].tools: the tool t is already in adapters[0]; a tool may be in one "
+            "artifact_producer only",
+        ),
+        (
+            server(
+                "adapters: [{type: upload_consumer, tools: [t], file_path_argument: p}, "
+                "{type: upload_consumer, tools: [s, t], file_path_argument: q}]"
+            ),
             "servers[0].adapters[1].tools: the tool t is already in adapters[0]",
+        ),
+        (
+            server(
+                "adapters: [{type: artifact_producer, tools: [t], output_path_argument: file.path}, "
+                "{type: upload_consumer, tools: [t], file_path_argument: 'file[]'}]"
+            ),
+            "servers[0].adapters[0].output_path_argument: file.path of t is read as file[] by adapters[1]",
         ),
         (
             server(
@@ -169,6 +191,15 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
 def test_a_mistake_is_told_at_its_place(file: Path, text: str, said: str) -> None:
     """Every error names the path in the file and says in a sentence what is wrong."""
     assert said in refusal(file, text)
+
+
+def test_a_tool_may_take_a_file_and_produce_one(file: Path) -> None:
+    """One entry of each type, in any order, and with arguments of their own."""
+    adapters = (
+        "adapters: [{type: artifact_producer, tools: [t], output_path_argument: out.path}, "
+        "{type: upload_consumer, tools: [t], file_path_argument: 'in.path'}]"
+    )
+    assert len(loaded(file, server(adapters)).servers[0].adapters) == 2
 
 
 @pytest.mark.parametrize(

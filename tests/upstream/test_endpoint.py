@@ -103,3 +103,24 @@ def test_unsafe_method(method: str) -> None:
     """Only methods whose answers are framed like any other are sent."""
     with pytest.raises(BadRequest):
         Endpoint("http://h/").head(UpstreamRequest(method, []))
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("http://h/mcp", "/mcp?a=1&b=%20"),
+        ("http://h/mcp?key=k", "/mcp?key=k&a=1&b=%20"),
+        ("http://h", "/?a=1&b=%20"),
+    ],
+)
+def test_a_requests_query_stands_behind_the_urls_own(url: str, target: str) -> None:
+    """Neither takes the other's place."""
+    head = Endpoint(url).head(UpstreamRequest("GET", [], query="a=1&b=%20"))
+    assert head.startswith(f"GET {target} HTTP/1.1\r\n".encode())
+
+
+@pytest.mark.parametrize("query", ["a b", "a#b", "a\r\nX: 1", "a%", "a%zz", '"', "é", "\x00"])
+def test_what_is_no_query_is_not_sent(query: str) -> None:
+    """The request line ends where this module says."""
+    with pytest.raises(BadRequest):
+        Endpoint("http://h/").head(UpstreamRequest("GET", [], query=query))

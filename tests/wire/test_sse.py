@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import MessageTooLong
@@ -84,7 +84,10 @@ def test_data_of_one_event_is_found_with_either_line_end() -> None:
     assert data_of_one(b"data: a\rdata: b\n\n") is None
 
 
+@example(b"data:\rdata:\n\n", b"")
 @given(streams, streams.filter(lambda data: b"\r" not in data and b"\n" not in data))
+@example(b"data:\rdata:\n\n", b"")
+@example(b"data:\nid: 1\rdata:\n\n", b"")
 def test_replacing_data_keeps_every_other_line(stream: bytes, data: bytes) -> None:
     """Only data lines change: the new event reads the same but for its data."""
     for event in read(stream):

@@ -6,8 +6,9 @@ import { createInterface } from 'node:readline';
 import { AXE, browser } from './browser.mjs';
 import { using } from './live_using.mjs';
 import { watching } from './live_watching.mjs';
+import { origin } from './origin.mjs';
 
-const SCENES = { ...using, ...watching };
+const SCENES = { ...using, ...watching, ...origin };
 const chromium = await browser();
 process.once('SIGTERM', () => chromium.close().finally(() => process.exit()));
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always
 
 PATIENCE = 5.0
 """Seconds after which a test gives up; nothing here takes a tenth of it."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 POST = UpstreamRequest("POST", [("Accept", "application/json")], b'{"id":1}')
-GET = UpstreamRequest("GET", [("Accept", "text/event-stream")])
+PING = UpstreamRequest("POST", [("Accept", "application/json")], b'{"id":2}', repeatable=always)
+GET = UpstreamRequest("GET", [("Accept", "text/event-stream")], repeatable=always, purpose=Purpose.STREAM)
 
 
 class Peer:
@@ -41,6 +44,12 @@ class Peer:
     def hang_up(self) -> None:
         """Close in order (FIN)."""
         self.writer.close()
+
+    def hang_up_at_once(self) -> None:
+        """Close in order, before anybody else of this process gets a turn."""
+        own = self.writer.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(own.fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
         """Close without order (RST)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -77,3 +78,20 @@ async def test_trailers_do_not_become_headers(upstream: HttpUpstream, site: Site
     reply = await sending
     assert reply.headers == [("Transfer-Encoding", "chunked")]
     assert reply.whole == b""
+
+
+@pytest.mark.parametrize("endless", [b"1;x=", b"0\r\nX-Trailer: "], ids=["chunk extension", "trailer"])
+async def test_framing_without_an_end_is_cut(upstream: HttpUpstream, site: Site, endless: bytes) -> None:
+    """What comes within a body and is none of it is bounded as a head is: the parser would keep a trailer."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    await peer.says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n", endless)
+    reply = await sending
+    assert await reply.read(PATIENCE) == b"hi"
+    with contextlib.suppress(ConnectionError):
+        for _ in range(64):
+            await peer.says(b"a" * 4096)
+    with pytest.raises(UpstreamBroken, match="framing"):
+        await reply.read(PATIENCE)
+    await peer.left()

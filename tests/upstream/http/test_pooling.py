@@ -9,11 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import UpstreamSilent, UpstreamUnreachable
-from adapter.upstream.connection import Connection
+from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
+from adapter.upstream.connection import KEPT_SECONDS, Connection, kept_for
 from adapter.upstream.http import HttpUpstream
+from adapter.upstream.places import Places
 from adapter.upstream.pool import Pool
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, answer_all, body_of
+from adapter.upstream.port import Purpose, UpstreamRequest
+from tests.upstream.http.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 async def say_ok(peer: Peer) -> None:
@@ -63,10 +67,10 @@ async def test_answered_connection_that_says_close_is_not_kept(upstream: HttpUps
     assert site.accepted == 2
 
 
-async def test_stale_connection_is_replaced_once(upstream: HttpUpstream, site: Site) -> None:
-    """A kept connection that closes without a byte of answer costs the caller nothing."""
+async def test_repeatable_request_is_sent_once_more(upstream: HttpUpstream, site: Site) -> None:
+    """A kept connection that closes without a byte of answer costs a request that changes nothing nothing."""
     stale = await warmed(upstream, site)
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    sending = asyncio.create_task(upstream.send(PING, PATIENCE))
     sent = await stale.request()
     stale.hang_up()
     peer = await site.accept()
@@ -75,10 +79,24 @@ async def test_stale_connection_is_replaced_once(upstream: HttpUpstream, site: S
     assert (await sending).whole == b"{}"
 
 
+@pytest.mark.parametrize("ends", ["hang_up", "reset"])
+async def test_call_that_may_have_run_is_not_sent_again(
+    upstream: HttpUpstream, site: Site, ends: str
+) -> None:
+    """The server read it and closed without a byte: whoever called learns that it may have run."""
+    kept = await warmed(upstream, site)
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await kept.request()
+    getattr(kept, ends)()
+    with pytest.raises(UpstreamUnanswered, match="may have run"):
+        await sending
+    assert site.accepted == 1
+
+
 async def test_second_failure_is_told(upstream: HttpUpstream, site: Site) -> None:
     """The new connection is not replaced in its turn."""
     stale = await warmed(upstream, site)
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    sending = asyncio.create_task(upstream.send(PING, PATIENCE))
     await stale.request()
     stale.reset()
     peer = await site.accept()
@@ -89,15 +107,72 @@ async def test_second_failure_is_told(upstream: HttpUpstream, site: Site) -> Non
     assert site.accepted == 2
 
 
-async def test_new_connection_is_never_tried_again(upstream: HttpUpstream, site: Site) -> None:
-    """A request that may have been read is sent once."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+@pytest.mark.parametrize(("request_", "failure"), [(POST, UpstreamUnanswered), (PING, UpstreamUnreachable)])
+async def test_new_connection_is_never_tried_again(
+    upstream: HttpUpstream, site: Site, request_: UpstreamRequest, failure: type[Exception]
+) -> None:
+    """A server that closes a connection on its first request does so on the next one too."""
+    sending = asyncio.create_task(upstream.send(request_, PATIENCE))
     peer = await site.accept()
     await peer.request()
     peer.hang_up()
-    with pytest.raises(UpstreamUnreachable):
+    with pytest.raises(failure):
         await sending
     assert site.accepted == 1
+
+
+async def test_connection_that_is_just_closing_is_not_used(upstream: HttpUpstream, site: Site) -> None:
+    """The socket tells of the end before the loop has seen it, so no call is written into it."""
+    peer = await warmed(upstream, site)
+    peer.hang_up_at_once()
+    await warmed(upstream, site)
+    assert site.accepted == 2
+    assert await peer.reader.read() == b""
+
+
+async def answered(upstream: HttpUpstream, peer: Peer, keep_alive: bytes) -> None:
+    """One exchange on that connection, whose answer has this Keep-Alive field."""
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await peer.request()
+    await peer.says(OK.replace(b"\r\n", b"\r\nKeep-Alive: %s\r\n" % keep_alive, 1))
+    assert (await sending).status == 200
+
+
+async def test_connection_is_used_no_longer_than_its_server_keeps_it(
+    upstream: HttpUpstream, site: Site
+) -> None:
+    """Of a Keep-Alive of one second half is used, of one of none nothing."""
+    peer = await warmed(upstream, site)
+    await answered(upstream, peer, b"timeout=1, max=5")
+    await answered(upstream, peer, b"timeout=1, max=4")
+    await asyncio.sleep(0.55)
+    second = await warmed(upstream, site)
+    await peer.left()
+    await answered(upstream, second, b"timeout=0")
+    await second.left()
+    await warmed(upstream, site)
+    assert site.accepted == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "seconds"),
+    [
+        (b"timeout=5", 4.0),
+        (b"timeout=5, max=1000", 4.0),
+        (b'max=7, Timeout = "60"', 59.0),
+        (b"timeout=1", 0.5),
+        (b"timeout=0", 0.0),
+        (b"max=7", KEPT_SECONDS),
+        (b"xtimeout=9", KEPT_SECONDS),
+        (b"timeout=-1", KEPT_SECONDS),
+        (b"", KEPT_SECONDS),
+    ],
+)
+def test_what_keep_alive_says(field: bytes, seconds: float) -> None:
+    """Less than the server says, for what is sent at the last moment arrives later; four seconds where it says
+    nothing.
+    """
+    assert kept_for(field) == seconds
 
 
 async def test_connection_closed_while_idle_is_dropped(upstream: HttpUpstream, site: Site) -> None:
@@ -146,19 +221,19 @@ async def test_idle_connections_grow_old(site: Site) -> None:
     await upstream.close()
 
 
-async def test_few_idle_connections_are_kept(site: Site) -> None:
-    """Of a burst only ``max_idle`` connections stay."""
-    upstream = HttpUpstream(site.url(), max_idle=2)
-    sending = [asyncio.create_task(upstream.send(POST, PATIENCE)) for _ in range(5)]
-    peers = [await site.accept() for _ in sending]
-    for peer in peers:
-        await peer.request()
-    for peer in peers:
-        await peer.says(OK)
-    await asyncio.gather(*sending)
-    for peer in peers[:3]:
-        await peer.left()
-    assert repr(upstream).endswith("0 active, 2 idle>")
+async def test_as_many_connections_are_kept_as_were_used(site: Site) -> None:
+    """After a burst the next one opens none, however large; what is not needed any more goes with time."""
+    upstream = HttpUpstream(site.url(), idle_ttl=0.5)
+    serving = asyncio.create_task(answer_all(site, say_ok))
+    for _ in range(3):
+        await asyncio.gather(*(upstream.send(POST, PATIENCE) for _ in range(200)))
+    assert site.accepted == 200
+    assert repr(upstream).endswith("0 active, 200 idle>")
+    async with asyncio.timeout(PATIENCE):
+        while not repr(upstream).endswith("0 active, 1 idle>"):
+            await upstream.send(POST, PATIENCE)
+            await asyncio.sleep(0.05)
+    serving.cancel()
     await upstream.close()
 
 
@@ -179,11 +254,16 @@ async def test_full_pool_queues_in_order(site: Site) -> None:
 async def test_full_pool_names_its_setting(site: Site) -> None:
     """Who waits too long learns which limit was hit, and the place is not lost."""
     upstream = HttpUpstream(site.url(), max_connections=1, connect_timeout=0.05)
-    holding = asyncio.create_task(upstream.send(GET, None))
+    holding = asyncio.create_task(upstream.send(POST, None))
     peer = await site.accept()
     await peer.request()
-    with pytest.raises(UpstreamUnreachable, match=r"upstream\.max_connections"):
+    with pytest.raises(LimitReached, match=r"upstream\.max_connections") as refused:
         await upstream.send(POST, PATIENCE)
+    assert refused.value.data == {
+        "limit": 1,
+        "setting": "core.upstream.max_connections",
+        "retry_after": 1,
+    }
     waiting = asyncio.create_task(upstream.send(POST, PATIENCE))
     await asyncio.sleep(0)
     holding.cancel()
@@ -191,6 +271,55 @@ async def test_full_pool_names_its_setting(site: Site) -> None:
     await other.request()
     await other.says(OK)
     assert (await waiting).whole == b"{}"
+    await upstream.close()
+
+
+async def test_streams_calls_and_pings_do_not_take_each_others_places(site: Site) -> None:
+    """One stream more than there may be is refused at once, calls and pings go on beside all of them."""
+    upstream = HttpUpstream(site.url(), max_connections=1, max_streams=2)
+    pinging = UpstreamRequest("POST", [], b"{}", purpose=Purpose.PING)
+    peers: list[Peer] = []
+    for request in (GET, GET, POST):
+        sending = asyncio.create_task(upstream.send(request, PATIENCE))
+        peers.append(await site.accept())
+        await peers[-1].request()
+        await peers[-1].says(STREAM_HEAD)
+        await sending
+    with pytest.raises(LimitReached, match=r"All 2 streams .* core\.upstream\.max_streams"):
+        await upstream.send(GET, PATIENCE)
+    sending = asyncio.create_task(upstream.send(pinging, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    await peer.says(OK)
+    assert (await sending).whole == b"{}"
+    peers[0].reset()
+    await peers[0].gone()
+    await asyncio.sleep(0.01)
+    sending = asyncio.create_task(upstream.send(GET, PATIENCE))
+    await peer.request()
+    await peer.says(STREAM_HEAD)
+    assert (await sending).status == 200
+    await upstream.close()
+
+
+async def test_calls_that_became_long_streams_make_room_for_calls(site: Site) -> None:
+    """An answer that has been coming in for long counts as a stream when calls have no place left."""
+    upstream = HttpUpstream(site.url(), max_connections=1, max_streams=1, connect_timeout=0.2, long_call=0.1)
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    streaming = await site.accept()
+    await streaming.request()
+    await streaming.says(STREAM_HEAD)
+    long = await sending
+    await asyncio.sleep(0.15)
+    await warmed(upstream, site)
+    with pytest.raises(LimitReached, match="max_streams"):
+        await upstream.send(GET, PATIENCE)
+    await streaming.says(b"2\r\nhi\r\n0\r\n\r\n")
+    assert await body_of(long) == b"hi"
+    sending = asyncio.create_task(upstream.send(GET, PATIENCE))
+    await asyncio.sleep(0)
+    assert repr(upstream).endswith("1 active, 1 idle>")
+    sending.cancel()
     await upstream.close()
 
 
@@ -206,16 +335,17 @@ async def test_cancelled_turn_goes_to_the_next(site: Site) -> None:
         return dialled
 
     releases: list[Callable[[Connection], None]] = []
-    pool = Pool(dial, limit=1, max_idle=1, idle_ttl=PATIENCE, patience=PATIENCE)
-    connection = await pool.take()
-    gives_up, patient = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
+    places = Places[Connection](1, patience=PATIENCE, noun="connections", setting="")
+    pool = Pool(dial, idle_ttl=PATIENCE, streams=places)
+    connection = await pool.take(places)
+    gives_up, patient = asyncio.create_task(pool.take(places)), asyncio.create_task(pool.take(places))
     await asyncio.sleep(0)
     releases[0](connection)
     gives_up.cancel()
     assert await patient is connection
-    assert (pool.active, pool.idle) == (1, 0)
+    assert (pool.active, pool.idle, places.taken) == (1, 0, 1)
     await pool.close()
-    assert (pool.active, pool.idle) == (0, 0)
+    assert (pool.active, pool.idle, places.taken) == (0, 0, 0)
 
 
 async def test_refused_connection_is_unreachable() -> None:

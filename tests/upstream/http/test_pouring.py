@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
-from adapter.upstream.connection import PAUSE_ABOVE, HttpReply
+from adapter.upstream.connection import PAUSE_ABOVE
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
+from adapter.upstream.reply import HttpReply
 from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

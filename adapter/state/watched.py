@@ -1,0 +1,127 @@
+"""A state store that knows if it can be written: from a full disk everything can still be read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from adapter.errors import StoreUnavailable
+from adapter.state.port import Row, Store
+
+T = TypeVar("T")
+
+TABLE = "health"
+KEY = "written"
+
+FRESH = 2.0
+"""Seconds for which a write that succeeded tells of the store."""
+
+AGAIN = 0.25
+"""Seconds after which a store that failed is tried again, where somebody asks."""
+
+SMALLEST, LARGEST = 4 << 10, 1 << 20
+"""Bytes of the row that is written to find out: as many as the last write that failed had, within these."""
+
+
+class WatchedStore:
+    """A Store that notes the outcome of every write. ``now`` is a clock that never goes back, in seconds."""
+
+    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._now = now
+        self._failure: StoreUnavailable | None = None
+        self._known_until = float("-inf")
+        self._size = SMALLEST
+        self._trying: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<WatchedStore {self._store!r}: {self._failure or 'can be written'}>"
+
+    async def failure(self) -> StoreUnavailable | None:
+        """The failure of the store if it cannot be written now, else None.
+
+        It is found out by a small write where there was none lately, one for all who ask at once.
+        """
+        if self._now() >= self._known_until:
+            if self._trying is None:
+                self._trying = asyncio.ensure_future(self._try())
+            await asyncio.shield(self._trying)
+        return self._failure
+
+    async def _try(self) -> None:
+        try:
+            # The failure is noted; nobody asked for this row.
+            await self._noted(self._store.put(TABLE, KEY, bytes(self._size)), self._size)
+        except StoreUnavailable:
+            pass
+        finally:
+            self._trying = None
+
+    async def _noted(self, write: Awaitable[T], size: int = 0) -> T:
+        """The outcome of a write of ``size`` bytes. One of none proves nothing where it succeeds: deleting what is not
+        there writes nothing.
+        """
+        try:
+            written = await write
+        except StoreUnavailable as error:
+            self._failure = error
+            self._size = max(self._size, min(size, LARGEST))
+            self._known_until = self._now() + AGAIN
+            raise
+        if size and (self._failure is None or size >= self._size):
+            self._failure, self._size = None, SMALLEST
+            self._known_until = self._now() + FRESH
+        return written
+
+    # --- the store --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """See Store."""
+        await self._store.open()
+
+    async def close(self) -> None:
+        """See Store."""
+        await self._store.close()
+
+    async def get(self, table: str, key: str) -> Row | None:
+        """See Store."""
+        return await self._store.get(table, key)
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """See Store."""
+        return await self._noted(self._store.put(table, key, value, expected=expected, due=due), len(value))
+
+    async def put_all(
+        self,
+        table: str,
+        rows: Sequence[tuple[str, bytes, float | None]],
+        *,
+        instead_of: Sequence[str] = (),
+    ) -> None:
+        """See Store."""
+        size = sum(len(value) for _, value, _ in rows)
+        await self._noted(self._store.put_all(table, rows, instead_of=instead_of), size)
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        """See Store."""
+        return await self._noted(self._store.delete(table, key, expected=expected))
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        """See Store."""
+        await self._noted(self._store.touch(table, dues))
+
+    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
+        """See Store."""
+        return await self._store.scan(table, after=after, limit=limit)
+
+    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
+        """See Store."""
+        return await self._store.overdue(table, now, limit=limit)
+
+    async def count(self, table: str) -> int:
+        """See Store."""
+        return await self._store.count(table)

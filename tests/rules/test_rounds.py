@@ -1,0 +1,100 @@
+"""Which request goes on with which answer, and what is kept between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.rounds import (
+    STATES_KEPT,
+    PendingRound,
+    asks_for_input,
+    decode,
+    encode,
+    round_key,
+    state_of,
+)
+from adapter.rules.scopes import Scope
+
+SCOPE = Scope("5" * 32, "principal:ann\udc80")
+any_text = st.text(st.characters(exclude_categories=[]))
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | any_text,
+    lambda inner: st.lists(inner) | st.dictionaries(any_text, inner),
+    max_leaves=8,
+)
+
+
+def asking(**members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "input_required", **members}}
+
+
+def test_state_is_a_text() -> None:
+    """Null counts as absent, and what is no text is none of ours."""
+    assert state_of({"requestState": "s"}) == "s"
+    assert state_of({"requestState": None}) is state_of({"requestState": 7}) is state_of([]) is None
+
+
+def test_only_a_result_that_asks_is_one_to_remember() -> None:
+    """A complete result may have a member of that name, an error has no result."""
+    assert asks_for_input(asking(requestState="s", inputRequests={})) == "s"
+    assert asks_for_input(asking(inputRequests={})) is None
+    assert asks_for_input({"result": {"resultType": "complete", "requestState": "s"}}) is None
+    assert (
+        asks_for_input({"error": {"code": 1}}) is asks_for_input({"result": []}) is asks_for_input([]) is None
+    )
+
+
+@given(any_text, any_text, any_text, any_json, any_text)
+def test_a_request_has_one_key(scope: str, server: str, tool: str, arguments: Any, state: str) -> None:
+    """Whatever its arguments hold, and in whichever order they stand."""
+    key = round_key(scope, server, tool, arguments, state)
+    assert len(key) == 64 and key == round_key(scope, server, tool, arguments, state)
+    if isinstance(arguments, dict):
+        turned = dict(reversed(arguments.items()))
+        assert key == round_key(scope, server, tool, turned, state)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("t", "server", "tool", {"a": 1}, "state"),
+        ("scope", "servert", "ool", {"a": 1}, "state"),
+        ("scope", "server", "tool", {"a": 2}, "state"),
+        ("scope", "server", "tool", {"a": "1"}, "state"),
+        ("scope", "server", "tool", None, "state"),
+        ("scope", "server", "tool", {"a": 1}, "state2"),
+    ],
+)
+def test_another_request_has_another_key(other: tuple[str, str, str, Any, str]) -> None:
+    """Another scope, tool, argument or state; parts are not run together."""
+    assert round_key(*other) != round_key("scope", "server", "tool", {"a": 1}, "state")
+
+
+def test_a_round_is_found_by_its_last_states() -> None:
+    """A client goes on from the last, or sends one of the few before it again; older ones are let go."""
+    pending = PendingRound("1", SCOPE, 5.0, {})
+    assert pending.latest is None
+    gone = [key for number in range(STATES_KEPT + 2) for key in pending.add_state(f"k{number}", None)]
+    assert gone == ["k0", "k1"] and pending.latest == f"k{STATES_KEPT + 1}"
+    assert pending.add_state("k5", "own") == [] and pending.latest == "k5"
+
+
+@given(st.dictionaries(any_text, any_json), st.dictionaries(any_text, st.none() | any_text))
+def test_a_round_comes_back_as_it_was(notes: dict[str, Any], states: dict[str, str | None]) -> None:
+    """Out of its row, whatever it holds."""
+    pending = PendingRound("1", SCOPE, 5.5, notes, states)
+    assert decode(encode(pending)) == pending
+
+
+@pytest.mark.parametrize(
+    "row",
+    [b"", b"x", b"[]", b"{}", b'{"format":2}', b'{"format":1,"scope":[]}', b'{"format":1,"scope":["a","b"]}'],
+)
+def test_what_is_no_round_is_said_to_be_none(row: bytes) -> None:
+    """ValueError, and nothing else."""
+    with pytest.raises(ValueError):
+        decode(row)
