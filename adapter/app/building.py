@@ -25,6 +25,7 @@ from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
 from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -145,7 +146,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, watched)
+    health = _health(settings, servers, watches, sessions, guard, watched, cataloguing.acceptance)
     around = Surroundings(
         relay,
         servers,
@@ -153,8 +154,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         health,
         sessions,
         filing,
-        cataloguing.pins,
-        cataloguing.locks,
+        cataloguing.acceptance,
         guard,
         bases,
         errands,
@@ -275,6 +275,7 @@ def _health(
     sessions: Sessions,
     guard: Guard,
     store: WatchedStore,
+    acceptance: Acceptance,
 ) -> Health:
     return Health(
         servers=list(servers.values()),
@@ -287,4 +288,5 @@ def _health(
         max_start_wait=settings.core.max_start_wait_seconds,
         store=store,
         readiness=settings.core.readiness,
+        acceptance=acceptance,
     )
