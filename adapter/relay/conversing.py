@@ -39,8 +39,11 @@ from adapter.relay.http_callers import (
 )
 from adapter.relay.mapping import LONGEST_RETRY
 from adapter.relay.pacing import breathe, slices
+from adapter.relay.recognition import LARGE
 from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.server import Server
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import long_response
 from adapter.rules.sessions import session_key
 from adapter.upstream.port import header
 from adapter.wire.envelope import response_in
@@ -54,6 +57,9 @@ MOST_REPLIES = 16
 """Requests of the server that one conversation refuses at the same time. Its next message is read after one of these
 refusals has been taken, so that a server gets no more out of this adapter than it takes in.
 """
+
+LISTS = {"tools/list": "tools", "resources/list": "resources"}
+"""The methods that answer with lists, and where in their result those stand."""
 
 _PROGRESS = ("progress", "total", "message")
 
@@ -148,8 +154,8 @@ class Conversation:
     ) -> dict[str, Any]:
         """The result of one request. Whoever cancels the wait cancels the request.
 
-        ``mirrors`` are header fields that a modern upstream wants of it. Raises ToolRefused, AdapterError, and what
-        ``tell`` raises.
+        Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
+        wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
         """
         assert self.era is not None, "it is open"
         return await self._exchange(who, method, params, self.era, tell, mirrors)
@@ -169,7 +175,8 @@ class Conversation:
             meta["progressToken"] = number
         message = request(number, method, {**params, "_meta": meta} if meta else params)
         try:
-            response = await self._response(self._asks.post(who, era, message, mirrors), who, number, tell)
+            ask = self._asks.post(who, era, message, mirrors)
+            response = await self._response(ask, who, number, tell, LISTS.get(method))
         except AdapterError:
             raise
         except BaseException:
@@ -179,11 +186,13 @@ class Conversation:
             raise
         return result_of(response)
 
-    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> dict[str, Any]:
-        """The response, over as many streams as the upstream makes of it."""
+    async def _response(
+        self, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+    ) -> dict[str, Any]:
+        """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
         answer = await self._relay.handle(ask)
         try:
-            return await self._followed(answer, ask, who, number, tell)
+            return await self._followed(answer, ask, who, number, tell, listed)
         except (SessionMissing, SessionUnknown):
             # Whoever hears of an unknown session opens another and asks anew; but this request has left.
             if ask.repeatable():
@@ -193,7 +202,7 @@ class Conversation:
             ) from None
 
     async def _followed(
-        self, answer: Answer, ask: Ask, who: Who, number: int, tell: Tell | None
+        self, answer: Answer, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
     ) -> dict[str, Any]:
         """The response to ``ask``, in its answer or on the streams with which the upstream goes on.
 
@@ -201,7 +210,7 @@ class Conversation:
         """
         last_id = b""
         for _ in range(RESUMPTIONS):
-            heard = await self._heard(answer, who, number, tell)
+            heard = await self._heard(answer, who, number, tell, listed)
             if heard.response is not None:
                 return heard.response
             if answer.status != 200:
@@ -216,7 +225,9 @@ class Conversation:
             f"The upstream server put off its answer again and again, on {RESUMPTIONS} streams."
         )
 
-    async def _heard(self, answer: Answer, who: Who, number: int, tell: Tell | None = None) -> _Heard:
+    async def _heard(
+        self, answer: Answer, who: Who, number: int, tell: Tell | None = None, listed: str | None = None
+    ) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
@@ -225,7 +236,7 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
-                return _Heard(response_in(body, number))
+                return _Heard(await _response_in(body, number, listed))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
                 for part in slices(piece):
@@ -233,7 +244,7 @@ class Conversation:
                     for event in events:
                         if not event.data:
                             continue
-                        response = response_in(event.data, number)
+                        response = await _response_in(event.data, number, listed)
                         if response is not None:
                             return _Heard(response)
                         await self._heed(event.data, who, number, tell)
@@ -280,6 +291,13 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
+
+
+async def _response_in(data: bytes, number: int, listed: str | None) -> dict[str, Any] | None:
+    """As ``envelope.response_in``; a long list is read in turns."""
+    if listed is None or len(data) <= LARGE:
+        return response_in(data, number)
+    return await in_turns(long_response(data, number, listed))
 
 
 async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
