@@ -27,6 +27,7 @@ from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
+from adapter.relay.kept_sessions import KeptSessions
 from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping as SessionMapping
@@ -131,7 +132,9 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    relay = _relay(sessions, mapping, parking, errands, scopes, notices)
+    kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
+    opening = Opening(sessions, mapping, kept, clock)
+    relay = _relay(opening, sessions, mapping, parking, errands, scopes, notices)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     watches = _watches(settings, servers, logger)
@@ -231,6 +234,7 @@ def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing 
 
 
 def _relay(
+    opening: Opening,
     sessions: Sessions,
     mapping: SessionMapping,
     parking: Parking,
@@ -242,7 +246,7 @@ def _relay(
     return Relay(
         sessions,
         mapping,
-        Opening(sessions, mapping, time.time),
+        opening,
         calling,
         Piping(mapping, parking, errands),
         Reading(calling, mapping, parking, errands),

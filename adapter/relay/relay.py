@@ -46,10 +46,12 @@ class Relay:
         if ask.method == "POST":
             return await self._post(ask)
         session = None
-        if ask.era is Era.LEGACY:
+        if ask.era is Era.LEGACY and ask.session_id is None:
+            session = await self.opening.kept.find(ask)
+        elif ask.era is Era.LEGACY:
             session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
-        if ask.method == "DELETE" and session is not None:
-            return await self._delete(ask, session)
+            if ask.method == "DELETE":
+                return await self._delete(ask, session)
         return await self.listening.listen(ask, session)
 
     # --- POST -------------------------------------------------------------------------------------------------
@@ -66,8 +68,11 @@ class Relay:
             ask.server.counters.exchanges += 1
             return await self.opening.open(ask, envelope)
         else:
-            session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
-            if isinstance(envelope, Batch) and session.protocol_version != BATCH_VERSION:
+            if ask.session_id is None:
+                session = await self.opening.kept.find(ask)
+            else:
+                session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+            if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
         _require_clear(ask.server, envelope)
@@ -179,6 +184,14 @@ def _require_clear(server: Server, envelope: Envelope | Batch) -> None:
             raise BadRequest("tools/call is a request and needs an id.")
         if judged and each.lookalike is not None:
             raise BadRequest(f'The member "{shown(each.lookalike, 40)}" is another one in the wrong case.')
+
+
+def _version_of(session: Session, ask: Ask) -> str:
+    """The protocol version of a request: the one its session negotiated, or else the one that its header names.
+
+    MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
+    """
+    return session.protocol_version or ask.version or "2025-03-26"
 
 
 def _opens(envelope: Envelope) -> bool:

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from adapter.relay.replays import Guarded
 from adapter.upstream.port import UpstreamReply
 
+KEPT = "kept-"
+"""How keys of sessions begin that have no id."""
+
 
 @dataclass(slots=True)
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest.
 
+    ``kept``: it has no id, and belongs to all requests of a principal that name none.
     ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
     ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
     answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session does; ``over`` from
@@ -28,6 +32,7 @@ class Session:
     last_seen: float
     created: float = 0.0
     asleep: bool = False
+    kept: bool = False
     in_flight: int = 0
     touched: bool = False
     renewal: asyncio.Task[None] | None = field(default=None, repr=False)
