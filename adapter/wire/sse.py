@@ -246,6 +246,16 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
+def replace_id(event: SseEvent, id: bytes) -> bytes:
+    """``event.raw`` with another id in each of its id lines. ``id`` holds no line end."""
+    raw = event.raw
+    pieces = [raw[: event.lead]]
+    for line in _LINE.finditer(raw, event.lead):
+        is_id = line[1] == b"id" or line[1].startswith(b"id:")
+        pieces.append(b"id: " + id + line[2] if is_id else line[0])
+    return b"".join(pieces)
+
+
 def _data_lines(data: bytes, end: bytes) -> bytes:
     if b"\n" not in data and b"\r" not in data:
         return b"data: " + data + end
