@@ -16,6 +16,7 @@ from adapter.app.compiling import compiled, fault
 from adapter.app.exploring import Exploring, Surroundings, exploring
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
+from adapter.app.sharing import Sharing
 from adapter.edge.bases import Bases
 from adapter.edge.bodies import BodyTerms
 from adapter.edge.endpoint import Endpoint
@@ -129,6 +130,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         for entry in settings.servers
     }
     cataloguing.servers.update(servers)
+    sharing = Sharing(settings, servers.values(), store, clock)
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
@@ -167,7 +169,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     made.require()
     front = _front(settings, around, explored, recent)
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    rounds = (filing.tidy, cataloguing.tidy, explored.tidy)
+    rounds = (sharing.tidy, filing.tidy, cataloguing.tidy, explored.tidy)
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
     return App(
         settings,

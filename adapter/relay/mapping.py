@@ -22,7 +22,7 @@ from adapter.relay.late_sessions import LateSessions, close_session
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header
+from adapter.upstream.port import Purpose, Share, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.spans import find
 
@@ -87,7 +87,8 @@ class Mapping:
 
     async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
-        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query)
+        share = Share(ask.principal) if ask.server.shares else None
+        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
@@ -161,7 +162,8 @@ class Mapping:
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
         try:
-            request = UpstreamRequest("POST", common, record.initialize, query=ask.query)
+            share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
+            request = UpstreamRequest("POST", common, record.initialize, query=ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, silence)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.

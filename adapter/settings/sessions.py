@@ -54,6 +54,11 @@ class Sessions(Section):
         "`principal` serves it in a session that is kept for who authenticated. Where the server issues no ids itself, "
         "such requests are always served.",
     )
+    upstream: Literal["session", "principal"] = Field(
+        default="session",
+        description="Whether each session has one of its own at the server, or all sessions of who authenticated share "
+        "one there, for hosts that open a session for every exchange.",
+    )
     scope: Literal["session", "principal"] = Field(
         default="session", description="Whether files and pins belong to the session or to who authenticated."
     )
