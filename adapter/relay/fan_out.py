@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, LimitReached
 from adapter.relay.answers import media_type, require_plain
-from adapter.relay.pacing import breathe, slices
+from adapter.relay.pacing import slices
 from adapter.rules.shared_sessions import MANY
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
@@ -19,6 +19,15 @@ from adapter.wire.sse import SseEvent, SseReader, encode, replace_data, replace_
 
 QUEUE_BYTES = 1 << 20
 """Bytes that wait for one listener. One that falls further behind has its stream ended, and comes back for the rest."""
+
+QUEUE_EVENTS = 1000
+"""Events that wait for one listener, as the last."""
+
+JOINED_BYTES = 64 << 10
+"""Bytes of several events that are handed on at once."""
+
+TELLINGS = 1000
+"""Events times listeners after which others get a turn."""
 
 REPLAY_EVENTS = 256
 """Events that are kept for listeners that come back with ``Last-Event-ID``."""
@@ -49,11 +58,17 @@ class ListenerReply:
         self._news = asyncio.Event()
         self._over = False
 
+    @property
+    def over(self) -> bool:
+        """True when nothing more is taken."""
+        return self._over
+
     def put(self, piece: bytes) -> None:
         """Take whole events. One more than fits ends the stream, behind what is there."""
         if self._over:
             return
-        if self._queue and self._size + len(piece) > QUEUE_BYTES:
+        full = self._size + len(piece) > QUEUE_BYTES or len(self._queue) >= QUEUE_EVENTS
+        if self._queue and full:
             self.end()
             return
         self._queue.append(piece)
@@ -75,12 +90,14 @@ class ListenerReply:
                     await self._news.wait()
         except TimeoutError:
             raise silent(silence) from None
-        if self._queue:
-            piece = b"".join(self._queue)
-            self._queue.clear()
-            self._size = 0
-            return piece
-        return b""
+        # The queues of all listeners hold the same pieces; what is joined is this one's alone, so it is not much.
+        taken: list[bytes] = []
+        size = 0
+        while self._queue and (not taken or size + len(self._queue[0]) <= JOINED_BYTES):
+            taken.append(self._queue.popleft())
+            size += len(taken[-1])
+        self._size -= size
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def abort(self) -> None:
         """See UpstreamReply."""
@@ -160,10 +177,10 @@ class FanOut:
         except BaseException:
             self._leave(listener)
             raise
-        if refusal is None:
-            return listener
-        self._leave(listener)
-        return refusal
+        if refusal is not None or listener.over:
+            # It may be over already, where the server ended its stream at once.
+            self._leave(listener)
+        return refusal or listener
 
     async def _open(self, listen: Callable[[], Awaitable[UpstreamReply]]) -> UpstreamReply | None:
         """Open the server's stream, once for all who wait; its answer where that is no stream."""
@@ -175,6 +192,8 @@ class FanOut:
                 return reply
             require_plain(reply)
             self._reading = asyncio.get_running_loop().create_task(self._read(reply))
+            # A task that is cancelled before its first step never comes to its finally.
+            self._reading.add_done_callback(lambda _: reply.abort())
             return None
 
     def tell(self, tag: str | None, piece: bytes) -> None:
@@ -215,17 +234,19 @@ class FanOut:
     async def _read(self, reply: UpstreamReply) -> None:
         """Read the server's stream to its end or break, which is the end of all listeners; they come back."""
         reader = SseReader(self._limit)
+        tellings = 0
         try:
             while chunk := await reply.read(None):
                 for part in slices(chunk):
-                    events = reader.feed(part)
-                    for event in events:
+                    for event in reader.feed(part):
                         await self._pass(event)
-                    await breathe(len(events))
+                        tellings += 1 + len(self._listeners)
+                        if tellings > TELLINGS:
+                            tellings = 0
+                            await asyncio.sleep(0)
         except AdapterError:
             return
         finally:
-            reply.abort()
             # Where nobody listened any more, who has come since waits for another stream.
             if self._reading is asyncio.current_task():
                 self._reading = None

@@ -103,6 +103,10 @@ class KeptSessions:
                 await self._store.put(TABLE, key, encode(record), expected=version, due=due)
             except Conflict:
                 return await self._read(key, server, principal)
+            session = self._sessions.adopt(key, record)
+            # Nothing was called in it yet.
+            session.guarded.everything = False
+            return session
         return self._sessions.adopt(key, record)
 
     async def _look(self, server: Server) -> None:

@@ -17,6 +17,7 @@ MANY = "~"
 
 _PREFIX = "shared-"
 _MEMBER = re.compile(r"shared-([0-9a-f]{32})-([0-9a-f]{32})-(~?[0-9a-f]{16})")
+_LONGEST_ID = 1024
 _FORMAT = 1
 
 
@@ -115,7 +116,9 @@ class ServerRequests:
         return f"<ServerRequests: {len(self._open)}>"
 
     def ask(self, number: bytes, tag: str, streams: int) -> None:
-        """Note that a request was written to so many streams of ``tag``."""
+        """Note that a request was written to so many streams of ``tag``. One with a very long id is not known."""
+        if len(number) > _LONGEST_ID:
+            return
         self._open.pop(number, None)
         self._open[number] = _Open(tag, streams)
         if len(self._open) > self._most:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 
 import orjson
 import pytest
 
 from adapter.errors import LimitReached
-from adapter.relay.fan_out import QUEUE_BYTES, REPLAY_BYTES, REPLAY_EVENTS
+from adapter.relay.fan_out import QUEUE_BYTES, QUEUE_EVENTS, REPLAY_BYTES, REPLAY_EVENTS
 from adapter.upstream.port import UpstreamReply, header
 from adapter.upstream.scripted import Answer, ScriptedReply
 from adapter.wire.shared_ids import HUGE
@@ -167,6 +169,57 @@ async def test_slow_listener_is_ended_and_nobody_else() -> None:
         upstream.streams[0].say(news(9))
         assert (await listener())["params"]["n"] == 9
     await answer.close()
+
+
+async def test_many_small_events_are_bounded_too() -> None:
+    """Comments of some bytes each end a stream that nobody reads, long before they are a megabyte."""
+    upstream = LiveUpstream()
+    process = sharing(upstream)
+    slow, quick = await client(process), await client(process)
+    answer = await process.relay.handle(process.ask(b"", slow.session, method="GET"))
+    async with quick.listening():
+        upstream.streams[0].write(b":\n\n" * 4000)
+        await asyncio.wait_for(upstream.streams[0].aborted.wait(), 5)
+        received = [piece async for piece in pieces(answer)]
+        assert sum(map(len, received)) == QUEUE_EVENTS * 3
+    await answer.close()
+
+
+async def test_stream_that_ends_at_once_leaves_nothing_open() -> None:
+    """Two come at once while the server ends each stream as it begins; both end, and the server's too."""
+    upstream = LiveUpstream()
+
+    class Ending(LiveUpstream):
+        async def send(self, request, silence):  # type: ignore[no-untyped-def]  # the port's own
+            reply = await super().send(request, silence)
+            if isinstance(reply, Stream):
+                reply.end()
+                await asyncio.sleep(0)
+            return reply
+
+    upstream = Ending()
+    process = sharing(upstream)
+    both = await client(process), await client(process)
+    asks = [process.ask(b"", each.session, method="GET") for each in both]
+    answers = await asyncio.gather(*(process.relay.handle(ask) for ask in asks))
+    assert [await whole(answer) for answer in answers] == [b"", b""]
+    await settled()
+    assert all(stream.aborted.is_set() for stream in upstream.streams)
+
+
+async def test_flood_for_many_listeners_leaves_others_their_turn() -> None:
+    """Thousands of events for a hundred listeners are passed on in parts."""
+    upstream = LiveUpstream()
+    process = sharing(upstream, streams=200)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(100):
+            await stack.enter_async_context((await client(process)).listening())
+        upstream.streams[0].write(b":\n\n" * 4000)
+        longest, last = 0.0, time.perf_counter()
+        for _ in range(200):
+            await asyncio.sleep(0)
+            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+        assert longest < 0.05
 
 
 async def test_event_larger_than_the_queue_is_passed_on() -> None:

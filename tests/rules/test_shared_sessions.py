@@ -96,6 +96,13 @@ def test_only_the_newest_requests_are_known() -> None:
     assert requests.answer(b"0", refused=False) and requests.answer(b"0", refused=False)
 
 
+def test_long_ids_are_not_kept() -> None:
+    """What is known of requests is bounded in bytes too."""
+    requests = ServerRequests()
+    requests.ask(b"1" * 2000, MEMBER, 1)
+    assert repr(requests) == "<ServerRequests: 0>"
+
+
 def test_id_that_is_used_again_is_a_new_request() -> None:
     """A server may count from the beginning."""
     requests = ServerRequests()
