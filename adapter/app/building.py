@@ -24,6 +24,7 @@ from adapter.edge.front import Front
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
@@ -72,6 +73,7 @@ class App:
     front: Front
     filing: Filing
     hosting: Hosting
+    validation: ValidationWorkers
     exploring: Exploring
     telemetry: Telemetry | None
     calls: log.CallLog | None
@@ -161,6 +163,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         bases,
         errands,
         made.loading,
+        made.checks,
         logger,
         calls,
         tracing,
@@ -183,6 +186,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         front,
         filing,
         made.hosting,
+        made.workers,
         explored,
         telemetry,
         calls,
@@ -197,7 +201,11 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
     endpoint = Endpoint(
         around.relay,
         around.guard,
-        Ingress(settings.core.max_request_bytes),
+        Ingress(
+            settings.core.max_request_bytes,
+            max_values=settings.core.max_request_values,
+            max_members=settings.core.max_batch_members,
+        ),
         around.log,
         around.bases,
         legacy_statuses=settings.core.errors.legacy_status == "http",

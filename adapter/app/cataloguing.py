@@ -35,7 +35,7 @@ from adapter.rules.code_mode import Names, definitions
 from adapter.rules.lock import LockError, read_lock
 from adapter.rules.policies import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.rules.sessions import SessionRecord
-from adapter.rules.unicode import reading
+from adapter.rules.unicode import has_no_reading, reading
 from adapter.rules.wrapping import Wrapped
 from adapter.settings.adapters import UploadConsumer
 from adapter.settings.problems import Problem, SettingsError
@@ -131,7 +131,13 @@ class Cataloguing:
             definitions=Definitions() if names is not None or planned else None,
         )
         self.gates.append(vetting)
-        plan = replace(plan, methods={**plan.methods, "tools/list": (vetting,)}, gate=vetting)
+        hides_some = bool(policies.disabled.readings or policies.wrapped)
+        plan = replace(
+            plan,
+            methods={**plan.methods, "tools/list": (vetting,)},
+            gate=vetting,
+            refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
+        )
         if planned:
             plans = self._plans(entry, vetting)
             plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
@@ -260,6 +266,8 @@ def hides(policies: Policies) -> Callable[[str], bool]:
     def hidden(name: str) -> bool:
         if is_disabled(policies, name):
             return True
-        return bool(readings) and name not in policies.wrapped and reading(name) in readings
+        if not readings or name in policies.wrapped:
+            return False
+        return has_no_reading(name) or reading(name) in readings
 
     return hidden

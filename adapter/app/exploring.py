@@ -28,6 +28,7 @@ from adapter.edge.server_routes import ServerApi, ServerRoutes, document
 from adapter.edge.server_tools import Callers, ServerTools
 from adapter.edge.tool_api import ApiOptions, ToolApi
 from adapter.hosted.references import ScriptInvalid
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Tracing
 from adapter.relay.errands import Errands
 from adapter.relay.http_sessions import HttpSessions
@@ -83,6 +84,7 @@ class Surroundings:
     bases: Bases
     errands: Errands
     loading: Loading
+    checks: SchemaChecks
     log: FilteringBoundLogger
     calls: CallLog | None = None
     tracing: Tracing | None = None
@@ -114,7 +116,13 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
     for server, held in sessions.items():
         tools = ServerTools(server, held, callers)
         api = ToolApi(
-            tools, options, around.log, authenticate=callers.authenticate, hook=hook, view=tools.view
+            tools,
+            options,
+            around.log,
+            authenticate=callers.authenticate,
+            hook=hook,
+            view=tools.view,
+            checks=around.checks,
         )
         apis[server] = ServerApi(api, Previews(held, callers))
     routes = ServerRoutes(

@@ -30,10 +30,12 @@ from adapter.relay.scopes import Scopes
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan, Stages
 from adapter.relay.subscription import SubscriptionStage
+from adapter.relay.tasks import TaskTexts
 from adapter.relay.upload_url import HelperTool, Offer, definition, workflow
 from adapter.rules.capabilities import announced
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator
+from adapter.rules.redaction import Redaction
 from adapter.rules.scopes import Scope
 from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.root import Settings
@@ -177,8 +179,11 @@ class Filing:
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
         announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        texts = TaskTexts(Redaction(self.files.roots, {}))
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
+            "tasks/get": (texts,),
+            "tasks/result": (texts,),
         }
         prefixed: dict[str, dict[str, Stages]] = {}
         if resources:

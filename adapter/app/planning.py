@@ -130,7 +130,7 @@ class Planning:
         if stages.validated or _selects(presenter):
             schema = known.schema if stages.validated else _unknown
             detail = "by the upstream's schema, strictly" if stages.validated else "takes _select"
-            run = Validating(tool, schema, strict=True, selects=_selects(presenter))
+            run = Validating(tool, schema, self.materials.checks, selects=_selects(presenter))
             steps.append(Step(7, "validate", detail, run))
         steps += making.middleware()
         if stages.cache.enabled:
@@ -158,5 +158,5 @@ def _selects(presenter: Presenter | None) -> bool:
 
 def _doubtful(entry: Server, tool: str) -> bool:
     """Whether other stages are set for a name that reads like this one: in another case, say."""
-    read = reading(tool).strip()
+    read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

@@ -92,6 +92,7 @@ async def _let_go(app: App) -> None:
         await app.sessions.write_last_seen()
     await app.exploring.close()
     await app.errands.close()
+    app.validation.close()
     for server in app.servers.values():
         await server.upstream.close()
     with contextlib.suppress(StoreUnavailable):

@@ -24,6 +24,7 @@ from adapter.pipeline.middleware import Middleware
 from adapter.pipeline.plan import Kind, Step, ToolPlan
 from adapter.pipeline.plugins import BUILT_IN, Plugins
 from adapter.pipeline.presenting import Presenting
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.syncing import Syncing
 from adapter.pipeline.tracing import Observing
 from adapter.rules.globs import GlobInvalid
@@ -48,6 +49,7 @@ class Materials:
     plugins: Plugins
     presenters: Mapping[str, Presenter]
     sync: StateSync
+    checks: SchemaChecks
     log: FilteringBoundLogger
     observing: Observing | None = None
     caches: Caches = field(default_factory=Caches)
@@ -141,7 +143,8 @@ class Steps:
                 Step(12, "state_sync", _detail(sync, self._entry.id, self._tool), self._syncing(sync), True)
             )
         if presenter is not None:
-            shown = Presenting(self._tool, presenter, self._log, structured=self._structured)
+            most = self._materials.settings.validation.max_steps
+            shown = Presenting(self._tool, presenter, self._log, structured=self._structured, max_steps=most)
             steps.append(Step(11, "presenter", presenter.name, shown, True))
         mappers = self._stages.mappers
         expose = self._style.expose

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.bases import Bases
 from adapter.edge.guard import MCP_METHODS, Guard
-from adapter.edge.ingress import Ingress, ask_of, check_head, id_of, read_message
+from adapter.edge.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.edge.rendering import Asker, send_answer, send_failure
 from adapter.edge.request import ClientGone, Reply, Request
 from adapter.errors import (
@@ -180,8 +180,8 @@ class Endpoint:
         try:
             return self.guard.principal(request.headers)
         except Unauthorized:
-            # A stranger's body is not waited for; if it is here already, the refusal can carry its id.
-            if visit.rpc and request.body.complete:
+            # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
+            if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
                 with contextlib.suppress(AdapterError):
                     await self._read(request, visit)
             raise
@@ -190,5 +190,8 @@ class Endpoint:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)
-        visit.envelope, visit.era = read_message(text, request)
+        if len(text) <= READ_AT_ONCE:
+            visit.envelope, visit.era = self.ingress.read_message(text, request)
+        else:
+            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
         return body, encoded

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 from adapter.edge.bodies import SMALL, Body
 from adapter.edge.request import Fields, Request
@@ -14,15 +17,35 @@ from adapter.rules.headers import missing, to_upstream
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
 from adapter.wire.queries import forwardable_query
+from adapter.wire.weight import has_more_values, values_at_most
+
+READ_AT_ONCE = 10_000
+"""Values of a message that is read between two turns of the loop: the least convenient takes 20 ms."""
+
+TURN = 0.0005
+"""Seconds after which the thread that reads lets the loop go on. By default it is ten times as long, and the loop waits
+that long for each of its sockets."""
+
+_LONG = 1 << 20
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_UTF8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
 
 
 class Ingress:
-    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to."""
+    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to.
 
-    def __init__(self, max_bytes: int) -> None:
+    ``max_values`` is ``core.max_request_values`` and ``max_members`` is ``core.max_batch_members``; None is no limit.
+    """
+
+    def __init__(
+        self, max_bytes: int, *, max_values: int | None = None, max_members: int | None = None
+    ) -> None:
         self._max_bytes = max_bytes
+        self._max_values = max_values
+        self._max_members = max_members
+        # One thread for all: more of them would only take the loop's turns.
+        self._reading = ThreadPoolExecutor(1, "reading")
 
     async def read_body(self, request: Request) -> bytes:
         """The body as it was sent. Raises MessageTooLong, before reading where its length says so, and what the body
@@ -74,6 +97,34 @@ class Ingress:
         request.body.require_room()
         return text, True
 
+    def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        """The message and its era. Raises BadJson, BadRequest."""
+        envelope = read_envelope(text, most=self._max_members)
+        return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
+
+    async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        """The same of a text that may hold many values: where it does, or is long itself, it is read in a thread."""
+        if len(text) <= _LONG and values_at_most(text) <= READ_AT_ONCE:
+            return self.read_message(text, request)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, self._weighed, text, request)
+
+    def _weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(TURN)
+        try:
+            return self._read_weighed(text, request)
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _read_weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        most = self._max_values
+        if most is not None and has_more_values(text, most):
+            raise BadRequest(
+                f"The message holds more than the {most} values that core.max_request_values allows."
+            )
+        return self.read_message(text, request)
+
     def _too_long(self) -> MessageTooLong:
         return MessageTooLong(
             f"The body is larger than the {self._max_bytes} bytes that core.max_request_bytes allows."
@@ -83,12 +134,6 @@ class Ingress:
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
     return classify(request.headers.get("MCP-Protocol-Version"), None)
-
-
-def read_message(text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
-    """The message and its era. Raises BadJson, BadRequest."""
-    envelope = read_envelope(text)
-    return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
 
 
 def check_head(envelope: Envelope | Batch, request: Request) -> None:
@@ -134,4 +179,26 @@ def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> lis
     absent = missing(server.required, headers.pairs)
     if absent is not None:
         raise BadRequest(f"This server needs the header {absent} with every request.")
+    if server.plan.guards:
+        _require_one_reading(headers)
     return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)
+
+
+def _require_one_reading(headers: Fields) -> None:
+    """Raise UnsupportedMediaType where the head lets a body be read in another way than it is here."""
+    named = [(name.lower(), value) for name, value in headers.pairs]
+    types = [value for name, value in named if name == "content-type"]
+    codings = [value for name, value in named if name == "content-encoding"]
+    if len(types) > 1 or len(codings) > 1 or not all(map(_is_utf8, types)):
+        raise UnsupportedMediaType(
+            "Calls of this server are judged first: send JSON in UTF-8, with one Content-Type and one "
+            "Content-Encoding at most."
+        )
+
+
+def _is_utf8(content_type: str) -> bool:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower().startswith("charset") and value.strip(' \t"').lower() not in _UTF8:
+            return False
+    return True

@@ -22,8 +22,9 @@ from adapter.pipeline.failures import CallRefused
 from adapter.rules.callers import NOBODY, Caller
 from adapter.rules.parameter_checks import check_parameters
 from adapter.rules.parameter_headers import annotated
-from adapter.wire.envelope import VERSION_KEY, Envelope, dump
+from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
+from adapter.wire.names import VERSION_KEY
 
 _TOOLS = {"tools": {"listChanged": True}}
 

@@ -13,7 +13,7 @@ from adapter.rules.blocks import Suggestion, UiBlock
 from adapter.rules.censor import CENSORED, Censor, Censored, PathInvalid, censor_of
 from adapter.rules.conditions import Condition, ConditionInvalid, compile_condition
 from adapter.rules.presenters import Embed, Presenter, Says, Suggest
-from adapter.rules.shapes import Check, Shape, json_shape, shape_of
+from adapter.rules.shapes import Check, Shape, StepsLeft, json_shape, shape_of
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
@@ -228,8 +228,8 @@ class _Building:
 def _past_censored(check: Check) -> Check:
     """The check without what it has against values that are censored: data of embedded presenters is so already."""
 
-    def judged(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
-        for place, keyword in check(data):
+    def judged(data: Any, left: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
+        for place, keyword in check(data, left):
             if not isinstance(_at(data, place), Censored):
                 yield place, keyword
 

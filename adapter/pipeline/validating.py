@@ -11,15 +11,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.schema_checks import SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules import refusals
 from adapter.rules.inputs import Input, InputsRefused, Problem, coerced
-from adapter.rules.json_values import NotJson, compact
 from adapter.rules.presenters import SELECT
 from adapter.rules.refusals import Issue
-from adapter.rules.schemas import Checker, SchemaInvalid, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid
+from adapter.rules.schema.wording import Fault
 
 SCHEMAS_KEPT = 8
 """Compiled schemas of one tool: it has one, and for a while the one before for those who were pinned to it."""
@@ -63,26 +65,40 @@ class Validating:
     everything passes. ``selects`` as for Coercing. ``compilations`` is how many schemas were compiled until now.
     """
 
-    def __init__(self, tool: str, schema_of: SchemaOf, strict: bool = True, *, selects: bool = False) -> None:
+    def __init__(
+        self,
+        tool: str,
+        schema_of: SchemaOf,
+        checks: SchemaChecks,
+        *,
+        strict: bool = True,
+        selects: bool = False,
+    ) -> None:
         self._tool = tool
         self._schema_of = schema_of
+        self._made = checks
         self._strict = strict
         self._selects = selects
-        self._latest: tuple[Mapping[str, Any], Checker] | None = None
-        self._checkers: OrderedDict[str, Checker] = OrderedDict()
+        self._latest: SchemaCheck | None = None
+        self._kept: OrderedDict[str, SchemaCheck] = OrderedDict()
         self.compilations = 0
 
     def __repr__(self) -> str:
-        return f"<Validating of {self._tool!r}: {len(self._checkers)} schemas>"
+        return f"<Validating of {self._tool!r}: {len(self._kept)} schemas>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. A schema that nothing can be checked by ends the call too."""
         schema = await self._schema_of(call)
         arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
         try:
-            faults = [] if schema is None else self._checker(schema).faults(arguments)
+            faults: Sequence[Fault] = ()
+            if schema is not None:
+                faults = await self._check(schema, call.server).faults(arguments, call.caller.principal)
         except SchemaInvalid as invalid:
             raise StageFailed("validation", f"input validation failed: {invalid}") from None
+        except LimitReached as busy:
+            sentence = f"input validation failed: {busy}"
+            raise StageFailed("validation", sentence, "busy", retry_after=busy.retry_after) from None
         issues = [*(fault.issue for fault in faults), *([misselected] if misselected else [])]
         if issues:
             sentence = faults[0].sentence if faults else _sentence(issues[0])
@@ -90,28 +106,27 @@ class Validating:
         call.arguments = arguments
         return await forward(call)
 
-    def _checker(self, schema: Mapping[str, Any]) -> Checker:
+    def _check(self, schema: Mapping[str, Any], server: str) -> SchemaCheck:
         """Compiled once for each schema; most calls come with the very object of the call before."""
-        if self._latest is not None and self._latest[0] is schema:
-            return self._latest[1]
+        if self._latest is not None and self._latest.schema is schema:
+            return self._latest
         digest = _digest(schema)
-        checker = self._checkers.get(digest)
-        if checker is None:
-            checker = self._checkers[digest] = compile_schema(schema, strict=self._strict)
+        check = self._kept.get(digest)
+        if check is None:
+            check = self._kept[digest] = self._made.of(schema, server, strict=self._strict)
             self.compilations += 1
-        self._checkers.move_to_end(digest)
-        if len(self._checkers) > SCHEMAS_KEPT:
-            self._checkers.popitem(last=False)
-        self._latest = schema, checker
-        return checker
+        self._kept.move_to_end(digest)
+        if len(self._kept) > SCHEMAS_KEPT:
+            self._kept.popitem(last=False)
+        check.schema = schema
+        self._latest = check
+        return check
 
 
 def _digest(schema: Mapping[str, Any]) -> str:
     # Not of its canonical form, to which names that only look alike are one.
-    try:
-        return hashlib.sha256(compact(schema).encode()).hexdigest()
-    except NotJson:
-        raise SchemaInvalid("The schema is nested too deeply.") from None
+    text = quickly_written(schema)
+    return f"{id(schema)}" if text is None else hashlib.sha256(text).hexdigest()
 
 
 def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:

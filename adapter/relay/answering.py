@@ -15,7 +15,7 @@ from adapter.relay.answers import too_large
 from adapter.relay.exchange import Flow
 from adapter.relay.pacing import SLICE, breathe, slices
 from adapter.upstream.port import Sink, UpstreamReply, pour
-from adapter.wire.envelope import Envelope, answers
+from adapter.wire.envelope import Envelope, read_response
 from adapter.wire.failure import failure
 from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
@@ -275,8 +275,11 @@ class AnswerStream:
             return True
         if not event.data:
             return False
-        messages = _messages(event.data)
-        waiting = [each for each in self._wanted if not any(answers(data, each.id) for data in messages)]
+        answered = {said.id for said in map(read_response, _messages(event.data)) if said is not None}
+        if not answered:
+            return False
+        # An error that names no request may be that of any.
+        waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
         struck, self._wanted = len(waiting) < len(self._wanted), waiting
         return struck
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from adapter.errors import BadRequest
 from adapter.relay.exchange import Answer, Ask, asking_plain
 from adapter.rules.answer_headers import of_changed_body
+from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.failure import failure
 from adapter.wire.spans import Drop, Insert, edit, items
@@ -20,7 +21,10 @@ def refusals(concerned: list[Envelope]) -> list[bytes]:
     """An error response for each member that cannot be part of a batch."""
     return [
         failure(
-            BadRequest(f"Call {each.name} on its own, not in a batch: the adapter takes part in that call."),
+            BadRequest(
+                f"Call {shown(each.name or each.method, 100)} on its own, not in a batch: the adapter takes part in "
+                "that call."
+            ),
             each.id_bytes,
         )
         for each in concerned
@@ -29,11 +33,10 @@ def refusals(concerned: list[Envelope]) -> list[bytes]:
 
 def without(ask: Ask, batch: Batch, concerned: list[Envelope]) -> Ask:
     """The ask with the other members only, which keep their bytes; the answer is asked for uncompressed."""
-    places = [
-        place for place, member in enumerate(batch.members) if any(member is each for each in concerned)
-    ]
-    body = edit(batch.body, [Drop((place,)) for place in places])
-    members = [member for place, member in enumerate(batch.members) if place not in places]
+    refused = {id(each) for each in concerned}
+    drops = [Drop((place,)) for place, member in enumerate(batch.members) if id(member) in refused]
+    body = edit(batch.body, drops)
+    members = [member for member in batch.members if id(member) not in refused]
     headers = asking_plain(ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
     return replace(
         ask, envelope=Batch(members, body), body=body, headers=headers, encoded=False, renewed=None

@@ -19,8 +19,7 @@ from adapter.relay.mirrors import Mirrors
 from adapter.relay.round_index import ARTIFACT
 from adapter.relay.rounds import DELIVERED, noted_earlier
 from adapter.relay.stages import Call
-from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import replaced, values
+from adapter.rules.arguments import ambiguous, replaced, values
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.redaction import Redaction
 from adapter.rules.results import tool_result, without_paths

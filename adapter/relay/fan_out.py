@@ -27,7 +27,10 @@ JOINED_BYTES = 64 << 10
 """Bytes of several events that are handed on at once."""
 
 TELLINGS = 1000
-"""Events times listeners after which others get a turn."""
+"""Events times listeners after which others get their turns."""
+
+PAUSE = 0.005
+"""Seconds of those. Each event wakes every listener, so a flood without a pause would fill each turn of the loop."""
 
 REPLAY_EVENTS = 256
 """Events that are kept for listeners that come back with ``Last-Event-ID``."""
@@ -243,7 +246,7 @@ class FanOut:
                         tellings += 1 + len(self._listeners)
                         if tellings > TELLINGS:
                             tellings = 0
-                            await asyncio.sleep(0)
+                            await asyncio.sleep(PAUSE)
         except AdapterError:
             return
         finally:

@@ -16,7 +16,9 @@ from adapter.relay.mapping import Mapping
 from adapter.relay.notices import Notices
 from adapter.relay.parking import Parking
 from adapter.relay.piping import piped_answer
+from adapter.relay.replays import without_lists
 from adapter.relay.sessions import Session
+from adapter.relay.stages import Plan
 from adapter.relay.streams import listening, noticing
 from adapter.upstream.port import UpstreamReply
 
@@ -38,8 +40,7 @@ class Listening:
         if session is not None and ask.last_event_id is not None and not plan.empty:
             await self.parking.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        judged = bool(plan.named) or plan.around is not None
-        needed = session is not None and (judged or self.parking.waits(session))
+        needed = session is not None and (plan.guards or self.parking.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.
         heed = ask.server.listener()
         if needed or heed is not None:
@@ -54,7 +55,7 @@ class Listening:
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self._heard, session, guards=plan.around is not None)
+            rewrite = partial(self._heard, session, plan)
         if reply.whole is not None and rewrite is None:
             if heed is not None:
                 heed(reply.whole)
@@ -74,12 +75,14 @@ class Listening:
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, data: bytes, *, guards: bool) -> bytes:
+    async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
         """The data of an event as it may leave."""
         claimed = await self.parking.claim(session, data)
         if claimed is not None:
             return claimed
-        return session.guarded.withheld(data) if guards else data
+        if plan.around is not None:
+            data = session.guarded.withheld(data)
+        return without_lists(data) if plan.refuses else data
 
 
 async def _between_events(_: AdapterError) -> bytes:

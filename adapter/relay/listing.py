@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.errors import UpstreamBroken
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.offering import reasons
 from adapter.rules.catalogue import catalogue_of
@@ -19,8 +20,10 @@ from adapter.rules.results import rpc_result
 from adapter.rules.tools import Tool, read_tool
 from adapter.rules.unicode import reading
 from adapter.rules.verdicts import Sighting
+from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.entries import Entries
 from adapter.wire.envelope import dump, parse
+from adapter.wire.names import RESULT, TOOL
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
 KEPT = 16
@@ -31,6 +34,9 @@ KEPT_BYTES = 16 << 20
 
 TOLD = 10_000
 """Tools of one server of which it is remembered that the log was told."""
+
+TOLD_AT_ONCE = 10
+"""Tools of one page that the log is told of by name; of the others it learns how many they are."""
 
 _ID = rb'"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
 _BEGINNING = re.compile(rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID)
@@ -151,7 +157,8 @@ class ToolLists:
         self._mirrors = mirrors
         self._log = log
         self._kept: list[_Kept] = []
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[int] = set()
+        self._untold = 0
 
     def __repr__(self) -> str:
         return f"<ToolLists of {self._server!r}: {len(self._kept)} pages kept>"
@@ -204,16 +211,20 @@ class ToolLists:
         result = message.get("result") if isinstance(message, dict) else None
         values = result.get("tools") if isinstance(result, dict) else None
         if not isinstance(result, dict) or not isinstance(values, list):
+            if isinstance(message, dict):
+                _require_clear(response)
             return Page(response, None)
         text = Entries(response, [self._own_text] if own else [])
+        _require_clear(text.frame)
         tools: list[Tool] = []
         places: list[int] = []
         hidden: set[str] = set()
         length = len(own)
+        self._untold = -TOLD_AT_ONCE
         for span, value in zip(text.spans, values, strict=True):
             raw = response[slice(*span)]
             tool = read_tool(raw, value)
-            shaped = self._shaped_tool(tool, raw, hidden) if tool is not None else Shaping(raw)
+            shaped = self._shaped_tool(tool, raw, hidden) if tool is not None else _shaped_other(raw, value)
             if shaped.raw is None:
                 text.drop()
                 continue
@@ -226,6 +237,8 @@ class ToolLists:
                 tools.append(tool)
                 places.append(length)
             length += 1
+        if self._untold > 0:
+            self._log.info("policy hid or changed more tools", server=self._server, count=self._untold)
         cursor = result.get("nextCursor")
         listed = Listed(
             tuple(tools),
@@ -244,6 +257,9 @@ class ToolLists:
         if tool.name in self.own_names:
             # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
             return Shaping(None)
+        if tool.doubtful:
+            self._tell("a tool was hidden", tool, "its definition can be read in two ways")
+            return Shaping(None)
         shaped = self._shape(tool.name, raw)
         if shaped.blocked:
             hidden.add(reading(tool.name))
@@ -260,10 +276,26 @@ class ToolLists:
 
     def _tell(self, event: str, tool: Tool, what: object) -> None:
         """One line for a definition and what policy did to it, however often it is listed."""
-        key = tool.name, tool.known
+        # Only a hash of it: a name may be as long as a list, and there may be TOLD of them.
+        key = hash((tool.name, tool.known))
         if key not in self._told and len(self._told) < TOLD:
             self._told.add(key)
-            self._log.info(event, server=self._server, tool=tool.name, what=what)
+            self._untold += 1
+            if self._untold <= 0:
+                self._log.info(event, server=self._server, tool=tool.name, what=what)
+
+
+def _require_clear(response: bytes) -> None:
+    """Raise UpstreamBroken for a list in which some client could find other tools."""
+    doubt = doubt_of_answer(response, RESULT)
+    if doubt is not None:
+        raise UpstreamBroken(f"The upstream server's list of tools can be read in two ways: {doubt}")
+
+
+def _shaped_other(raw: bytes, value: object) -> Shaping:
+    """An entry that is no tool stays, unless some client could take it for one."""
+    doubtful = isinstance(value, dict) and TOOL.second_spelling(value) is not None
+    return Shaping(None if doubtful else raw)
 
 
 def _span_of_id(response: bytes) -> tuple[int, int] | None:

@@ -15,7 +15,14 @@ from dataclasses import replace
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, SessionMissing, SessionUnknown, UpstreamBroken, UpstreamUnanswered
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
 from adapter.relay.answers import discard, read_answer
 from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
 from adapter.relay.late_sessions import LateSessions, close_session
@@ -158,6 +165,7 @@ class Mapping:
 
         Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
         """
+        record = _resendable(ask.server, record)
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
@@ -288,6 +296,24 @@ class Resumption:
             return reply
         reply.abort()
         return None
+
+
+def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
+    """The record with what may be sent again: it may be of a time when this server had no guard.
+
+    Raises SessionUnknown where that is not ``initialize``.
+    """
+    try:
+        server.require_clear(read_envelope(record.initialize))
+    except BadRequest as error:
+        raise SessionUnknown(f"This session's initialize is not sent again: {error} Send another.") from None
+    if record.initialized is None:
+        return record
+    try:
+        server.require_clear(read_envelope(record.initialized))
+    except BadRequest:
+        return replace(record, initialized=None)
+    return record
 
 
 def initialize_result(response: bytes | None) -> bytes | None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from adapter.wire.weight import values_at_most
 
 T = TypeVar("T")
 
@@ -31,10 +34,18 @@ async def breathe(events: int) -> None:
         await asyncio.sleep(0)
 
 
-APART = 64 << 10
-"""Bytes from which on a message is edited in a thread: walking through so many brackets takes some 20 ms."""
+LIGHT = 4000
+"""Values of a message that is read and edited at once; it takes some milliseconds."""
+
+_SHORT = 4096
+_LONG = 1 << 20
+
+_reading = ThreadPoolExecutor(1, thread_name_prefix="messages")
+"""One message at a time, so that the loop shares its processor with one thread only."""
 
 
-async def apart(size: int, work: Callable[[], T]) -> T:
-    """Do ``work`` on a message of so many bytes; where it is a long one, beside the loop."""
-    return work() if size <= APART else await asyncio.to_thread(work)
+async def apart(text: bytes, work: Callable[[], T]) -> T:
+    """Do ``work`` on a message; beside the loop, in its turn, where that is long or holds many values."""
+    if len(text) <= _SHORT or (len(text) <= _LONG and values_at_most(text) <= LIGHT):
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_reading, work)

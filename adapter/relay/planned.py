@@ -15,12 +15,13 @@ from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.stages import Call
-from adapter.relay.walks import TASK, Rejected, Walk, Walks
-from adapter.rules.results import rpc_result
+from adapter.relay.walks import NO_TASK, TASK, Rejected, Walk, Walks
+from adapter.rules.results import is_task, rpc_result
+from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse
 from adapter.wire.failure import error_response
 from adapter.wire.repeats import repeats
-from adapter.wire.spans import Drop, Insert, Replace, edit, find, members
+from adapter.wire.spans import Drop, Insert, Replace, edit
 
 LIVE = "walk"
 """The live member of a call that holds its walk."""
@@ -89,13 +90,16 @@ class Planned:
                 outcome = self._plan.errors.outcome(StageFailed("context", RESTARTED))
             elif isinstance(result, dict):
                 outcome = await walk.on(Outcome(result))
+                if self._plan.reshapes and is_task(outcome.result):
+                    # Modern servers may make one of any call, and its result would come by none of these stages.
+                    outcome = self._plan.errors.outcome(StageFailed("context", NO_TASK))
             else:
                 outcome = await walk.on(Rejected(message.get("error"), response))
         except Rejected as rejected:
             return rejected.response
         except CallRefused as refused:
             return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
-        if outcome.result is result and not (self._plan.reshapes and _ambiguous(response)):
+        if outcome.result is result and not (self._plan.reshapes and doubt_of_answer(response)):
             return response
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
@@ -161,11 +165,3 @@ async def _unreached(_: PlannedCall) -> Outcome:
 def _complete(result: Mapping[str, Any], call: Call) -> Mapping[str, Any]:
     """A result of the adapter's own, as the client's era has it."""
     return {"resultType": "complete", **result} if call.modern and "resultType" not in result else result
-
-
-def _ambiguous(response: bytes) -> bool:
-    """Whether a client might read another result in the response than the stages did."""
-    span = find(response, ("result",))
-    assert span is not None, "the result was just read from these bytes"
-    outer, inner = ([member.key.casefold() for member in members(response, start)] for start in (0, span[0]))
-    return "error" in outer or len({*outer}) < len(outer) or len({*inner}) < len(inner)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from adapter.errors import LimitReached
+from adapter.errors import LimitReached, ToolUnknown
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.notices import Notices
 from adapter.relay.planned import Planned
 from adapter.relay.stages import Stages
 from adapter.relay.walks import Walks
+from adapter.rules.unicode import LONGEST_NAME
 from adapter.wire.envelope import Envelope, parse
 
 PLANS = 1024
@@ -50,8 +51,10 @@ class Plans:
     def of(self, tool: str) -> Stages:
         """What stands around a call of the tool, before its files are looked after; nothing for most.
 
-        Raises LimitReached.
+        Raises LimitReached, and ToolUnknown for a name that is too long to be kept.
         """
+        if len(tool) > LONGEST_NAME:
+            raise ToolUnknown(f"No tool has a name of more than {LONGEST_NAME} characters.")
         stages = self._stages.get(tool)
         if stages is None:
             if len(self._stages) >= PLANS:

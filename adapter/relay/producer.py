@@ -24,14 +24,14 @@ from adapter.relay.round_index import ARTIFACT
 from adapter.relay.rounds import EARLIER, noted_earlier
 from adapter.relay.stages import Call
 from adapter.relay.telling import Telling
-from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import slot
+from adapter.rules.arguments import ambiguous, slot
 from adapter.rules.filenames import stored_name
 from adapter.rules.holdings import Kind, Place
 from adapter.rules.locators import Locator
 from adapter.rules.redaction import Redaction
 from adapter.rules.results import (
     Shown,
+    is_task,
     succeeded,
     tool_result,
     with_artifact_error,
@@ -164,7 +164,7 @@ class Producer:
         allocated = self._allocated(call)
         message = parse(response)
         result = message.get("result")
-        if _is_task(result):
+        if is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
             return without_paths(response, self._withheld(call, {}))
         if not succeeded(message):
@@ -266,8 +266,3 @@ def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
     if "error" in message:
         return EARLIER in call.notes
     return STATE in response and asks_for_input(message) is not None
-
-
-def _is_task(result: object) -> bool:
-    """Whether the call goes on in the background (MCP 2025-11-25, "Tasks"), so that this is not its result."""
-    return isinstance(result, dict) and isinstance(result.get("task"), dict) and "content" not in result

@@ -20,6 +20,7 @@ from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.results import without_paths
+from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, answers, parse
 from adapter.wire.eras import Era
 from adapter.wire.failure import failure
@@ -45,7 +46,7 @@ class Reading:
             if own is not None:
                 recovery.finish()
                 return Answer(200, [JSON], own)
-            if call.guarded and session is not None:
+            if call.guarded and session is not None and ask.server.plan.around is not None:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
@@ -103,7 +104,7 @@ class Reading:
             whole = await _batch(stages, call, body)
             if whole is None and status < 400:
                 raise UpstreamBroken("The upstream server answered with something else than a response.")
-            body = whole or b""
+            body = whole or _refusal(call, body)
         recovery.finish()
         return Answer(status, headers if body is raw else of_changed_body(headers), body)
 
@@ -159,6 +160,16 @@ def _aside(call: Call) -> Callable[[bytes], bytes] | None:
     if call.subscription is not None:
         return call.subscription.heard
     return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
+
+
+def _refusal(call: Call, body: bytes) -> bytes:
+    """What may leave of a body that came with the status of a failure: of a call's nothing, as it may tell of data."""
+    if call.envelope.method != "tools/list":
+        return b""
+    try:
+        return b"" if may_hold(parse(body), "result") else body
+    except BadJson:
+        return body
 
 
 def _seen_meanwhile(call: Call, data: bytes) -> bytes:

@@ -13,15 +13,13 @@ from adapter.errors import AdapterError, BadRequest
 from adapter.relay.answers import read_body
 from adapter.relay.batches import joined, refusals, refused_whole, without
 from adapter.relay.calling import Calling
-from adapter.relay.exchange import Answer, Ask, both, requests_of
+from adapter.relay.exchange import Answer, Ask, both, forwardable, requests_of
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping
 from adapter.relay.opening import Opening
 from adapter.relay.piping import Piping
 from adapter.relay.reading import Reading
-from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
-from adapter.rules.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
@@ -64,6 +62,7 @@ class Relay:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
             session = None
         elif isinstance(envelope, Envelope) and _opens(envelope):
+            _judge(ask, envelope)
             ask.server.require_healthy(asyncio.get_running_loop().time())
             ask.server.counters.exchanges += 1
             return await self.opening.open(ask, envelope)
@@ -75,7 +74,7 @@ class Relay:
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
-        _require_clear(ask.server, envelope)
+        _judge(ask, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
@@ -169,21 +168,15 @@ class Relay:
         return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
 
-def _require_clear(server: Server, envelope: Envelope | Batch) -> None:
-    """Raise BadRequest for what the upstream might take for something else than is judged here.
+def _judge(ask: Ask, envelope: Envelope | Batch) -> None:
+    """Raise BadRequest for a message that the upstream might take for another one.
 
-    A tool call without an id is judged by nobody, and an upstream might run it; so it might where a key is spelled
-    in another case.
+    Of a compressed body two programs may make different messages, so that what was judged leaves as it was read.
     """
-    plan = server.plan
-    if plan.empty:
-        return
-    judged = plan.gate is not None or plan.around is not None
-    for each in envelope.members if isinstance(envelope, Batch) else (envelope,):
-        if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
-            raise BadRequest("tools/call is a request and needs an id.")
-        if judged and each.lookalike is not None:
-            raise BadRequest(f'The member "{shown(each.lookalike, 40)}" is another one in the wrong case.')
+    ask.server.require_clear(envelope)
+    if ask.encoded and ask.server.plan.guards:
+        ask.body, ask.encoded = envelope.body, False
+        ask.headers = forwardable(ask.headers, drop=frozenset({"content-encoding"}))
 
 
 def _version_of(session: Session, ask: Ask) -> str:

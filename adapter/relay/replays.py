@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.wire.envelope import Envelope, Kind, read_envelope
+from adapter.wire.ambiguity import may_hold
+from adapter.wire.envelope import Envelope, Kind, parse, read_envelope
 from adapter.wire.failure import failure
 
 MOST = 4096
 """Ids of one session that are remembered; of a session with more every answer counts as guarded."""
 
 SENTENCE = "The answer came when its call was over, so it cannot be shown. Call the tool again."
+LISTED_BEFORE = "The list came when its request was over, so it cannot be shown. Ask for it again."
 
 
 @dataclass(slots=True)
@@ -61,3 +63,20 @@ class Guarded:
         return message.kind is Kind.RESPONSE and (
             self.everything or message.id is None or message.id in (self._ids or ())
         )
+
+
+def without_lists(data: bytes) -> bytes:
+    """What of a message on a GET stream may leave where tools are hidden: no list of tools that nobody waits for."""
+    if data.isascii() and b"\\" not in data and b"tools" not in data.lower().translate(None, b"_- \x7f"):
+        # No member could be read as ``tools`` in any spelling.
+        return data
+    try:
+        if not may_hold(parse(data), "result", "tools"):
+            return data
+        message = read_envelope(data)
+    except AdapterError:
+        # Some client may find a list in it all the same.
+        return b""
+    if isinstance(message, Envelope) and message.kind is Kind.RESPONSE:
+        return failure(UpstreamBroken(LISTED_BEFORE), message.id_bytes)
+    return b""

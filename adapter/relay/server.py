@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from adapter.errors import UpstreamUnhealthy
+from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.answers import ANSWER_LIMIT
 from adapter.relay.stages import Plan
 from adapter.relay.wiring import Wiring
 from adapter.rules.answer_headers import AnswerHeaders
 from adapter.rules.breaker import Breaker
 from adapter.upstream.port import Upstream
+from adapter.wire.envelope import Batch, Envelope, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,20 @@ class Server:
             data={"detail": UpstreamUnhealthy.hint, "server_id": self.id, "retry_after": round(wait, 1)},
             retry_after=wait,
         )
+
+    def require_clear(self, message: Envelope | Batch) -> None:
+        """Raise BadRequest for what the upstream might take for something else than is judged here.
+
+        Where nothing is judged everything is clear. A tool call without an id is judged by nobody, and an upstream
+        might run it.
+        """
+        if self.plan.empty:
+            return
+        for each in message.members if isinstance(message, Batch) else (message,):
+            if each.doubt is not None:
+                raise BadRequest(each.doubt)
+            if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
+                raise BadRequest("tools/call is a request and needs an id.")
 
     def silence_for(self, method: str, name: str | None = None) -> float | None:
         """How long an exchange may be silent: for ever on a subscription, whose silence is its normal state."""

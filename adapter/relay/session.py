@@ -11,6 +11,9 @@ from adapter.upstream.port import UpstreamReply
 KEPT = "kept-"
 """How keys of sessions begin that have no id."""
 
+AT_ONCE = 32
+"""Streams of one session that are ended in one turn of the loop; each takes about 0.2 milliseconds."""
+
 
 @dataclass(slots=True)
 class Session:
@@ -38,26 +41,37 @@ class Session:
     renewal: asyncio.Task[None] | None = field(default=None, repr=False)
     guarded: Guarded = field(default_factory=Guarded)
     over: bool = False
-    # Most sessions hold one or none, and there may be very many of those.
-    streams: tuple[UpstreamReply, ...] = field(default=(), repr=False)
+    # Most sessions hold none, and there may be very many of those.
+    streams: set[UpstreamReply] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
 
     def hold(self, stream: UpstreamReply) -> None:
         """Have a stream end with the session."""
-        self.streams = (*self.streams, stream)
+        if self.streams is None:
+            self.streams = set()
+        self.streams.add(stream)
 
     def release(self, stream: UpstreamReply) -> None:
         """Let go of a stream that has ended by itself."""
-        self.streams = tuple(each for each in self.streams if each is not stream)
+        if self.streams is not None:
+            self.streams.discard(stream)
 
     def end_streams(self) -> None:
         """End the session's streams; for their clients they end in good order."""
         self.over = True
-        streams, self.streams = self.streams, ()
-        for stream in streams:
-            stream.abort()
+        if self.streams is not None:
+            streams, self.streams = list(self.streams), None
+            _end(streams)
+
+
+def _end(streams: list[UpstreamReply]) -> None:
+    """End some streams, and the others when everybody else had a turn: each wakes who reads it."""
+    for _ in range(min(AT_ONCE, len(streams))):
+        streams.pop().abort()
+    if streams:
+        asyncio.get_running_loop().call_soon(_end, streams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envel
 from adapter.wire.shared_ids import (
     CANCELLED,
     EVERYBODY,
-    HUGE,
     PROGRESS,
     Addressed,
+    Asked,
     about,
     asked,
     downward,
@@ -35,14 +35,18 @@ from adapter.wire.shared_ids import (
 )
 from adapter.wire.spans import items
 from adapter.wire.sse import encode
+from adapter.wire.weight import has_more_values
+
+LARGEST = 4 << 20
+"""Bytes of a server's message that is parsed. Answers to requests may be larger: their ids are found without."""
+
+MOST_VALUES = 100_000
+"""Values of such a message: to parse them takes some ten milliseconds."""
 
 METHOD_NOT_FOUND = -32601
 
 _OF_THE_CLIENT = frozenset({"mcp-session-id", "content-encoding"})
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-
-Edits = Callable[[], bytes]
-"""Makes what goes upstream of a client's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,8 @@ class SharedSession:
     # --- POST -------------------------------------------------------------------------------------------------
 
     async def _post(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
-        envelope = read_envelope(plain_body(request))
+        body = plain_body(request)
+        envelope = await apart(body, partial(read_envelope, body))
         # Clients that name no session may all count from 1, so each of their requests is a member of its own.
         tag = f"{member}-{secrets.token_hex(6)}" if member.startswith(MANY) else member
         text = await self._upward(envelope, member, tag)
@@ -144,56 +149,63 @@ class SharedSession:
 
     async def _upward(self, envelope: Envelope | Batch, member: str, tag: str) -> bytes | None:
         """What a client sent, as it goes to the server; None where the server is not to hear of it."""
-        members = envelope.members if isinstance(envelope, Batch) else [envelope]
-        edits = [edit for each in members if (edit := self._edits(each, member, tag)) is not None]
-        if not edits:
-            return None
         if isinstance(envelope, Envelope):
-            return await apart(len(envelope.body), edits[0])
-        return await apart(len(envelope.body), lambda: b"[" + b",".join(edit() for edit in edits) + b"]")
+            return await self._message_upward(envelope, member, tag)
+        parts = [await self._message_upward(each, member, tag) for each in envelope.members]
+        left = [part for part in parts if part is not None]
+        return b"[" + b",".join(left) + b"]" if left else None
 
-    def _edits(self, message: Envelope, member: str, tag: str) -> Edits | None:
+    async def _message_upward(self, message: Envelope, member: str, tag: str) -> bytes | None:
         match message.kind:
             case Kind.REQUEST:
-                return partial(request_upward, message, tag)
+                return await apart(message.body, partial(request_upward, message, tag))
             case Kind.RESPONSE:
-                return self._response(message, member)
+                return await self._response(message, member)
             case Kind.NOTIFICATION:
-                return self._notification(message, member)
+                return await self._notification(message, member)
 
-    def _response(self, response: Envelope, member: str) -> Edits | None:
+    async def _response(self, response: Envelope, member: str) -> bytes | None:
         """An answer to a request of the server's. One that comes too late, or that nobody asked for, stays here."""
         found = asked(response.id)
-        if found is None or found.epoch != self._epoch:
+        if found is None or not self._is_of(found, member):
             return None
-        if found.tag != EVERYBODY and not belongs(found.tag, member):
-            return None
-        if not self._requests.answer(found.id, refused=_refuses(response)):
+        refused = response.failed and await apart(response.body, partial(_refuses, response.body))
+        if not self._requests.answer(found.id, refused=refused):
             return None
         if found.tag == EVERYBODY:
             self.listeners.tell_others(member, _withdrawn(str(response.id)))
-        return partial(with_id, response.body, found.id)
+        return await apart(response.body, partial(with_id, response.body, found.id))
 
-    def _notification(self, message: Envelope, member: str) -> Edits | None:
+    def _is_of(self, found: Asked, member: str) -> bool:
+        """Tell whether that member was asked so in this session."""
+        return found.epoch == self._epoch and (found.tag == EVERYBODY or belongs(found.tag, member))
+
+    async def _notification(self, message: Envelope, member: str) -> bytes | None:
+        body = message.body
         if message.method == "notifications/initialized":
             # It was said when the session was opened.
             return None
-        if message.method == PROGRESS:
-            found = asked(named(parse(message.body), "progressToken"))
-            if found is None or found.epoch != self._epoch:
-                return None
-            if found.tag != EVERYBODY and not belongs(found.tag, member):
-                return None
-            return partial(about, message.body, "progressToken", found.id)
-        if message.method == CANCELLED:
-            number = named(parse(message.body), "requestId")
-            text = dump(number)
-            whose = self._cancelled(text, member) if isinstance(number, str | int | float) else None
-            return partial(about, message.body, "requestId", tagged(whose, text)) if whose else None
-        return lambda: message.body
+        if message.method not in (PROGRESS, CANCELLED):
+            return body
+        name = "progressToken" if message.method == PROGRESS else "requestId"
+        value = await apart(body, lambda: named(parse(body), name))
+        text = self._token(value, member) if message.method == PROGRESS else self._number(value, member)
+        return None if text is None else await apart(body, partial(about, body, name, text))
+
+    def _token(self, value: object, member: str) -> bytes | None:
+        """The server's own token of a request, by the one that clients were given."""
+        found = asked(value)
+        return found.id if found is not None and self._is_of(found, member) else None
+
+    def _number(self, value: object, member: str) -> bytes | None:
+        """The id under which a cancelled request went out; None where it may be one of several clients'."""
+        if not isinstance(value, str | int | float):
+            return None
+        tag = self._cancelled(text := dump(value), member)
+        return None if tag is None else tagged(tag, text)
 
     def _cancelled(self, number: bytes, member: str) -> str | None:
-        """The tag of the request that a client cancels; None where it may be one of several clients'."""
+        """The tag of the request that a client cancels."""
         if not member.startswith(MANY):
             return member
         tags = [tag for tag in self._under_way.get(number, ()) if belongs(tag, member)]
@@ -223,9 +235,10 @@ class SharedSession:
 
     async def _messages(self, data: bytes, tag: str, streams: int) -> list[Addressed] | None:
         """The messages of an event or a body; None for what holds none. Raises UpstreamBroken for a huge one."""
-        if len(data) > HUGE:
+        if len(data) > LARGEST or has_more_values(data, MOST_VALUES):
             raise UpstreamBroken(
-                f"The upstream server sent a message above {HUGE} bytes that answers no request."
+                "The upstream server sent a message that answers no request of its client and is too large to be read "
+                f"for another: at most {LARGEST} bytes and {MOST_VALUES} values are."
             )
         try:
             message = parse(data)
@@ -234,7 +247,7 @@ class SharedSession:
         if isinstance(message, dict):
             parts: list[tuple[bytes, Any]] = [(data, message)]
         elif isinstance(message, list):
-            spans = await apart(len(data), lambda: list(items(data)))
+            spans = await apart(data, lambda: list(items(data)))
             parts = [(data[start:end], each) for (start, end), each in zip(spans, message, strict=True)]
         else:
             return None
@@ -245,7 +258,7 @@ class SharedSession:
         if not isinstance(message, dict):
             return Addressed(data, None)
         tag_of = self._requests.tag_of
-        found = await apart(len(data), lambda: downward(data, message, tag, self._epoch, tag_of))
+        found = await apart(data, lambda: downward(data, message, tag, self._epoch, tag_of))
         if found is not None and found.asks is not None:
             self._requests.ask(found.asks, tag, streams)
         return found
@@ -292,7 +305,7 @@ def _nothing() -> None:
     return None
 
 
-def _refuses(response: Envelope) -> bool:
+def _refuses(response: bytes) -> bool:
     """Tell whether a client says that it cannot answer a request of this kind at all."""
-    error = parse(response.body).get("error") if response.failed else None
+    error = parse(response).get("error")
     return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND

@@ -17,6 +17,7 @@ from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.answers import discard, media_type, read_answer, read_body
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
 from adapter.relay.mapping import INITIALIZED, LONGEST_RETRY, initialize_result, negotiated_version
+from adapter.relay.pacing import apart
 from adapter.relay.server import Server
 from adapter.relay.shared_replies import ReadyReply, kept_fields
 from adapter.relay.shared_session import SharedSession, SharingLimits, plain_body
@@ -108,7 +109,8 @@ class SharedSessions:
         self, request: UpstreamRequest, share: Share, silence: float | None
     ) -> UpstreamReply:
         """Answer from the shared session, which is opened if there is none; once for all who wait."""
-        envelope = read_envelope(plain_body(request))
+        plain = plain_body(request)
+        envelope = await apart(plain, partial(read_envelope, plain))
         assert isinstance(envelope, Envelope), "only an initialize opens a session"
         key = principal_key(share.principal)
         found: SharedSession | _Unshared | None = self._shared.get(key)

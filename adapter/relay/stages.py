@@ -128,7 +128,7 @@ class Plan:
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
     which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
     ``around`` gives the stages that stand around those of a tool, by its name; ``withdraw`` tells them of clients
-    that gave up.
+    that gave up. ``refuses``: the gate may keep a tool from being listed or called.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -139,11 +139,17 @@ class Plan:
     unfold: Unfold | None = None
     around: Callable[[str], Stages] | None = None
     withdraw: Withdraw | None = None
+    refuses: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether every request is piped."""
         return not (self.named or self.methods or self.prefixed or self.gate or self.around)
+
+    @property
+    def guards(self) -> bool:
+        """Whether a call may be refused or changed, so that its upstream has to read it as it was read here."""
+        return bool(self.refuses or self.named or self.prefixed or self.around or self.unfold)
 
     def stages_for(self, envelope: Envelope) -> Stages:
         method, name = envelope.method, envelope.name

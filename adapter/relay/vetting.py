@@ -22,6 +22,7 @@ from adapter.relay.resources import asked_cursor
 from adapter.relay.stages import Call
 from adapter.rules.drift import Drift, as_data, sentence
 from adapter.rules.repeatable import says_repeatable
+from adapter.rules.unicode import LONGEST_NAME, shown
 from adapter.rules.verdicts import Pinning, Verdict
 from adapter.wire.failure import failure
 
@@ -32,6 +33,8 @@ RETRY = 30.0
 
 VARIANTS = 4096
 """Names that nobody lists, for which it is remembered whether they are refused."""
+
+_LONGEST_TOLD = 100
 
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
@@ -132,7 +135,7 @@ class Vetting:
         if name is None:
             raise ToolUnknown("tools/call names its tool in params.name.")
         if self._refuses(name):
-            raise ToolUnknown(f"Unknown tool: {name}")
+            raise _unknown(name)
         if not self._watches:
             return
         if not self._waits:
@@ -143,11 +146,11 @@ class Vetting:
             return
         verdict = await self._judging.verdict(call)
         if verdict.hides(name):
-            raise ToolUnknown(f"Unknown tool: {name}")
+            raise _unknown(name)
         if not verdict.bars(name):
             return
         if verdict.drift is None:
-            raise ToolUnknown(f"Unknown tool: {name}")
+            raise _unknown(name)
         raise await self._refusal(call, verdict.drift)
 
     async def _view_quietly(self, call: Call) -> None:
@@ -160,6 +163,8 @@ class Vetting:
             self._viewing.discard(call.scope.id)
 
     def _refuses(self, name: str) -> bool:
+        if len(name) > LONGEST_NAME:
+            return self._hidden(name)
         known = self._variants.get(name)
         if known is None:
             known = self._variants[name] = self._hidden(name)
@@ -217,8 +222,12 @@ class Vetting:
         return self._lists.recognizes(response)
 
     async def ask(self, call: Call) -> bytes | None:
-        """Note when the list was asked for: what comes may be older than what is known by then."""
+        """Note when the list was asked for: what comes may be older than what is known by then.
+
+        Nothing but a list that was judged leaves, nor one that only some client would find in what the upstream says.
+        """
         self._judging.asked(call)
+        call.guarded = True
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
@@ -253,6 +262,10 @@ class Vetting:
         if self._pinning.mode == "warn":
             return page.with_warnings(verdict.drift, modern=call.modern)
         raise await self._refusal(call, verdict.drift)
+
+
+def _unknown(name: str) -> ToolUnknown:
+    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_TOLD)}")
 
 
 def _may_name_cursor(request: bytes) -> bool:

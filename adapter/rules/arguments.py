@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from adapter.wire import spans
+from adapter.wire.ambiguity import leads_elsewhere
 from adapter.wire.envelope import parse
 from adapter.wire.scan import end_of_value, skip_space
 
@@ -31,6 +32,11 @@ class Step(NamedTuple):
 def steps(path: str) -> tuple[Step, ...]:
     """The parts of a dotted path, in their order."""
     return tuple(map(_step, path.split(".")))
+
+
+def ambiguous(message: bytes, path: str) -> bool:
+    """Whether a tool call may say more of an argument than ``values`` finds: see ``leads_elsewhere``."""
+    return leads_elsewhere(message, (*((name, 0) for name in _ARGUMENTS), *steps(path)))
 
 
 class Said(NamedTuple):

@@ -25,7 +25,8 @@ from adapter.rules.templates import (
 
 Path = tuple[str | int, ...]
 
-_STRING_OR_HOLE = re.compile(rf'"(?:[^"\\]|\\.)*"|([{HOLE}])', re.DOTALL)
+# A string that does not end is read to the end of the text, once: it is refused as JSON in any case.
+_STRING_OR_HOLE = re.compile(rf'"(?:[^"\\]++|\\.)*+"?+|([{HOLE}])', re.DOTALL)
 
 _CODE: Final = frozenset(("$where", "$function", "$accumulator", "$code"))
 """Members with JavaScript for the server in or below them, wherever they stand."""

@@ -8,10 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, Literal
 
 InputType = Literal["string", "int", "float", "boolean", "datetime"]
 Scalar = str | int | float | bool
+
+
+MOST_UNKNOWN = 100
+"""Fields that nobody declared of which a caller is told."""
 
 
 class Unset(Enum):
@@ -123,7 +128,7 @@ def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[s
         except ValueError as reason:
             text = f"type validation failed: {reason}"
             problems.append(Problem(name, text, SCHEMA_TYPES[declared.type], sent))
-    problems += _undeclared(inputs, arguments)
+    problems += islice(_undeclared(inputs, arguments), MOST_UNKNOWN)
     if problems:
         raise InputsRefused(tuple(problems))
     return values
@@ -154,7 +159,7 @@ _INT64 = range(-(2**63), 2**63)
 """What every database has an integer for."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),

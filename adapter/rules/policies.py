@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from adapter.rules.prose import Prose, prose, rewritten
-from adapter.rules.unicode import nfkc, reading, visible
+from adapter.rules.text.expressions import Expression
+from adapter.rules.unicode import has_no_reading, nfkc, reading, visible
 from adapter.rules.wrapping import Wrapped, wrapped
 
-_LONGEST_JUDGED_NAME = 1024
 # Three dots: the one character for them is not in form NFKC.
 _MORE = "..."
 # Escapes but those of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
@@ -97,9 +97,9 @@ class Descriptions:
         return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
 
 
-class _Expression(NamedTuple):
-    exact: re.Pattern[str]
-    folded: re.Pattern[str]
+class _Folding(NamedTuple):
+    exact: Expression
+    folded: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,17 @@ class Disabled:
     """The tools that nobody sees or calls: each entry is a name and, read so, an expression for whole names."""
 
     readings: frozenset[str] = frozenset()
-    expressions: tuple[_Expression, ...] = ()
+    expressions: tuple[_Folding, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Disabled:
-        """Raises re.error for an entry that is no regular expression."""
+        """Raises ExpressionInvalid for an entry that is no regular expression."""
         names = tuple(entries)
-        compiled = [(name, re.compile(name), re.compile(name, re.IGNORECASE)) for name in names]
+        compiled = [(name, Expression(name), Expression(name, ignore_case=True)) for name in names]
         return cls(
             frozenset(map(reading, names)),
             # An expression without anything special matches itself alone, and that is looked up.
-            tuple(_Expression(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
+            tuple(_Folding(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
         )
 
 
@@ -155,16 +155,16 @@ class Shaped:
 def is_disabled(policies: Policies, name: str) -> bool:
     """Whether clients may neither see nor call a tool of this name, or of one that reads like it.
 
-    Where there are expressions, a name too long to be judged by them in bounded time counts as disabled.
+    Where any is disabled, so is a name that has no reading.
     """
     disabled = policies.disabled
     if not disabled.readings:
         return False
-    if disabled.expressions and len(name) > _LONGEST_JUDGED_NAME:
+    if has_no_reading(name):
         return True
     read = reading(name)
     return read in disabled.readings or any(
-        expression.exact.fullmatch(name) or expression.folded.fullmatch(read)
+        expression.exact.is_all_of(name) or expression.folded.is_all_of(read)
         for expression in disabled.expressions
     )
 

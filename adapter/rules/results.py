@@ -95,6 +95,17 @@ def succeeded(message: object) -> bool:
     )
 
 
+def is_task(result: object) -> bool:
+    """Whether a call goes on in the background, so that this is not its result: MCP 2025-11-25, "Tasks", and the
+    extension of that name for 2026-07-28, which says so in ``resultType``.
+    """
+    if not isinstance(result, dict):
+        return False
+    return result.get("resultType") == "task" or (
+        isinstance(result.get("task"), dict) and "content" not in result
+    )
+
+
 def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
     """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
 

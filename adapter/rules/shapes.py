@@ -11,15 +11,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.rules.censor import Censored
+from adapter.rules.schema.checker import STEPS
 
 _TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
 _DEEPEST = 32
 
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str]
-Check = Callable[[Any], Iterable[tuple[Sequence[str | int], str]]]
-"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there."""
 Parse = Callable[[Any, Path, list[Problem]], Any]
+
+MOST_PROBLEMS = 100
+"""So many are told of one result; a list of a million items may have one in each."""
+
+
+@dataclass(slots=True)
+class StepsLeft:
+    """Steps that all checks of one presentation together may still take."""
+
+    left: int
+
+
+Check = Callable[[Any, StepsLeft], Iterable[tuple[Sequence[str | int], str]]]
+"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there. It takes its steps
+from those that are left, and raises what it raises when there are none.
+"""
 
 
 class ShapeInvalid(ValueError):
@@ -41,21 +56,44 @@ class ShapeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared."""
+    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared.
+
+    ``check`` judges an item before anything is taken out of it.
+    """
 
     keys: tuple[str, ...]
     parse: Parse
+    check: Check | None = None
 
-    def parsed(self, data: Any) -> Any:
-        """The data with nothing in it that is not declared; each item's, if it is a list. Raises ShapeRefused."""
+    def parsed(self, data: Any, left: StepsLeft | None = None) -> Any:
+        """The data with nothing in it that is not declared; each item's, if it is a list.
+
+        Without ``left`` it may take as many steps as a check may. Raises ShapeRefused, and what the check raises when
+        its steps are taken.
+        """
         problems: list[Problem] = []
-        if isinstance(data, list):
-            seen: Any = [self.parse(item, (index,), problems) for index, item in enumerate(data)]
+        steps = StepsLeft(STEPS) if left is None else left
+        if not isinstance(data, list):
+            seen: Any = self._item(data, (), problems, steps)
         else:
-            seen = self.parse(data, (), problems)
+            seen = []
+            for index, item in enumerate(data):
+                seen.append(self._item(item, (index,), problems, steps))
+                if len(problems) >= MOST_PROBLEMS:
+                    break
         if problems:
-            raise ShapeRefused(problems)
+            raise ShapeRefused(problems[:MOST_PROBLEMS])
         return seen
+
+    def _item(self, item: Any, path: Path, problems: list[Problem], steps: StepsLeft) -> Any:
+        if self.check is not None:
+            found = [
+                (path + tuple(at), f"Does not satisfy {keyword}") for at, keyword in self.check(item, steps)
+            ]
+            problems += found
+            if found:
+                return None
+        return self.parse(item, path, problems)
 
 
 def shape_of(schema: Mapping[str, Any]) -> Shape:
@@ -74,12 +112,10 @@ def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
     """
     known = _Declared(schema)
 
-    def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
-        found = [(path + tuple(place), f"Does not satisfy {keyword}") for place, keyword in check(value)]
-        problems += found
-        return None if found else known.kept(value, [schema], 0)
+    def parse(value: Any, _: Path, __: list[Problem]) -> Any:
+        return known.kept(value, [schema], 0)
 
-    return Shape(tuple(known.members([schema])), parse)
+    return Shape(tuple(known.members([schema])), parse, check)
 
 
 # --- the short notation ---------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from adapter.rules.canonical import canonical
+from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import parse
+from adapter.wire.names import TOOL
 
 KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """The members that a client's model acts on (MCP, "Tool"); all others, ``_meta`` among them, count apart."""
@@ -35,7 +37,8 @@ class PinnedTool(NamedTuple):
 class Tool:
     """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them, ``value`` what they say.
 
-    ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members.
+    ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members. ``doubtful``:
+    another reader may find another definition in these bytes, as of a name or description that stands there twice.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Tool:
     known: str
     unknown: str
     form: bytes
+    doubtful: bool = False
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}: {self.known[:12]}>"
@@ -66,9 +70,11 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     form, unknown = known_form(value), _digest_of_others(value)
+    doubtful = not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None
     if _has_duplicates(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
-    return Tool(value["name"], raw, value, _digest(form), unknown, form)
+        doubtful = doubtful or stands_twice(raw, TOOL)
+    return Tool(value["name"], raw, value, _digest(form), unknown, form, doubtful)
 
 
 def fingerprint(value: dict[str, Any]) -> Fingerprint:

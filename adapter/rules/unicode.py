@@ -51,10 +51,23 @@ def visible(text: str) -> str:
 
 
 def reading(name: str) -> str:
-    """What a reader takes ``name`` for: equal for names that differ in case, form or invisible characters only."""
+    """What a reader takes ``name`` for: equal for names that differ in case, form or invisible characters only, or in
+    white space around them.
+    """
     if name.isascii() and name.isprintable():
-        return name.lower()
-    return nfkc(nfkc(visible(name)).casefold())
+        return name.strip().lower()
+    read = nfkc(nfkc(visible(name)).casefold())
+    # In capitals, by which some readers compare, an i has no dot to lose.
+    return read.replace("i\u0307", "i").replace("\u0131", "i").strip()
+
+
+LONGEST_NAME = 1024
+"""Characters of a tool's name that is judged by how it reads; MCP advises 128 at most."""
+
+
+def has_no_reading(name: str) -> bool:
+    """Whether nobody can say what readers take ``name`` for: it is too long, or has a NUL, at which some stop."""
+    return len(name) > LONGEST_NAME or "\0" in name
 
 
 def shown(text: str, limit: int) -> str:

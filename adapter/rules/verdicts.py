@@ -8,7 +8,7 @@ from typing import Literal
 
 from adapter.rules.catalogue import Catalogue, of_pinned
 from adapter.rules.drift import Drift, drift
-from adapter.rules.unicode import reading
+from adapter.rules.unicode import has_no_reading, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,15 @@ class Verdict:
 
     def hides(self, name: str) -> bool:
         """Whether policy hides what a server might take this name for."""
-        return bool(self.seen.hidden) and reading(name) in self.seen.hidden
+        return bool(self.seen.hidden) and (has_no_reading(name) or reading(name) in self.seen.hidden)
 
     def bars(self, name: str) -> bool:
         """Whether drift, or the want of a pin, keeps a call of this name from going on."""
         if name in self.allowed:
             return False
-        return self._only_allowed or (bool(self._suspect) and reading(name) in self._suspect)
+        if self._only_allowed or not self._suspect:
+            return self._only_allowed
+        return has_no_reading(name) or reading(name) in self._suspect
 
 
 def judge(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Verdict:

@@ -201,6 +201,14 @@ class Core(Section):
     client_timeouts: ClientTimeouts = Field(
         default_factory=ClientTimeouts, description="Times that clients are given."
     )
+    max_request_values: Annotated[int, Field(ge=10_000)] = Field(
+        default=200_000,
+        description="Most values in one JSON-RPC body, those in its arrays and objects among them, at least 10000; one "
+        "with more gets 400.",
+    )
+    max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
+        default=100, description="Most messages in one JSON-RPC batch, up to 500; one with more gets 400."
+    )
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="How long readiness waits for upstreams at start; the port opens at once."
     )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from adapter.rules.text.expressions import Expression, ExpressionInvalid
 from adapter.settings.section import Count, OffWord, Section, Spelled
 
 
 def _expressions(values: list[str]) -> list[str]:
     for value in values:
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"{value!r} is not a valid regular expression: {error}") from None
+            Expression(value)
+        except ExpressionInvalid as invalid:
+            shown = value if len(value) <= 100 else value[:99] + "…"
+            raise ValueError(f"{shown!r} is not a valid regular expression of RE2: {invalid}") from None
     return values
 
 
-ToolPatterns = Annotated[
-    list[str], AfterValidator(_expressions), Spelled("list of names or regular expressions")
-]
+ToolPatterns = Annotated[list[str], AfterValidator(_expressions), Spelled("list of names or RE2 expressions")]
 
 SanitizationMode = Literal["off", "sanitize", "block"]
 DescriptionMode = Literal["preserve", "truncate", "strip"]

@@ -34,12 +34,17 @@ class Entries:
             start = found[0]
             self.spans = list(items(response, start))
             end = self.spans[-1][1] if self.spans else start + 1
-        self._end = end
+        self._start, self._end = start, end
         self._kept_to = start + 1
         self._joins = True
         self._pieces = [response[: start + 1], b",".join(before)]
         self._is_empty = not before
         self.edited = bool(before)
+
+    @property
+    def frame(self) -> bytes:
+        """The response as it came, with no entries in the list."""
+        return self._response[: self._start + 1] + self._response[self._end :]
 
     def drop(self) -> None:
         """Leave the next entry out."""

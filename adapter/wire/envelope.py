@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
 from adapter.errors import BadJson, BadRequest
 from adapter.wire import spans
+from adapter.wire.ambiguity import doubt_of
+from adapter.wire.names import VERSION_KEY
+from adapter.wire.weight import has_more_values
 
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+LONGEST_ID = 1024
+"""Characters of an id: it stands in every answer, and is remembered while one is waited for."""
 
-_READ_OF_MESSAGE = ("jsonrpc", "id", "method", "params")
-_READ_OF_PARAMS = ("name", "uri", "_meta")
-_MEANT_IN_MESSAGE = frozenset(_READ_OF_MESSAGE)
-_MEANT_IN_PARAMS = frozenset((*_READ_OF_PARAMS, "arguments", "task"))
+ODD_VALUES = 50_000
+"""Values of a JSON text that only a slower parser reads: it takes five times as long for each."""
+
+_LARGE = 1 << 18
 _EXACT_FLOATS = 2.0**53
+# int() of a text longer than sys.get_int_max_str_digits() raises, and takes time in the square of its length.
 _MOST_DIGITS = 4000
-# In a large body of few, long strings (a file in base64) the walk is faster than eight counts.
-_LARGE = 32 * 1024
-_LONG_STRINGS = 1024
+_FEW_DIGITS = 400
 
 
 class Kind(Enum):
@@ -39,8 +44,8 @@ class Envelope:
     message is about: ``params.name``, else ``params.uri`` (the other way round for ``resources/…``, which
     know no name; tools and prompts go by their name alone). ``meta_version`` is the protocol version in
     ``params._meta``, "" if it is no string; ``has_modern_meta`` says that ``_meta`` has that key, or one that begins
-    like it. ``lookalike`` is a key of a request or its params that is another one but for case: some readers, such as
-    Go's encoding/json, take it for that one.
+    like it. ``doubt`` is the sentence on what other readers of JSON could take for something else in it (see
+    ambiguity), None where there is nothing.
     """
 
     kind: Kind
@@ -51,7 +56,7 @@ class Envelope:
     has_modern_meta: bool
     body: bytes
     failed: bool = False
-    lookalike: str | None = None
+    doubt: str | None = None
 
     @property
     def id_bytes(self) -> bytes:
@@ -71,15 +76,16 @@ class Batch:
     body: bytes
 
 
-def read_envelope(body: bytes) -> Envelope | Batch:
+def read_envelope(body: bytes, most: int | None = None) -> Envelope | Batch:
     """Read one body. Raises BadJson (no JSON in UTF-8) or BadRequest (JSON, but no message to pass on).
 
-    A message in which a member that is read here appears twice is refused: the upstream may read the other.
+    A message in which a member that is read here appears twice is refused: the upstream may read the other. So is a
+    batch of more than ``most`` messages.
     """
-    return envelope_of(parse(body), body)
+    return envelope_of(parse(body), body, most)
 
 
-def envelope_of(message: Any, body: bytes) -> Envelope | Batch:
+def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope | Batch:
     """As ``read_envelope``, for who has parsed ``body`` already. Raises BadRequest."""
     if isinstance(message, dict):
         return _envelope(message, body)
@@ -87,6 +93,10 @@ def envelope_of(message: Any, body: bytes) -> Envelope | Batch:
         raise BadRequest("A JSON-RPC message is an object, or an array of objects.")
     if not message:
         raise BadRequest("A JSON-RPC batch holds at least one message.")
+    if most is not None and len(message) > most:
+        raise BadRequest(
+            f"The batch holds {len(message)} messages, more than the {most} that core.max_batch_members allows."
+        )
     members = []
     for member, (start, end) in zip(message, spans.items(body), strict=True):
         if not isinstance(member, dict):
@@ -105,6 +115,21 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
 
 def response_in(data: bytes, request_id: str | int | float | None) -> dict[str, Any] | None:
     """The JSON-RPC response that ``data`` is to that request, as ``answers`` has it; None if it is none."""
+    response = read_response(data)
+    if response is None or (response.id is not None and response.id != request_id):
+        return None
+    return response.message
+
+
+class Response(NamedTuple):
+    """A JSON-RPC response that has been parsed. ``id`` None is that of an error which may be any request's."""
+
+    id: str | int | float | None
+    message: dict[str, Any]
+
+
+def read_response(data: bytes) -> Response | None:
+    """The JSON-RPC response that ``data`` is, with its exact id; None if it is none."""
     # A backslash may hide an escaped spelling of either key; without one, their absence settles it.
     if b'"result"' not in data and b'"error"' not in data and b"\\" not in data:
         return None
@@ -116,18 +141,29 @@ def response_in(data: bytes, request_id: str | int | float | None) -> dict[str, 
         return None
     found = message.get("id")
     if found is None:
-        return message if "error" in message else None
+        return Response(None, message) if "error" in message else None
     if isinstance(found, bool) or ("result" not in message and "error" not in message):
         return None
-    return message if _exact(found, data) == request_id else None
+    return Response(_exact(found, data), message)
 
 
 def parse(body: bytes) -> Any:
     """The JSON value of ``body``, also where that is legal and odd. Raises BadJson."""
     try:
-        return orjson.loads(body)
+        return orjson.loads(body) if len(body) < _LARGE else _parse_large(body)
     except orjson.JSONDecodeError:
         return _parse_patiently(body)
+
+
+def _parse_large(body: bytes) -> Any:
+    """As orjson does. What it makes is no garbage yet; to look for some, again and again, takes most of the time."""
+    if not gc.isenabled():
+        return orjson.loads(body)
+    gc.disable()
+    try:
+        return orjson.loads(body)
+    finally:
+        gc.enable()
 
 
 def dump(value: Any) -> bytes:
@@ -140,7 +176,11 @@ def dump(value: Any) -> bytes:
 
 
 def _parse_patiently(body: bytes) -> Any:
-    """What orjson refuses may be legal all the same: lone surrogate escapes, 1e999, more than 1024 levels."""
+    """What orjson refuses may be legal all the same: lone surrogate escapes, 1e999."""
+    if has_more_values(body, ODD_VALUES):
+        raise BadJson(
+            f"JSON with half characters or numbers beyond any float is read up to {ODD_VALUES} values only."
+        )
     try:
         return _PATIENT.decode(body.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -151,12 +191,12 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-def _integer(digits: str) -> int | float:
-    # int() of a text longer than sys.get_int_max_str_digits() raises; such a number is legal JSON.
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+def _integer(digits: str, most: int = _FEW_DIGITS) -> int | float:
+    return int(digits) if len(digits) <= most else float(digits)
 
 
 _PATIENT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
+_EXACT = json.JSONDecoder(parse_int=partial(_integer, most=_MOST_DIGITS))
 
 
 def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
@@ -175,42 +215,55 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     params = message.get("params")
     name = version = None
     modern = False
-    lookalike = _lookalike(message, _MEANT_IN_MESSAGE)
     if isinstance(params, dict):
-        lookalike = lookalike or _lookalike(params, _MEANT_IN_PARAMS)
         name = _name(method, params)
         meta = params.get("_meta")
         if isinstance(meta, dict):
             version, modern = _version(meta)
     elif "params" in message and not isinstance(params, list):
         raise BadRequest("The params of a JSON-RPC message are an object or an array.")
-    _refuse_ambiguity(message, params, body)
+    doubt = doubt_of(message, body)
     kind = Kind.NOTIFICATION if number is None else Kind.REQUEST
-    return Envelope(kind, method, number, name, version, modern, body, lookalike=lookalike)
+    return Envelope(kind, method, number, name, version, modern, body, False, doubt)
 
 
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:
     failed = "error" in message
     if not failed and "result" not in message:
         raise BadRequest("A JSON-RPC message has a method, a result or an error.")
-    _refuse_ambiguity(message, None, body)
-    return Envelope(Kind.RESPONSE, "", number, None, None, False, body, failed)
+    return Envelope(Kind.RESPONSE, "", number, None, None, False, body, failed, doubt_of(message, body))
 
 
 def _valid_id(value: object, body: bytes) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRequest("The id of a JSON-RPC message is a string or a number.")
+    if isinstance(value, str):
+        size = len(value)
+    else:
+        start, end = _span_of_id(body) if isinstance(value, float) else (0, 0)
+        size = end - start
+    if size > LONGEST_ID:
+        raise BadRequest(f"The id of a JSON-RPC message has at most {LONGEST_ID} characters.")
     return _exact(value, body)
 
 
 def _exact(value: str | int | float, body: bytes) -> str | int | float:
     """The id unrounded: orjson makes a float of an integer beyond 64 bits, and two ids could become one."""
-    if not isinstance(value, float) or abs(value) < _EXACT_FLOATS:
+    if not _is_rounded(value):
         return value
+    start, end = _span_of_id(body)
+    exact: int | float = _EXACT.decode(body[start:end].decode("ascii"))
+    return exact
+
+
+def _is_rounded(value: object) -> bool:
+    return isinstance(value, float) and abs(value) >= _EXACT_FLOATS
+
+
+def _span_of_id(body: bytes) -> spans.Span:
     span = spans.find(body, ("id",))
     assert span is not None, "the id was just read from these bytes"
-    exact: int | float = _PATIENT.decode(body[span[0] : span[1]].decode("ascii"))
-    return exact
+    return span
 
 
 def _name(method: str, params: dict[str, Any]) -> str | None:
@@ -220,12 +273,6 @@ def _name(method: str, params: dict[str, Any]) -> str | None:
     if isinstance(uri, str) and (not isinstance(name, str) or method.startswith("resources/")):
         return uri
     return name if isinstance(name, str) else None
-
-
-def _lookalike(members: dict[str, Any], meant: frozenset[str]) -> str | None:
-    if meant.issuperset(members):
-        return None
-    return next((key for key in members if key not in meant and key.casefold() in meant), None)
 
 
 def _version(meta: dict[str, Any]) -> tuple[str | None, bool]:
@@ -238,62 +285,3 @@ def _version(meta: dict[str, Any]) -> tuple[str | None, bool]:
         if key.startswith(VERSION_KEY):
             return None, True
     return None, False
-
-
-def _refuse_ambiguity(message: dict[str, Any], params: Any, body: bytes) -> None:
-    if _surely_unique(message, params, body):
-        return
-    _refuse_twice(body, (), _READ_OF_MESSAGE)
-    if isinstance(params, dict):
-        _refuse_twice(body, ("params",), _READ_OF_PARAMS)
-        if isinstance(params.get("_meta"), dict):
-            _refuse_twice(body, ("params", "_meta"), (VERSION_KEY,))
-
-
-def _surely_unique(message: dict[str, Any], params: Any, body: bytes) -> bool:
-    r"""True only if no member that is read appears twice; counting costs a tenth of a walk over the spans.
-
-    Each of these names is ASCII without escapes of its own, so an unusual spelling needs a ``\u00``; the
-    slash in VERSION_KEY may also be ``\/``, and its needle begins behind that.
-    """
-    count = body.count
-    if len(body) > _LARGE and count(b'"') * _LONG_STRINGS < len(body):
-        return False
-    if count(b"\\u00") or count(b'"jsonrpc"') != 1 or count(b'"id"') > 1 or count(b'"method"') > 1:
-        return False
-    if "params" not in message:
-        return True
-    if count(b'"params"') != 1:
-        return False
-    if not isinstance(params, dict):
-        return True
-    if "uri" in params and count(b'"uri"') != 1:
-        return False
-    meta = params.get("_meta")
-    if "_meta" in params and count(b'"_meta"') != 1:
-        return False
-    if "name" in params and count(b'"name"') != 1 + _names_elsewhere(params, meta):
-        return False
-    return not isinstance(meta, dict) or VERSION_KEY not in meta or count(b'/protocolVersion"') == 1
-
-
-def _names_elsewhere(params: dict[str, Any], meta: Any) -> int:
-    """How many members called "name" sit where calls usually have some: arguments and client info."""
-    arguments = params.get("arguments")
-    found = 1 if isinstance(arguments, dict) and "name" in arguments else 0
-    if isinstance(meta, dict):
-        client = meta.get("io.modelcontextprotocol/clientInfo")
-        if isinstance(client, dict) and "name" in client:
-            found += 1
-    return found
-
-
-def _refuse_twice(body: bytes, path: tuple[str, ...], names: tuple[str, ...]) -> None:
-    span = spans.find(body, path)
-    assert span is not None, "the object was just read from these bytes"
-    seen = set()
-    for member in spans.members(body, span[0]):
-        if member.key in names:
-            if member.key in seen:
-                raise BadRequest(f'The member "{member.key}" appears twice in one object of the message.')
-            seen.add(member.key)

@@ -24,17 +24,23 @@ _PLAIN_MEMBER = re.compile(
 )
 
 
+# Long strings are left alone: for those bytes.find is many times faster than any pattern.
+_SHORT_STRING = rb'"[^"\\]{0,200}+(?:\\.[^"\\]{0,200}+){0,50}+"'
+
+
 def _run(levels: int) -> bytes:
-    """A pattern of whatever may follow each other in a container, itself nested at most ``levels`` deep.
-
-    It leaves long strings alone: for those bytes.find is many times faster than any pattern.
-    """
-    string = rb'"[^"\\]{0,200}+(?:\\.[^"\\]{0,200}+)*+"'
+    """A pattern of whatever may follow each other in a container, itself nested at most ``levels`` deep."""
     inner = rb"|[\[{]" + _run(levels - 1) + rb"[\]}]" if levels else b""
-    return rb'(?:[^"\[\]{}]++|' + string + inner + rb")*+"
+    return rb'(?:[^"\[\]{}]++|' + _SHORT_STRING + inner + rb")*+"
 
 
-_RUN = re.compile(_run(2), re.DOTALL)
+_RUN = re.compile(_run(8), re.DOTALL)
+# Brackets one behind the other, with what stands between them.
+_OPENINGS = re.compile(rb"(?:[\[{]" + _run(0) + rb")++", re.DOTALL)
+_CLOSINGS = re.compile(rb"(?:[\]}]" + _run(0) + rb")++", re.DOTALL)
+_STRINGS = re.compile(_SHORT_STRING, re.DOTALL)
+_NOT_CLOSING = bytes(set(range(256)) - set(b"]}"))
+_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = b"{}[]"
 
@@ -181,18 +187,35 @@ def end_of_value(doc: bytes, start: int) -> int:
 
 
 def _container_end(doc: bytes, start: int) -> int:
-    depth, at = 0, start
+    """Small containers are passed over as a whole, and of what is nested deeper many brackets at once."""
+    depth, at, deep = 0, start, False
     while True:
         bracket = byte(doc, at)
-        if bracket in (OPEN_OBJECT, OPEN_ARRAY):
-            depth += 1
-        elif bracket in (CLOSE_OBJECT, CLOSE_ARRAY):
-            depth -= 1
-            if depth == 0:
+        if bracket in (CLOSE_OBJECT, CLOSE_ARRAY):
+            if depth == 1:
                 return at + 1
-        else:
+            run = _CLOSINGS.match(doc, at)
+            assert run is not None, "it begins with the bracket"
+            closed = len(_STRINGS.sub(b"", run[0]).translate(None, _NOT_CLOSING))
+            if closed >= depth:
+                return _end_of_closing(doc, at, depth)
+            depth, at, deep = depth - closed, _run_end(doc, run.end()), False
+        elif bracket not in (OPEN_OBJECT, OPEN_ARRAY):
             raise ValueError(f"the value at byte {start} does not end")
-        at = _run_end(doc, at + 1)
+        elif deep:
+            run = _OPENINGS.match(doc, at)
+            assert run is not None, "it begins with the bracket"
+            depth += len(_STRINGS.sub(b"", run[0]).translate(None, _NOT_OPENING))
+            at, deep = _run_end(doc, run.end()), False
+        else:
+            depth, at, deep = depth + 1, _run_end(doc, at + 1), True
+
+
+def _end_of_closing(doc: bytes, at: int, depth: int) -> int:
+    """Where the bracket ends that closes ``depth`` containers, in a run of closing ones that begins at ``at``."""
+    while depth > 1:
+        depth, at = depth - 1, _run_end(doc, at + 1)
+    return at + 1
 
 
 def _run_end(doc: bytes, at: int) -> int:

@@ -18,9 +18,6 @@ from adapter.wire.spans import Edit, Replace, edit, find
 EVERYBODY = "*"
 """The tag of what has no addressee."""
 
-HUGE = 4 << 20
-"""Bytes above which a message is an answer or nothing: it is not parsed."""
-
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 
@@ -29,6 +26,7 @@ _TAG = re.compile(r"~?[0-9a-f]{16}(?:-[0-9a-f]{12})?|\*")
 _EPOCH = re.compile(r"[0-9a-f]{8}")
 _ID_BEFORE = re.compile(rb'"id"[ \t\n\r]{0,8}:[ \t\n\r]{0,8}\Z')
 _LONGEST_LEAD = 24
+_LARGE = 64 << 10
 
 
 class Tagged(NamedTuple):
@@ -126,10 +124,10 @@ def named(message: Any, member: str) -> object:
 def plain_answer(data: bytes, tag: str) -> bytes | None:
     """The answer to a request that went out under ``tag``, under its own id again; None where this takes reading.
 
-    It is not parsed: besides the id only an echo of the request can hold the tag, and then it is there twice. A huge
-    message is taken for the answer then, for nothing else is so large.
+    It is not parsed: besides the id only an echo of the request can hold the tag, and then it is there twice. A large
+    message is taken for the answer then, whatever else it names.
     """
-    if len(data) <= HUGE and b'"method"' in data:
+    if len(data) <= _LARGE and b'"method"' in data:
         return None
     lead = b'"' + tag.encode("ascii") + b"."
     at = data.find(lead)

@@ -18,7 +18,7 @@ _LONGEST_KEPT_LINE = 4096
 # A line end and the blank line behind it. What begins with CR may be CRLF, so the byte after it decides; only
 # behind a bare CR is another one complete at once, or the last event of such a stream would never arrive.
 _BLANK = re.compile(rb"\n\n|\r\r|\n\r(?:\n|(?=[^\n]))")
-_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r)")
+_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|(?<=[^\r\n])\Z)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 

@@ -175,7 +175,8 @@ def mongodb() -> Iterator[Server]:
     with folder_for(None) as folder:
         port = free_port()
         argv = [str(Path(sys.executable).with_name("nx-27017")), "--db", "memory", "--host", "127.0.0.1"]
-        argv += ["-p", str(port)]
+        # By default both are the same for everybody on the machine: one run would keep the others from starting.
+        argv += ["-p", str(port), "--pid-file", f"{folder}/pid", "--log-file", f"{folder}/log"]
         yield from _served(Server("mongodb", argv, folder, port, f"mongodb://127.0.0.1:{port}/app"))
 
 

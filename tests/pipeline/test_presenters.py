@@ -11,7 +11,7 @@ import pytest
 from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid, build
 from adapter.rules import ui
 from adapter.rules.presenters import Presenter
-from adapter.rules.shapes import Check
+from adapter.rules.shapes import Check, StepsLeft
 
 Declared = PresenterDeclaration
 
@@ -67,7 +67,7 @@ def judge(schema: Mapping[str, Any]) -> Check:
     if schema.get("type") != "object":
         raise ValueError("'type' is not 'object'.")
 
-    def check(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
+    def check(data: Any, _: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
         for name, declared in schema["properties"].items():
             if declared == {"type": "integer"} and not isinstance(data[name], int):
                 yield [name], "type"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -27,7 +27,8 @@ from adapter.rules.conditions import compile_condition
 from adapter.rules.outcomes import as_result, error, response, success, text_block, tool_error
 from adapter.rules.presenters import Embed, Presenter, Suggest
 from adapter.rules.results import Shown
-from adapter.rules.shapes import shape_of
+from adapter.rules.schema.checker import STEPS, compile_schema
+from adapter.rules.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(
@@ -51,6 +52,7 @@ async def presented(
     structured: bool = False,
     select: tuple[str, ...] | None = None,
     context: Mapping[str, Any] | None = None,
+    max_steps: int = STEPS,
 ) -> Outcome:
     """What becomes of an answer of the tool."""
 
@@ -65,7 +67,9 @@ async def presented(
         given=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
         select=select,
     )
-    return await Presenting("get-user", presenter, get_logger(), structured=structured)(call, execute)
+    return await Presenting("get-user", presenter, get_logger(), structured=structured, max_steps=max_steps)(
+        call, execute
+    )
 
 
 def texts(outcome: Outcome) -> list[str]:
@@ -118,6 +122,27 @@ async def test_v10_data_that_does_not_fit_is_a_failure_of_the_presenter() -> Non
     )
     assert str(failed.value).startswith("[User Presenter] Validation failed:")
     assert "hunter2" not in json.dumps(outcome.result)
+
+
+async def test_data_that_takes_much_checking_is_checked_in_a_thread_and_within_bounds() -> None:
+    """More items than the event loop has time for are presented all the same; more than anybody has are refused."""
+    checker = compile_schema({"properties": {"id": {"type": "integer"}}})
+
+    def check(data: Any, left: StepsLeft) -> list[tuple[Sequence[str | int], str]]:
+        judgement = checker.judged(data, steps=left.left)
+        left.left -= judgement.steps
+        return [(fault.path, fault.keyword) for fault in judgement.faults]
+
+    presenter = Presenter(name="User", shape=json_shape({"properties": {"id": {}}}, check))
+    answer = Outcome.of(as_result([{"id": n, "hack": 1} for n in range(5_000)]))
+    shown = json.loads(texts(await presented(answer, presenter))[0])
+    assert (len(shown), shown[7]) == (5_000, {"id": 7})
+    with pytest.raises(StageFailed, match=r"validation\.max_steps") as failed:
+        await presented(answer, presenter, max_steps=6_000)
+    assert failed.value.stage == "presenter"
+    with pytest.raises(StageFailed) as failed:
+        await presented(Outcome.of(as_result([{"id": "x"}] * 5_000)), presenter)
+    assert failed.value.text.count("Does not satisfy type") == MOST_PROBLEMS
 
 
 async def test_v11_of_a_list_single_rules_see_the_first_item() -> None:

@@ -10,7 +10,7 @@ import pytest
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.validating import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
 from adapter.rules.inputs import Input
-from tests.pipeline.walking import Behind, a_call, refused
+from tests.pipeline.walking import CHECKS, Behind, a_call, refused
 
 INPUTS = {
     "email": Input("string"),
@@ -86,14 +86,14 @@ async def test_v5_arguments_of_a_proxied_tool_pass_exactly_as_they_came() -> Non
     """Nothing is coerced, nothing copied."""
     behind, call = Behind(), a_call(email="a@b")
     sent = call.arguments
-    await Validating("t", always(SCHEMA))(call, behind)
+    await Validating("t", always(SCHEMA), CHECKS)(call, behind)
     assert behind.arguments[0] is sent
 
 
 async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
     """Undeclared members are refused also where the schema does not say so."""
     behind = Behind()
-    failed = await refused(Validating("users/create", always(SCHEMA)), a_call(hack=1), behind)
+    failed = await refused(Validating("users/create", always(SCHEMA), CHECKS), a_call(hack=1), behind)
     assert str(failed) == (
         "input validation failed: validation error for field 'email': required input 'email' is missing"
     )
@@ -113,14 +113,14 @@ async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
 async def test_what_is_not_strict_goes_by_the_schema_alone() -> None:
     """JSON Schema allows what it does not mention."""
     behind = Behind()
-    await Validating("t", always(SCHEMA), strict=False)(a_call(email="a", more=1), behind)
+    await Validating("t", always(SCHEMA), CHECKS, strict=False)(a_call(email="a", more=1), behind)
     assert behind.reached
 
 
 async def test_where_no_schema_is_known_everything_passes() -> None:
     """The upstream has the last word anyway."""
     behind = Behind()
-    await Validating("t", always(None))(a_call(anything=1), behind)
+    await Validating("t", always(None), CHECKS)(a_call(anything=1), behind)
     assert behind.reached
 
 
@@ -128,7 +128,7 @@ async def test_a_schema_that_nothing_can_be_checked_by_ends_the_call() -> None:
     """Whoever asked for validation does not get calls that were not validated."""
     behind = Behind()
     for schema, said in (({"type": "x"}, "The schema is invalid at type"), ({"$ref": "#/a"}, "refers to")):
-        failed = await refused(Validating("t", always(schema)), a_call(), behind)
+        failed = await refused(Validating("t", always(schema), CHECKS), a_call(), behind)
         assert str(failed).startswith("input validation failed: The schema")
         assert said in str(failed)
     assert not behind.reached
@@ -141,7 +141,7 @@ async def test_a_changed_schema_is_the_one_that_counts() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of)
+    stage = Validating("t", schema_of, CHECKS)
     for number in range(SCHEMAS_KEPT * 2):
         current = {"properties": {f"f{number}": {}}}
         await stage(a_call(**{f"f{number}": 1}), Behind())
@@ -156,7 +156,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of)
+    stage = Validating("t", schema_of, CHECKS)
     for name in ("file", "ﬁle"):
         current = {"properties": {name: {}}}
         await stage(a_call(**{name: 1}), Behind())
@@ -166,7 +166,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
 
 STAGES = [
     Coercing("t", {"email": Input("string")}, selects=True),
-    Validating("t", always(SCHEMA), selects=True),
+    Validating("t", always(SCHEMA), CHECKS, selects=True),
 ]
 
 
@@ -208,5 +208,5 @@ async def test_v15_where_nothing_can_be_selected_it_is_a_field_like_any_other() 
     failed = await refused(Coercing("t", {}), a_call(_select=["id"]), Behind())
     assert str(failed).endswith("unknown input field '_select'")
     behind = Behind()
-    await Validating("t", always({"properties": {"_select": {}}}))(a_call(_select="x"), behind)
+    await Validating("t", always({"properties": {"_select": {}}}), CHECKS)(a_call(_select="x"), behind)
     assert behind.arguments == [{"_select": "x"}]

@@ -24,7 +24,7 @@ from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.upstream.scripted import Answer, ScriptedReply
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import dump, parse
 from tests.relay.relaying import Clock, Relaying
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ class Shop:
             return ScriptedReply(Answer(headers=SSE, chunks=self.stream))
         if request.method == "DELETE":
             return ScriptedReply(Answer())
-        message = orjson.loads(request.body)
+        message = parse(request.body)
         if isinstance(message, list):
             return ScriptedReply(self._batch(message))
         return ScriptedReply(await self._answer(message, session))
@@ -159,7 +159,12 @@ class Guarded:
             log=logger,
             by_content=self.policies.sanitization.mode == "block",
         )
-        plan = Plan(methods={"tools/list": (self.vetting,)}, gate=self.vetting)
+        refuses = bool(self.policies.disabled.readings or self.policies.wrapped)
+        plan = Plan(
+            methods={"tools/list": (self.vetting,)},
+            gate=self.vetting,
+            refuses=refuses or self.mode == "block" or self.policies.sanitization.mode == "block",
+        )
         self.relaying = Relaying(self.shop, plan, self.store, self.clock)
 
     async def _revoke(self, key: str, reason: str) -> None:
@@ -177,7 +182,7 @@ class Guarded:
         """The response; ``session`` None is a modern client's."""
         if session is None:
             params["_meta"] = META
-        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        body = dump({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         answer = await self.relaying.post(body, session)
         read: Json = parse(answer.strip().rpartition(b"data: ")[2])
         return read

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 import pytest
 
+from adapter.errors import BadRequest
 from adapter.relay.consumer import Delivery
 from adapter.rules.quota import Limits
 from adapter.rules.scopes import principal_scope
@@ -164,8 +165,6 @@ async def test_what_is_not_exactly_one_handle_is_refused(tmp_path: Path, argumen
         ("files[].path", '{"files":"/etc/passwd"}'),
         ("files[].path", '{"files":["/etc/passwd"]}'),
         ("files[].path", '{"files":[{"path":"@"}],"FILES":[{"path":"/etc/passwd"}]}'),
-        ("path", '{},"arguments":{"path":"@"}'),
-        ("path", '{"path":"@"},"Arguments":{"path":"/etc/passwd"}'),
         ("path", '["/etc/passwd"]'),
     ],
 )
@@ -174,6 +173,18 @@ async def test_no_second_reading_smuggles_a_path_past(tmp_path: Path, argument: 
     async with tools(tmp_path, OK, consuming=replace(READ, argument=argument)) as one:
         handle = await one.handle(b"hello")
         assert "more than one way" in sentence(await one.call("read", arguments.replace("@", handle)))
+        assert one.upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{},"arguments":{"path":"@"}', '{"path":"@"},"Arguments":{"path":"/etc/passwd"}']
+)
+async def test_arguments_stand_there_once(tmp_path: Path, arguments: str) -> None:
+    """No stage is asked about a message that has them twice, in whichever spelling."""
+    async with tools(tmp_path, OK) as one:
+        handle = await one.handle(b"hello")
+        with pytest.raises(BadRequest, match=r"\b[Aa]rguments"):
+            await one.call("read", arguments.replace("@", handle))
         assert one.upstream.requests == []
 
 

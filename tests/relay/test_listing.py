@@ -9,7 +9,8 @@ import pytest
 
 from adapter import log
 from adapter.app.cataloguing import shape_of
-from adapter.relay.listing import KEPT, Shaping, ToolLists
+from adapter.errors import UpstreamBroken
+from adapter.relay.listing import KEPT, TOLD_AT_ONCE, Shaping, ToolLists
 from adapter.relay.mirrors import Mirrors
 from adapter.rules.drift import Change, Drift
 from adapter.rules.policies import Disabled, Policies, Sanitization
@@ -77,7 +78,6 @@ def test_only_touched_text_is_written() -> None:
         '{"jsonrpc":"2.0","id":ID,"result":{"tools":TOOLS}}',
         '{"result":{"tools":TOOLS},"jsonrpc":"2.0","id":ID}',
         ' { "jsonrpc" : "2.0" , "id" : ID , "result" : { "_meta": {}, "tools" : TOOLS } } ',
-        '{"result":{"tools":[],"tools":TOOLS},"jsonrpc":"2.0","id":ID}',
     ],
 )
 def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None:
@@ -161,6 +161,47 @@ def test_servers_without_tools_have_the_adapters() -> None:
         assert page.response is other and page.listed is None
 
 
+EVIL = b'{"name":"evil","description":"Does evil."}'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b'"result":{"tools":[%s]},"Result":{"tools":[%s]}',
+        b'"result":{"tools":[%s],"Tools":[%s]}',
+        b'"result":{"tools":[%s],"tool\\u017f":[%s]}',
+        b'"result":{"tools":[%s],"tools":[%s]}',
+        b'"result":{"tools":[%s]},"result":{"tools":[%s]}',
+        b'"result":{"x":[%s],"TOOLS":[%s]}',
+        b'"error":{"code":1,"message":"%s"},"RESULT":{"tools":[%s]}',
+        b'"result":{"tools":[%s]},"error":{"message":"no","data":%s}',
+    ],
+)
+def test_a_list_that_clients_could_read_in_two_ways_is_refused(more: bytes) -> None:
+    """Nobody knows which of the two a client reads, and one of them would leave unseen."""
+    with pytest.raises(UpstreamBroken, match="two ways"):
+        lists().page(b'{"jsonrpc":"2.0","id":1,' + more % (b"", EVIL) + b"}", b"1", first=True, modern=False)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b'{"name":"good","Name":"evil"}',
+        b'{"Name":"evil"}',
+        b'{"name":"good","description":"Good.","Description":"Do evil."}',
+        b'{"name":"good","description":"Do evil.","description":"Good."}',
+        b'{"name":"good","input_schema":{}}',
+        b'{"name":"evil","na\\u006de":"good"}',
+    ],
+)
+def test_a_tool_that_clients_could_read_in_two_ways_is_hidden(entry: bytes) -> None:
+    """Whether or not it is one for the adapter; what stands twice deep in its schema hides none."""
+    deep = b'{"name":"deep","inputSchema":{"type":"object","type":"object"}}'
+    page = lists().page(response(entry, PLAIN, deep), b"1", first=True, modern=False)
+    assert names(page.response) == ["shoot", "deep"] and b"vil" not in page.response
+    assert page.listed is not None and [tool.name for tool in page.listed.tools] == ["shoot", "deep"]
+
+
 def test_tools_that_are_blocked_for_what_they_say_are_hidden_and_known() -> None:
     """The page remembers how the name reads, for nobody may call it by another spelling."""
     dirty = '{"name":"Zap","description":"Z\u200baps."}'.encode()
@@ -179,3 +220,14 @@ def test_warnings_and_subsets_touch_what_they_concern() -> None:
     assert orjson.loads(page.only({"click"}, modern=True))["result"]["cacheScope"] == "private"
     assert names(page.only({"click"}, modern=False)) == [OWN["name"], "click"]
     assert ODD in page.only({"click"}, modern=False)
+
+
+def test_a_list_of_many_changed_tools_is_a_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log names some and counts the rest; nothing is told twice."""
+    dirty = [b'{"name":"zap%d","description":"Z\xe2\x80\x8baps."}' % number for number in range(1000)]
+    shaping = lists()
+    for _ in range(2):
+        shaping.page(response(*dirty), b"1", first=True, modern=False)
+    lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines[:TOLD_AT_ONCE]] == ["policy changed a tool"] * TOLD_AT_ONCE
+    assert [line.get("count") for line in lines[TOLD_AT_ONCE:]] == [1000 - TOLD_AT_ONCE]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
+from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
@@ -209,6 +210,24 @@ async def test_after_a_restart_the_failure_is_in_the_tools_own_mode() -> None:
     second = Relaying(upstream, first.plan, first.store)
     answer = orjson.loads((await second.get(session, "7")).partition(b"data: ")[2])
     assert (answer["id"], answer["error"]["code"], answer["error"]["message"]) == (1, -32000, RESTARTED)
+
+
+@pytest.mark.parametrize("result", ['"resultType":"task","taskId":"7"', '"task":{"taskId":"7"}'])
+async def test_a_task_that_nobody_asked_for_is_refused_too(result: str) -> None:
+    """A modern server makes one of any call; where nothing is made of its result the client may have it."""
+    came = f'{{"jsonrpc":"2.0","id":1,"result":{{{result},"status":"working"}}}}'.encode()
+    relaying = planned(answering(came), Watching(), reshapes=True)
+    answer = orjson.loads(await relaying.post(ASKED, await relaying.open()))
+    assert answer["result"]["content"][0]["text"] == NO_TASK
+    relaying = planned(answering(came), Watching())
+    assert await relaying.post(ASKED, await relaying.open()) == came
+
+
+async def test_a_name_that_no_tool_has_is_not_remembered() -> None:
+    """Plans are kept by names that come from clients, so these have an end."""
+    relaying = planned(ScriptedUpstream([]), Watching())
+    with pytest.raises(ToolUnknown, match="more than 1024"):
+        await relaying.post(ASKED.replace(b"save", b"x" * 1025), await relaying.open())
 
 
 async def test_a_task_is_refused_where_its_result_would_miss_a_stage() -> None:

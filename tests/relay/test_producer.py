@@ -106,7 +106,6 @@ async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
         '{"file_name":"/etc/x"}',
         '["/etc/x"]',
         '"/etc/x"',
-        '{},"Arguments":{"filename":"/etc/x"}',
     ],
 )
 async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:
@@ -293,6 +292,22 @@ async def test_task_may_go_on_to_write(tmp_path: Path) -> None:
         one.clock.now += 1000
         await one.holdings.tidy()
         assert one.on_disk() == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_task_tells_no_path_either(tmp_path: Path, stream: bool) -> None:
+    """Its result comes by another request, and what is said on the way of that too."""
+    text = f"written to {tmp_path}/artifacts/x.png"
+
+    def act(request: UpstreamRequest) -> Answer:
+        said = result(f'"content":[{{"type":"text","text":"{text}"}}],"isError":false')
+        aside = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}})
+        events = [b"data: " + data + b"\n\n" for data in (aside, said)]
+        return Answer(headers=SSE, chunks=events) if stream else Answer(chunks=[said])
+
+    async with tools(tmp_path, act) as one:
+        answer = await one.post(b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"7"}}')
+        assert b"written to [withheld path]" in answer and str(tmp_path).encode() not in answer
 
 
 @pytest.mark.parametrize("body", [b"not JSON", b'{"jsonrpc":"2.0","id":99,"result":{}}', b"[]", b"null"])

@@ -8,14 +8,21 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, CatalogueDrifted, SessionUnknown, ToolUnknown, UpstreamUnreachable
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    CatalogueDrifted,
+    SessionUnknown,
+    ToolUnknown,
+    UpstreamUnreachable,
+)
 from adapter.relay.pins import LOOKED_UP, PINS
 from adapter.rules.catalogue import catalogue_of
 from adapter.rules.policies import Disabled, Policies, Sanitization
 from adapter.rules.tools import read_tool
 from adapter.rules.wrapping import Wrapped
 from adapter.upstream.scripted import Answer
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import Envelope, dump
 from tests.relay.guarding import (
     CHANGED,
     CLICK,
@@ -185,7 +192,7 @@ async def test_batches_are_judged_again_call_by_call() -> None:
 
 
 def batch(*calls: str) -> bytes:
-    return orjson.dumps(
+    return dump(
         [
             {
                 "jsonrpc": "2.0",
@@ -416,7 +423,19 @@ async def test_ended_sessions_leave_no_pin() -> None:
 
 # --- no road to a hidden tool ---------------------------------------------------------------------------------
 
-FORMS = ["click", "CLICK", "Click", "ｃlick", "cl\u200bick", "clic\u212a", "cli\u00adck"]
+FORMS = [
+    "click",
+    "CLICK",
+    "Click",
+    "ｃlick",
+    "cl\u200bick",
+    "clic\u212a",
+    "cli\u00adck",
+    "cl\u0131ck",
+    "CL\u0130CK",
+]
+FORMS += [" click", "click\n", "\u2003click\u00a0", "\u200b click \ufeff", "click\ud800"]
+FORMS += ["click\0", "click\0x", "cl\0ick", "click" + " " * 2000]
 
 
 async def roads(front: Guarded, session: str, name: str) -> list[str]:
@@ -428,7 +447,7 @@ async def roads(front: Guarded, session: str, name: str) -> list[str]:
             await front.call(taken, name)
     with pytest.raises(AdapterError):
         await front.relaying.post(
-            orjson.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
+            dump({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name}}), session
         )
     old = await front.open("2025-03-26")
     try:
@@ -551,8 +570,9 @@ async def test_calls_without_a_name_go_nowhere() -> None:
         lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
         for params in lax:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            with pytest.raises(ToolUnknown):
+            with pytest.raises((ToolUnknown, BadRequest)):
                 await front.relaying.post(orjson.dumps(body), session)
+        assert shop.requests == []
 
 
 # --- lists ----------------------------------------------------------------------------------------------------

@@ -28,10 +28,12 @@ from adapter.relay.resources import Document, ResourceList, ResourceRead, Resour
 from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.stages import Plan, Stages
 from adapter.relay.subscription import SubscriptionStage
+from adapter.relay.tasks import TaskTexts
 from adapter.rules.capabilities import announced
 from adapter.rules.holdings import FileRecord, Kind
 from adapter.rules.locators import Locator, Mode
 from adapter.rules.quota import Limits
+from adapter.rules.redaction import Redaction
 from adapter.rules.scopes import Scope
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
@@ -146,6 +148,7 @@ class Tools:
         read = ResourceRead(self.holdings, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
+            "tasks/result": (TaskTexts(Redaction(self.files.roots, {})),),
             "resources/list": (listed,),
             "resources/templates/list": (ResourceTemplates(),),
             "subscriptions/listen": (SubscriptionStage(self.notices),),

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.ambiguity import ambiguous
-from adapter.rules.arguments import values
+from adapter.rules.arguments import ambiguous, values
 
 
 def call(arguments: bytes) -> bytes:

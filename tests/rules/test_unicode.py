@@ -78,11 +78,20 @@ def test_visible_text_stays_visible_in_nfkc(text: str) -> None:
         "ｄｅｌｅｔｅ_all",
         "delete_al\u2113",
         "\u202edelete_all",
+        " delete_all\t",
+        "\u00a0delete_all\u2028",
+        "\ud800delete_all",
     ],
 )
 def test_spellings_of_a_name_have_one_reading(name: str) -> None:
     """Case, form and what is invisible make no other name."""
     assert reading(name) == "delete_all"
+
+
+@pytest.mark.parametrize("name", ["list", "L\u0130ST", "l\u0131st", "L\u0131\u017ft", "li\u0307st"])
+def test_an_i_has_one_reading(name: str) -> None:
+    """Readers that compare in capitals take the dotless one for it, and the dotted one too."""
+    assert reading(name) == "list"
 
 
 def test_hostile_text_is_shown_in_one_short_line() -> None:

@@ -267,6 +267,14 @@ def test_h35_calls_are_counted_and_timed(recording: Recording) -> None:
     assert max(quick.explicit_bounds) == 300_000
 
 
+def test_a_name_that_somebody_chose_is_bounded_and_can_be_exported(recording: Recording) -> None:
+    """A client may call a tool by any name, and every one of them is kept until it is exported."""
+    recording.measures.call("users", "\ud800" + "x" * 100_000, False, 0.1)
+    (point,) = recording.points()["adapter.tool.executions"]
+    name = str((point.attributes or {})["tool.name"])
+    assert name.startswith("\\ud800x") and len(name) == 200
+
+
 def test_h35_the_cache_and_authentication_are_counted(recording: Recording) -> None:
     """Hits, misses and refused credentials each have their counter."""
     for hit in (True, True, False):

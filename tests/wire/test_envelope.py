@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, BadRequest
-from adapter.wire.envelope import VERSION_KEY, Batch, Envelope, Kind, answers, read_envelope
+from adapter.wire.envelope import Batch, Envelope, Kind, answers, dump, parse, read_envelope
+from adapter.wire.names import VERSION_KEY
 
 
 def read(body: bytes) -> Envelope:
@@ -49,12 +51,49 @@ def test_batch_members_keep_their_own_bytes() -> None:
     assert batch.members[1].id_bytes == b"1.0"
 
 
+def test_a_batch_may_have_a_limit() -> None:
+    """One more is refused before any of them is looked at."""
+    assert isinstance(read_envelope(b'[{"jsonrpc":"2.0","method":"a"}]', 1), Batch)
+    with pytest.raises(BadRequest, match="2 messages, more than the 1 that"):
+        read_envelope(b"[{},{}]", 1)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_a_large_text_is_read_without_a_look_for_garbage(collecting: bool) -> None:
+    """Whether there is one afterwards is as it was before."""
+    text = b"[" + b'"a",' * 100_000 + b"0]"
+    if not collecting:
+        gc.disable()
+    try:
+        assert len(parse(text)) == 100_001
+        assert gc.isenabled() is collecting
+        with pytest.raises(BadJson):
+            parse(text + b"]")
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, "\ud800", ["\udfff", None]])
+def test_any_text_is_written(value: object) -> None:
+    """Also halves of characters, which only ASCII can spell."""
+    assert json.loads(dump(value)) == value
+
+
 @pytest.mark.parametrize("spelled", [b"1.0", b"-0", b"1e2", b"9007199254740993", b'"\\u0061"', b"9" * 30])
 def test_id_keeps_its_spelling(spelled: bytes) -> None:
     """The id's bytes are those of the body and its value is exact."""
     envelope = read(call(id=spelled))
     assert envelope.id_bytes == spelled
     assert envelope.id == json.loads(spelled)
+
+
+@pytest.mark.parametrize("kind", [b"9%s", b'"%s"', b"0.%s", b"1%se9", b'"\\u0061%s"'])
+def test_id_has_an_end(kind: bytes) -> None:
+    """It stands in every answer, so nobody may have one of megabytes."""
+    with pytest.raises(BadRequest, match="at most 1024"):
+        read(call(id=kind % (b"1" * 1030)))
+    assert read(call(id=kind % (b"1" * 1000))).id_bytes == kind % (b"1" * 1000)
 
 
 def test_id_that_is_absent_is_null() -> None:
@@ -69,13 +108,6 @@ def test_name_of_a_resource_is_its_uri() -> None:
     assert read(call(params).replace(b"tools/call", b"resources/read")).name == "file:///a"
     assert read(call(b'{"uri":"u","name":5}')).name is None
     assert read(call(b'{"uri":"u","name":5}').replace(b"tools/call", b"completion/complete")).name == "u"
-
-
-def test_a_key_in_another_case_is_told() -> None:
-    """What some readers would take for a member that is read here, in the message and in its params."""
-    assert read(call(b'{"name":"a","uri":"b","_meta":{},"cursor":"c"}')).lookalike is None
-    assert read(call(b'{"name":"a","Name":"b"}')).lookalike == "Name"
-    assert read(call().replace(b'"id"', b'"Method":1,"id"')).lookalike == "Method"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import HeaderMismatch
-from adapter.wire.envelope import VERSION_KEY, Envelope, read_envelope
+from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify, decode_mirror, encode_mirror
+from adapter.wire.names import VERSION_KEY
 
 MODERN = "2026-07-28"
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from adapter.wire.envelope import Envelope, dump, read_envelope
 from adapter.wire.shared_ids import (
     EVERYBODY,
-    HUGE,
     Addressed,
     Asked,
     Tagged,
@@ -170,7 +169,6 @@ def test_huge_answer_costs_a_search() -> None:
     """The id of an answer of 32 MiB is found at its end in a moment, whatever its result says."""
     result = b'{"method":1,"text":"' + b"x" * (32 << 20) + b'"}'
     answer = b'{"jsonrpc":"2.0","result":' + result + b',"id":' + tagged(ADA, b"1") + b"}"
-    assert len(answer) > HUGE
     began = time.process_time()
     back = plain_answer(answer, ADA)
     assert time.process_time() - began < 0.5

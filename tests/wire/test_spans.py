@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.wire.scan import end_of_value
 from adapter.wire.spans import Drop, Edit, Insert, Path, Replace, edit, find, items, members
 
 keys = st.sampled_from(["a", "b", "ä", 'q"', "\\", "", "{", "\ud800"])
@@ -48,6 +49,22 @@ def object_(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
 documents = st.tuples(
     spaces, st.recursive(leaves, lambda inner: array(inner) | object_(inner), max_leaves=12), spaces
 ).map(b"".join)
+
+
+@st.composite
+def deep(draw: st.DrawFn) -> list[Any]:
+    """A value of many levels, of which some end and others begin on the way."""
+    root: list[Any] = []
+    way = [root]
+    texts = st.sampled_from(["", "]", "[{", "\\", '"', "x", "]" * 201, "\n" * 60, "\\]" * 30])
+    for step in draw(st.lists(st.integers(-12, 12), max_size=12)):
+        del way[max(1, len(way) + min(step, 0)) :]
+        for _ in range(step):
+            inner: list[Any] = []
+            beside = draw(st.lists(texts | st.integers(0, 9), max_size=1))
+            way[-1] += [*beside, {draw(texts): inner} if draw(st.booleans()) else inner]
+            way.append(inner)
+    return root
 
 
 def paths_of(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -216,6 +233,19 @@ def test_edits_without_meaning_are_refused(edits: list[Edit]) -> None:
     """Overlapping edits and paths that lead nowhere raise instead of guessing."""
     with pytest.raises(ValueError, match=r"edit|document|replace|array"):
         edit(b'{"a":{"b":1},"n":1,"l":[1,2]}', edits)
+
+
+@given(deep(), deep())
+def test_deep_values_end_where_json_says(first: list[Any], second: list[Any]) -> None:
+    """However far they go down and come up again, and whatever brackets their texts hold."""
+    texts = [json.dumps(value, separators=(",", ":")).encode() for value in (first, second)]
+    doc = b'{"a":%s,"b":[%s,[1]],"c":1}' % (texts[0], texts[1])
+    for path, text in ((("a",), texts[0]), (("b", 0), texts[1]), (("b", 1), b"[1]"), (("c",), b"1")):
+        span = find(doc, path)
+        assert span is not None and doc[slice(*span)] == text
+    for cut in range(1, min(len(texts[0]), 200)):
+        with pytest.raises(ValueError, match="end"):
+            end_of_value(texts[0][:-cut], 0)
 
 
 def test_nesting_and_size_are_no_obstacle() -> None:

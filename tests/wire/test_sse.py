@@ -79,6 +79,7 @@ def test_data_of_one_event_is_found_with_either_line_end() -> None:
     assert data_of_one(b"data: a\rdata: b\n\n") is None
 
 
+@example(b"data:\rdata:\n\n", b"")
 @given(streams, streams.filter(lambda data: b"\r" not in data and b"\n" not in data))
 @example(b"data:\rdata:\n\n", b"")
 @example(b"data:\nid: 1\rdata:\n\n", b"")

@@ -45,13 +45,13 @@ async def test_w_no_key_in_another_case_gets_around_a_stage(
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("key", ["Params", "METHOD", "\u0130d", "Id"])
+@pytest.mark.parametrize("key", ["Params", "METHOD", "\u0130d", "Id", "param\u017f"])
 async def test_w_no_member_in_another_case_gets_around_a_stage(tmp_path: Path, era: str, key: str) -> None:
-    """The same of the members of the message itself; what merely looks a little alike is nobody's business."""
+    """The same of the members of the message itself; some readers compare in capitals, where an i may have a dot."""
     upstream = Hostile()
     async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
         answer = await spoken(speaker, b'{"name":"free"}', "free", **{key: '{"name":"locked_a"}'})
-    assert bool(upstream.ran) == (answer.head.status == 200) == (key == "\u0130d")
+    assert (answer.head.status, upstream.ran) == (400, [])
 
 
 @pytest.mark.parametrize("name", [b'["locked_a"]', b"{}", b"null", b"5"])
@@ -64,14 +64,12 @@ async def test_w_a_tool_is_named_by_its_name(tmp_path: Path, name: bytes) -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_w_of_a_repeated_task_the_upstream_gets_what_was_judged(tmp_path: Path, era: str) -> None:
+async def test_w_a_repeated_task_is_refused(tmp_path: Path, era: str) -> None:
     """Whether a call runs as a task is not left to which of two members an upstream reads."""
     upstream = Hostile()
     async with behind(upstream, tmp_path) as front, front.speaker(era) as speaker:
-        await spoken(speaker, b'{"name":"shown_a","task":{},"task":null}', "shown_a")
-    (ran,) = upstream.ran
-    assert ran.count(b'"task"') == 1
-    assert orjson.loads(ran)["params"]["task"] is None
+        answer = await spoken(speaker, b'{"name":"shown_a","task":{},"task":null}', "shown_a")
+    assert (answer.head.status, upstream.ran) == (400, [])
 
 
 @pytest.mark.parametrize("era", ERAS)

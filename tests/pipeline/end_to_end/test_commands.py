@@ -8,10 +8,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from adapter.cli import run
+from adapter.rules.lock import write_lock
+from adapter.rules.tools import PinnedTool, pinned, read_tool
 from tests.e2e.processes import Running, answers, free_port, start
 from tests.edge.raw import RawClient
 from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
@@ -135,6 +139,13 @@ Any other tool is forwarded byte for byte.
 """
 
 
+def locked(name: str, **members: Any) -> PinnedTool:
+    """A tool as a lock file has it."""
+    tool = read_tool(orjson.dumps({"name": name, **members}))
+    assert tool is not None
+    return pinned(tool)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     return str(furnished(tmp_path, SETTINGS, code=CODE))
@@ -161,6 +172,29 @@ def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[-2] == "  13  finish            the upstream's bytes"
 
 
+def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(
+    config: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where the definitions are known, that is: of the tool, and of its glob."""
+    judged, odd = {"pattern": "^a+$"}, {"pattern": "^(?=a)b"}
+    tools = {
+        "get_one": locked("get_one", inputSchema={"properties": {"a": judged, "b": odd}}),
+        "get_two": locked("get_two", inputSchema={"type": "nonsense"}),
+        "other": locked("other", inputSchema={"properties": {"b": odd}}),
+    }
+    lock = tmp_path / "tools.lock"
+    lock.write_text(write_lock({"up": tools}))
+    text = Path(config).read_text()
+    Path(config).write_text(text.replace("  - id: up\n", f"  - id: up\n    tools_lock: {lock}\n"))
+    told = "   7  validate          get_one: does not judge the pattern '^(?=a)b': look-around"
+    assert run(["plan", "up", "get_one", "--config", config]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "pattern" in line] == [told]
+    assert run(["plan", "up", "--config", config]) == 0
+    out = capsys.readouterr().out
+    assert told in out and "other: " not in out
+    assert "get_two: refuses every call: The schema is invalid at type" in out
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -185,6 +219,13 @@ def test_h2_a_name_that_is_not_there_has_no_plan(
         ("presenter: row", "presenter: none", "servers[0].tools.define[0].presenter"),
         ("code.py#context", "code.py#nowhere", "context.factory"),
         ('match: "shop.drop"', 'match: "shop..drop"', "state_sync.policies[0]"),
+        (
+            "schema: {n: int}",
+            "json_schema: {properties: {n: {pattern: '(?=a)'}}}",
+            "presenters.row.json_schema",
+        ),
+        ("schema: {n: int}", "json_schema: {type: nonsense}", "presenters.row.json_schema"),
+        ('["x(.*)"]', '["x(?!y)"]', "servers[1].adapters[1].output_locator.output_path_regexes"),
     ],
 )
 def test_h38_check_finds_what_cannot_be_used(

@@ -1,0 +1,258 @@
+"""Messages over HTTP that are bounded, or judged before they go on: their size, their encoding and their names."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.wire.eras import encode_mirror
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import MODERN_VERSION, Exchange, call_body, error_of, modern_fields
+
+DISABLED = {"disabled_tools": ["hidden"]}
+HALF = "\ud800"
+
+
+def spelled(name: str, number: int = 1) -> bytes:
+    """A call of a tool by a name that UTF-8 may not have."""
+    params = {"name": name, "arguments": {name: name}}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+
+
+async def echo(exchange: Exchange) -> None:
+    """Answers each request, or each of a batch, with an empty result."""
+    read = json.loads(exchange.body)
+    messages = read if isinstance(read, list) else [read]
+    said = [{"jsonrpc": "2.0", "id": each["id"], "result": {}} for each in messages]
+    await exchange.json(orjson.dumps(said if isinstance(read, list) else said[0]))
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("core", "most"), [({}, 100), ({"max_batch_members": 3}, 3)])
+async def test_a_batch_has_so_many_members(
+    upstream: StartUpstream, adapter: StartAdapter, core: dict[str, Any], most: int
+) -> None:
+    """One more and it is refused whole, with the limit and its setting; the session goes on."""
+    async with (
+        upstream(echo, version="2025-03-26") as up,
+        adapter(up, core=core) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        members = [call_body("tool", number) for number in range(most + 1)]
+        head, body = await client.request("POST", b"[" + b",".join(members) + b"]")
+        assert head.status == 400
+        message = error_of(body)["message"]
+        assert f"{most + 1} messages" in message and f"{most} that core.max_batch_members" in message
+        assert up.calls("POST") == []
+        head, body = await client.request("POST", b"[" + b",".join(members[1:]) + b"]")
+        assert (head.status, len(orjson.loads(body))) == (200, most)
+
+
+async def test_a_message_has_so_many_values(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Those in arrays and objects count, texts do not; what is allowed arrives as it was sent."""
+    core = {"max_request_values": 20_000}
+    async with upstream(echo) as up, adapter(up, core=core) as front, front.client() as client:
+        await client.initialize()
+        for many in (
+            b"[" + b"[]," * 30_000 + b"0]",
+            b'{"a":' + b'{"":' * 900 + b"[" + b"0," * 20_000 + b"0]" + b"}" * 901,
+        ):
+            head, body = await client.request("POST", call_body().replace(b"{}", many))
+            assert (head.status, error_of(body)["code"]) == (400, -32600)
+            assert "20000 values that core.max_request_values" in error_of(body)["message"]
+        for few in (b"[" + b"0," * 19_000 + b"0]", b'"' + b"[,{" * 50_000 + b'\\"\\\\"'):
+            sent = call_body().replace(b"{}", few)
+            head, body = await client.request("POST", sent)
+            assert (head.status, body) == (200, b'{"jsonrpc":"2.0","id":1,"result":{}}')
+            assert up.seen[-1].body == sent
+
+
+async def test_a_strangers_body_is_not_worth_reading(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A short one lends its id to the refusal; of a long one nobody without a token gets more than the refusal."""
+    core = {"auth": {"enabled": True, "token": "x" * 32}}
+    async with upstream(echo) as up, adapter(up, core=core) as front, front.client() as client:
+        for size, number in ((10, 1), (50_000, None)):
+            head, body = await client.request("POST", call_body().replace(b"{}", b"[" + b"0," * size + b"0]"))
+            assert (head.status, error_of(body)["id"]) == (401, number)
+
+
+# --- encodings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content_type": "application/json; charset=utf-7"},
+        {"content_type": 'application/json;charset="UTF-16"'},
+        {"content_type": "application/json; x=y; CharSet=iso-8859-1"},
+    ],
+)
+async def test_what_is_judged_is_json_in_utf8(
+    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str]
+) -> None:
+    """A server that goes by what the head says would read another message; where nothing is hidden it may."""
+    async with upstream(echo) as up, adapter(up, server=DISABLED) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.request("POST", call_body(), **fields)
+        assert head.status == 415 and up.calls("tools/call") == []
+        head, _ = await client.request("POST", call_body(), content_type='application/json; charset="UTF-8"')
+        assert head.status == 200
+    async with upstream(echo) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        assert (await client.request("POST", call_body(), **fields))[0].status == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"content_type": "application/json, text/x; charset=cp037"}, 415),
+        ({"content_type": "application/json", "Content_type": "application/json"}, 400),
+        ({"content_encoding": "identity", "Content_encoding": "deflate"}, 400),
+    ],
+)
+async def test_a_body_of_two_kinds_is_refused(
+    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str], status: int
+) -> None:
+    """Also where nothing is judged: of two values each reader may take another."""
+    async with upstream(echo) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        assert (await client.request("POST", call_body(), **fields))[0].status == status
+        assert up.calls("tools/call") == []
+
+
+async def test_what_was_compressed_is_sent_as_it_was_judged(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Of the same bytes two programs may make different texts."""
+    async with upstream(echo) as up, adapter(up, server=DISABLED) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.request("POST", gzip.compress(call_body()), content_encoding="gzip")
+        assert head.status == 200
+        assert up.seen[-1].body == call_body() and up.seen[-1].head.get("content-encoding") is None
+
+
+# --- names ----------------------------------------------------------------------------------------------------
+
+FRONTS: list[dict[str, Any]] = [
+    {},
+    {"core": {"log_level": "debug"}, "server": DISABLED},
+    {"core": {"tool_definition_pinning": {"mode": "warn"}}},
+    {"core": {"tool_definition_pinning": {"mode": "block"}}},
+    {"server": {"code_mode_enabled": True}},
+    {"server": {"stages": {"*": {"limits": {"concurrency": {"max_active": 5}}}}}},
+    {"console": {"enabled": True, "allow_execute": True}},
+]
+
+
+@pytest.mark.parametrize("settings", FRONTS)
+@pytest.mark.parametrize("name", [HALF, f"tool{HALF}", f"{HALF}\udc00x", "\udfff" * 3000])
+async def test_half_a_character_in_a_name_harms_nobody(
+    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], name: str
+) -> None:
+    """The call is answered, whatever looks at its name on the way; its connection goes on."""
+
+    async def script(exchange: Exchange) -> None:
+        tools = [
+            {"name": name, "inputSchema": {"type": "object"}},
+            {"name": "tool", "inputSchema": {"type": "object"}},
+        ]
+        message = json.loads(exchange.body)
+        said: dict[str, Any] = {"content": []} if message["method"] == "tools/call" else {"tools": tools}
+        await exchange.json(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}).encode())
+
+    async with upstream(script) as up, adapter(up, **settings) as front, front.client() as client:
+        await client.initialize()
+        for body in (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+            spelled(name),
+            spelled(name).replace(b"tools/call", b"prompts/get"),
+            spelled(name).replace(b'"id": 1', b'"id": "\\ud800"'),
+            spelled(name).replace(b'"tools/call"', b'"\\ud800"'),
+            spelled("raw_call_tool").replace(b'{"raw_call_tool": "raw_call_tool"}', b'{"name":"\\ud800"}'),
+            spelled("raw_get_tool_schema").replace(b'{"raw_get_tool_schema":', b'{"name":'),
+            spelled("raw_search_tools").replace(
+                b'{"raw_search_tools": "raw_search_tools"}', b'{"query":"\\ud800"}'
+            ),
+        ):
+            head, answer = await client.request("POST", body)
+            assert head.status in (200, 400) and b'"internal' not in answer and b"-32603" not in answer
+            assert json.loads(answer)["id"] in (1, HALF)
+        assert (await client.request("POST", call_body("tool")))[0].status == 200
+
+
+async def test_a_batch_of_odd_names_is_answered_member_by_member(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Each refusal says its name in characters that there are."""
+    async with (
+        upstream(echo, version="2025-03-26") as up,
+        adapter(up, server=DISABLED) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        odd = [spelled(f"hidden{HALF}", 1), spelled(f"free{HALF}", 2), spelled("hidden\0", 3)]
+        head, body = await client.request("POST", b"[" + b",".join(odd) + b"]")
+        assert head.status == 200
+        said = {each["id"]: each for each in json.loads(body)}
+        assert {number for number, each in said.items() if "error" in each} == {1, 3}
+        assert json.loads(up.seen[-1].body)[0]["params"]["name"] == f"free{HALF}"
+
+
+# --- ways around ----------------------------------------------------------------------------------------------
+
+ODD_NAMES = [
+    "hidden",
+    "HIDDEN",
+    " hidden",
+    "hidden\u00a0",
+    "hidden\0",
+    "h\u0131dden",
+    "hid\u200bden",
+    "ｈidden",
+    "hidden\n",
+]
+
+
+META = {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}}
+
+
+def asked(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": {}, **more}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_no_kind_of_call_reaches_a_hidden_tool(
+    upstream: StartUpstream, adapter: StartAdapter, name: str
+) -> None:
+    """As a task, as the next round of a call, in a batch, through code mode, in either era."""
+    folded = asked("raw_call_tool", arguments={"name": name, "arguments": {}})
+    for code_mode, kinds in ((False, [asked(name)]), (True, [asked(name), folded])):
+        server = {**DISABLED, "code_mode_enabled": code_mode}
+        async with upstream(echo, version="2025-03-26") as up, adapter(up, server=server) as front:
+            async with front.client() as client:
+                await client.initialize()
+                for params in [*kinds, *({**each, "task": {"ttl": 1}} for each in kinds)]:
+                    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+                    for body in (call, [call], [call, {**call, "id": 2, "params": asked("seen")}]):
+                        _, answer = await client.request("POST", json.dumps(body).encode())
+                        assert b'"error"' in answer
+            async with front.client() as client:
+                rounds = {"inputResponses": {"a": {"action": "accept"}}, "requestState": "s"}
+                for params in [*kinds, *({**each, **rounds} for each in kinds)]:
+                    _, answer = await client.request(
+                        "POST",
+                        orjson.dumps(
+                            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, **META}}
+                        ),
+                        **{**modern_fields(), "mcp_name": encode_mirror(params["name"])},
+                    )
+                    assert b'"error"' in answer
+            bodies = b"".join(each.body for each in up.seen)
+            assert name.encode() not in bodies and json.dumps(name)[1:-1].encode() not in bodies
