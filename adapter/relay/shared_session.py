@@ -23,7 +23,7 @@ from adapter.wire.shared_ids import (
     EVERYBODY,
     PROGRESS,
     Addressed,
-    Asked,
+    AskedId,
     about,
     asked,
     downward,
@@ -176,7 +176,7 @@ class SharedSession:
             self.listeners.tell_others(member, _withdrawn(str(response.id)))
         return await apart(response.body, partial(with_id, response.body, found.id))
 
-    def _is_of(self, found: Asked, member: str) -> bool:
+    def _is_of(self, found: AskedId, member: str) -> bool:
         """Tell whether that member was asked so in this session."""
         return found.epoch == self._epoch and (found.tag == EVERYBODY or belongs(found.tag, member))
 

@@ -29,14 +29,14 @@ _LONGEST_LEAD = 24
 _LARGE = 64 << 10
 
 
-class Tagged(NamedTuple):
+class TaggedId(NamedTuple):
     """An id of a client: whose it is, and its JSON text."""
 
     tag: str
     id: bytes
 
 
-class Asked(NamedTuple):
+class AskedId(NamedTuple):
     """An id of a server: the session it was asked in, who was asked, and its JSON text."""
 
     epoch: str
@@ -60,22 +60,22 @@ def tagged(tag: str, text: bytes) -> bytes:
     return dump(f"{tag}.{text.decode('utf-8')}")
 
 
-def untagged(value: object) -> Tagged | None:
+def untagged(value: object) -> TaggedId | None:
     """The id that was tagged so; None for what is no tagged id."""
     if not isinstance(value, str):
         return None
     tag, _, text = value.partition(".")
     found = _id_text(text) if _TAG.fullmatch(tag) else None
-    return None if found is None else Tagged(tag, found)
+    return None if found is None else TaggedId(tag, found)
 
 
-def asked(value: object) -> Asked | None:
+def asked(value: object) -> AskedId | None:
     """The id of a server's request that a client names so; None for what is none."""
     if not isinstance(value, str):
         return None
     epoch, _, rest = value.partition(".")
     found = untagged(rest) if _EPOCH.fullmatch(epoch) else None
-    return None if found is None else Asked(epoch, *found)
+    return None if found is None else AskedId(epoch, *found)
 
 
 def _id_text(text: str) -> bytes | None:

@@ -13,8 +13,8 @@ from adapter.wire.envelope import Envelope, dump, read_envelope
 from adapter.wire.shared_ids import (
     EVERYBODY,
     Addressed,
-    Asked,
-    Tagged,
+    AskedId,
+    TaggedId,
     asked,
     downward,
     plain_answer,
@@ -52,8 +52,8 @@ def down(data: bytes, tag: str = EVERYBODY) -> Addressed | None:
 def test_id_comes_back_as_it_was_spelled(number: object) -> None:
     """Whatever an id is, its text under a tag leads to the same text and tag."""
     text = dump(number)
-    assert untagged(orjson.loads(tagged(ADA, text))) == Tagged(ADA, text)
-    assert asked(orjson.loads(tagged(f"{EPOCH}.{ADA}", text))) == Asked(EPOCH, ADA, text)
+    assert untagged(orjson.loads(tagged(ADA, text))) == TaggedId(ADA, text)
+    assert asked(orjson.loads(tagged(f"{EPOCH}.{ADA}", text))) == AskedId(EPOCH, ADA, text)
 
 
 @given(st.one_of(VALUES, st.text().map(lambda text: f"{ADA}.{text}")))
@@ -74,7 +74,7 @@ def test_request_changes_in_its_ids_only(number: object, argument: object) -> No
     """On the way up and with the answer on the way down, all but the ids stays."""
     message = {"id": number, "jsonrpc": "2.0", "method": "tools/call", "params": {"arguments": argument}}
     sent = orjson.loads(request_upward(request(dump(message)), ADA))
-    assert untagged(sent["id"]) == Tagged(ADA, dump(number))
+    assert untagged(sent["id"]) == TaggedId(ADA, dump(number))
     assert sent | {"id": number} == orjson.loads(dump(message))
     answer = dump({"jsonrpc": "2.0", "result": argument, "id": sent["id"]})
     back = down(answer)
@@ -108,8 +108,8 @@ def test_server_request_names_its_session_and_who_was_asked() -> None:
     found = down(data, ADA)
     assert found is not None and found.tag == ADA and found.asks == b"7"
     message = orjson.loads(found.data)
-    assert asked(message["id"]) == Asked(EPOCH, ADA, b"7")
-    assert asked(message["params"]["_meta"]["progressToken"]) == Asked(EPOCH, ADA, b"3")
+    assert asked(message["id"]) == AskedId(EPOCH, ADA, b"7")
+    assert asked(message["params"]["_meta"]["progressToken"]) == AskedId(EPOCH, ADA, b"3")
 
 
 def test_cancellation_by_the_server_reaches_who_was_asked() -> None:
@@ -119,7 +119,7 @@ def test_cancellation_by_the_server_reaches_who_was_asked() -> None:
         data, orjson.loads(data), EVERYBODY, EPOCH, lambda number: ADA if number == b"7" else "*"
     )
     assert found is not None and found.tag == ADA
-    assert asked(orjson.loads(found.data)["params"]["requestId"]) == Asked(EPOCH, ADA, b"7")
+    assert asked(orjson.loads(found.data)["params"]["requestId"]) == AskedId(EPOCH, ADA, b"7")
     everybodys = down(data)
     assert everybodys is not None and everybodys.tag is None
 
