@@ -26,6 +26,7 @@ from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
 from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -49,10 +50,11 @@ from adapter.relay.stages import Plan
 from adapter.relay.waterfall import BothTracings, Waterfall
 from adapter.relay.wiring_watch import WiringWatch
 from adapter.rules.exposure import told
+from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.watched import WatchedStore
-from adapter.telemetry import Telemetry, open_telemetry
+from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -85,7 +87,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
 
     ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
-    statement or a script that cannot be used.
+    statement or a script that cannot be used, and for telemetry that cannot be had.
     """
     logger = log.get_logger("adapter")
     clock = time.time
@@ -105,7 +107,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         clock=clock,
         log=logger,
     )
-    telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+    telemetry = _telemetry(settings)
     recent = Recent() if settings.console.enabled else None
     made = compiled(settings, logger, _observing(telemetry, recent))
     cataloguing = Cataloguing(
@@ -149,7 +151,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, watched)
+    health = _health(settings, servers, watches, sessions, guard, watched, cataloguing.acceptance)
     around = Surroundings(
         relay,
         servers,
@@ -157,8 +159,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         health,
         sessions,
         filing,
-        cataloguing.pins,
-        cataloguing.locks,
+        cataloguing.acceptance,
         guard,
         bases,
         errands,
@@ -193,6 +194,15 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         logger,
         parts.bodies(settings),
     )
+
+
+def _telemetry(settings: Settings) -> Telemetry | None:
+    """Raises SettingsError for telemetry that cannot be had."""
+    try:
+        return open_telemetry(settings.telemetry, redact=told, fault=fault)
+    except TelemetryMissing as missing:
+        problem = Problem(missing.setting, str(missing))
+        raise SettingsError([settings.traced(problem)]) from None
 
 
 def _front(settings: Settings, around: Surroundings, explored: Exploring, recent: Recent | None) -> Front:
@@ -271,6 +281,7 @@ def _health(
     sessions: Sessions,
     guard: Guard,
     store: WatchedStore,
+    acceptance: Acceptance,
 ) -> Health:
     return Health(
         servers=list(servers.values()),
@@ -283,4 +294,5 @@ def _health(
         max_start_wait=settings.core.max_start_wait_seconds,
         store=store,
         readiness=settings.core.readiness,
+        acceptance=acceptance,
     )

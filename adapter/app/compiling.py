@@ -37,6 +37,7 @@ from adapter.settings.presenters import InterfaceBlock, Suggestion
 from adapter.settings.presenters import Presenter as PresenterSettings
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
+from adapter.telemetry import TelemetryMissing, require_telemetry
 from adapter.upstream.jwks import fetch_document
 
 _REFUSALS = (
@@ -98,6 +99,10 @@ def compiled(
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")
+    try:
+        require_telemetry(settings.telemetry)
+    except TelemetryMissing as missing:
+        loading.problems.append(Problem(missing.setting, str(missing)))
     made = Compiled(loading, checks, workers, planning, hosting)
     made.require()
     return made

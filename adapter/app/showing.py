@@ -77,8 +77,11 @@ def _print(settings: Settings, entry: Server, name: str, made: Compiled, locked:
         else made.planning.proxied(entry, name, UNKNOWN)
     )
     kind = "proxied" if plan is None else plan.kind
-    print(f"{entry.id} {name} ({kind})")
-    lines = [*_lines(settings, entry, name, plan), *_unjudged(entry, name, locked)]
+    seconds = made.hosting.timeouts.get(entry.id, {}).get(name)
+    within = "" if seconds is None else f", {seconds:g} s in all"
+    print(f"{entry.id} {name} ({kind}{within})")
+    kept = made.hosting.kept.get(entry.id, {}).get(name)
+    lines = [*_lines(settings, entry, name, plan, kept), *_unjudged(entry, name, locked)]
     for line in sorted(lines, key=_moment):
         print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
     print()
@@ -89,13 +92,18 @@ def _moment(line: Line) -> float:
     return 1.5 if line.name == "pin" else line.number
 
 
-def _lines(settings: Settings, entry: Server, name: str, plan: ToolPlan | None) -> Iterator[Line]:
+def _lines(
+    settings: Settings, entry: Server, name: str, plan: ToolPlan | None, kept: str | None
+) -> Iterator[Line]:
+    """``kept``: how results of a statement are kept, which belongs to its execution; an upstream's is in the plan."""
     pinning = settings.pinning_for(entry)
     yield Line(0, "admit", f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
     yield Line(1, "resolve", f"unknown: {_unknown(settings, entry)}")
     yield Line(4, "pin", pinning.mode)
     for step in plan.steps if plan is not None else ():
         yield Line(step.number, step.name, step.detail)
+    if kept is not None:
+        yield Line(9, "cache", kept)
     yield Line(9, "execute", _execution(entry, name))
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
     egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"

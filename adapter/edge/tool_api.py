@@ -18,6 +18,7 @@ from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
 from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.relay.turns import in_turns
 from adapter.rules.browsers import is_json_type
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.schema.documents import SchemaInvalid
@@ -142,7 +143,7 @@ class ToolApi:
         """``GET /tools``. Raises ClientGone."""
 
         async def listing() -> Answered:
-            return tool_list(await self._provider.tools(request))
+            return await in_turns(tool_list(await self._provider.tools(request)))
 
         send(request, await self._seen(request, "", listing), extra)
 

@@ -6,11 +6,13 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code import InThread
 from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.attachments import Attachments, attachments
@@ -37,6 +39,7 @@ _DATA = re.compile(r"[{\[<]")
 @dataclass(frozen=True, slots=True)
 class Presenting:
     """``structured``: the data is the result's structured content too, as the clients of an upstream's tool expect.
+    ``in_thread`` runs what may take long, and the user's code among it.
 
     Where the presenter redacts, nothing of the tool's own result remains but what was presented: neither content nor
     ``_meta``. Files that the adapter keeps are still linked. Without redaction members beside the content stay.
@@ -51,6 +54,11 @@ class Presenting:
     log: FilteringBoundLogger = field(repr=False)
     structured: bool = field(kw_only=True)
     max_steps: int = field(default=STEPS, kw_only=True)
+    in_thread: InThread = field(default=asyncio.to_thread, repr=False, kw_only=True)
+    _calls_code: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_calls_code", self.presenter.calls_code)
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Whatever goes wrong here, the data does not leave."""
@@ -65,14 +73,16 @@ class Presenting:
             return self._withheld(outcome)
         if not outcome.shapable or self._warns(outcome):
             return outcome
+        call.time.at = "presenter"
         try:
-            if _weight(outcome) <= AT_ONCE:
+            if not self._calls_code and _weight(outcome) <= AT_ONCE:
                 try:
                     return self._presented(outcome, call, STEPS_AT_ONCE)
                 except OutOfSteps:
                     pass
-            # Others' calls shall not wait for so much.
-            return await asyncio.to_thread(self._presented, outcome, call, self.max_steps)
+            # Others' calls shall not wait for so much, or for code that never ends.
+            presented: Outcome = await self.in_thread(partial(self._presented, outcome, call, self.max_steps))
+            return presented
         except OutOfSteps:
             sentence = (
                 f"[{self.presenter.name} Presenter] Checking the data takes more than the {self.max_steps} steps "

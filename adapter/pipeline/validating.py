@@ -6,21 +6,27 @@ goes on exactly as it came.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code import InThread
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.schema_checks import SchemaCheck, SchemaChecks, quickly_written
+from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules import refusals
-from adapter.rules.inputs import Input, InputsRefused, Problem, coerced
+from adapter.rules.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
+from adapter.rules.inputs import Input, InputsRefused, Problem
 from adapter.rules.presenters import SELECT
 from adapter.rules.refusals import Issue
-from adapter.rules.schema.documents import SchemaInvalid
+from adapter.rules.schema.checker import STEPS
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.evaluation import OutOfSteps
 from adapter.rules.schema.wording import Fault
 
 SCHEMAS_KEPT = 8
@@ -34,28 +40,59 @@ class Coercing:
     """A PlanStage: arguments become the values of the declared inputs.
 
     With ``selects`` the caller may say in ``_select`` what of the data it wants to see; the tool never gets that.
+    ``in_thread`` checks what takes long, in at most ``max_steps``.
     """
 
-    def __init__(self, tool: str, inputs: Mapping[str, Input], *, selects: bool = False) -> None:
+    def __init__(
+        self,
+        tool: str,
+        inputs: DeclaredInputs,
+        *,
+        selects: bool = False,
+        max_steps: int = STEPS,
+        in_thread: InThread = asyncio.to_thread,
+    ) -> None:
         self._tool = tool
         self._inputs = inputs
         self._selects = selects
+        self._max_steps = max_steps
+        self._in_thread = in_thread
 
     def __repr__(self) -> str:
-        return f"<Coercing of {self._tool!r}: {', '.join(self._inputs) or 'no inputs'}>"
+        return f"<Coercing of {self._tool!r}: {', '.join(self._inputs.each) or 'no inputs'}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
         arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
         try:
-            values = coerced(self._inputs, arguments)
+            if self._inputs.checker is None:
+                values = self._inputs.fitted(arguments)
+            else:
+                values = await self._checked(arguments)
         except InputsRefused as refused:
-            issues = [*_issues(self._inputs, refused), *([misselected] if misselected else [])]
+            issues = [*_issues(self._inputs.each, refused), *([misselected] if misselected else [])]
             raise _unfit(self._tool, str(refused), issues) from None
         if misselected is not None:
             raise _unfit(self._tool, _sentence(misselected), [misselected])
         call.arguments = values
         return await forward(call)
+
+    async def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        weight = self._inputs.weight(arguments)
+        if weight > MOST_VALUES:
+            raise too_many()
+        if weight <= AT_ONCE:
+            try:
+                return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE, large=False)
+            except (OutOfSteps, SchemaTooLarge):
+                pass
+        # Others' calls shall not wait for so much.
+        check = partial(self._inputs.fitted, arguments, steps=self._max_steps)
+        try:
+            values: dict[str, Any] = await self._in_thread(check)
+        except OutOfSteps:
+            raise too_long(self._max_steps) from None
+        return values
 
 
 class Validating:
@@ -164,6 +201,7 @@ def _issues(inputs: Mapping[str, Input], refused: InputsRefused) -> Iterator[Iss
     for problem in refused.problems:
         if problem.field in inputs:
             yield _issue(inputs[problem.field], problem)
+    yield from (fault.issue for fault in refused.faults)
     if unknown := [problem.field for problem in refused.problems if problem.field not in inputs]:
         yield refusals.unrecognized((), unknown)
 

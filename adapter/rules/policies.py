@@ -33,8 +33,8 @@ class Sanitization:
     normalize_unicode: bool = True
     remove_invisible: bool = True
     max_title: int | None = 256
-    max_description: int | None = 2000
-    max_schema_text: int | None = 1000
+    max_description: int | None = 16384
+    max_schema_text: int | None = 8192
 
     def clean(self, piece: Prose, text: str) -> str:
         """What is left of a text. It depends on nothing but the text and where it stands."""

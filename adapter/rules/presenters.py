@@ -16,7 +16,7 @@ from adapter.rules import ui
 from adapter.rules.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
 from adapter.rules.censor import Censor
 from adapter.rules.conditions import Condition
-from adapter.rules.json_values import NotJson, indented, plain
+from adapter.rules.json_values import NotJson, compact, plain
 from adapter.rules.markup import json_without_tags, without_tags
 from adapter.rules.outcomes import Result, text_block
 from adapter.rules.refusals import misshapen
@@ -108,6 +108,17 @@ class Presenter:
         """Whether anything is kept from the caller, here or in what is embedded."""
         return self.censor is not None or any(embed.presenter.redacts for embed in self.embeds)
 
+    @property
+    def calls_code(self) -> bool:
+        """Whether presenting calls functions of the user's, which take as long as they like."""
+        sources = (self.rules, self.ui, self.suggest)
+        collections = (self.collection_rules, self.collection_ui, self.collection_suggest)
+        return (
+            any(callable(source) for group in (*sources, *collections) for source in group)
+            or (self.censor is not None and callable(self.censor.stand_in))
+            or any(embed.presenter.calls_code for embed in self.embeds)
+        )
+
     def present(
         self,
         data: Any,
@@ -170,7 +181,7 @@ class Presenter:
         try:
             if self.format == "toon":
                 return without_tags(toon(view)) or "OK"
-            return json_without_tags(indented(view))
+            return json_without_tags(compact(view))
         except NotJson as error:
             raise self._failure(f"Not JSON: {error}") from error
 

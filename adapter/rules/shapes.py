@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.rules.censor import Censored
 from adapter.rules.schema.checker import STEPS
@@ -110,12 +110,12 @@ def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
     Members that no part of the schema names are taken out, unless it says with additionalProperties or
     patternProperties what they are; one that forbids them has refused them before.
     """
-    known = _Declared(schema)
+    known = JsonDeclaration(schema)
 
     def parse(value: Any, _: Path, __: list[Problem]) -> Any:
         return known.kept(value, [schema], 0)
 
-    return Shape(tuple(known.members([schema])), parse, check)
+    return Shape(tuple(known.within([schema]).members), parse, check)
 
 
 # --- the short notation ---------------------------------------------------------------------------------------
@@ -218,34 +218,49 @@ _SCALARS: Mapping[str, Parse] = {
 # --- JSON Schema ----------------------------------------------------------------------------------------------
 
 
-class _Declared:
+class Within(NamedTuple):
+    """What a JSON Schema declares within a value: members by name and items, each as schemas that apply beside each
+    other. ``free``: there may be members that nobody names.
+    """
+
+    members: Mapping[str, Sequence[Any]]
+    items: Sequence[Any]
+    free: bool
+
+
+class JsonDeclaration:
     """Which members a JSON Schema names, through its references and the parts that may apply beside each other."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
+    def within(self, schemas: Sequence[Any]) -> Within:
+        """What is declared within a value to which all these schemas may apply."""
+        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        named = any("properties" in part for part in parts)
+        is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
+        is_open = is_open or any("patternProperties" in part for part in parts)
+        return Within(
+            self._properties(parts),
+            [part["items"] for part in parts if "items" in part],
+            is_open or not named,
+        )
+
     def kept(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
         if depth > _DEEPEST:
             return None
-        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        within = self.within(schemas)
         if isinstance(value, Mapping):
-            declared = self._properties(parts)
-            if not declared and not any("properties" in part for part in parts):
+            if within.free and not within.members:
                 return value
-            is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
-            is_open = is_open or any("patternProperties" in part for part in parts)
             return {
-                name: self.kept(member, declared.get(name, ()), depth + 1)
+                name: self.kept(member, within.members.get(name, ()), depth + 1)
                 for name, member in value.items()
-                if name in declared or is_open
+                if name in within.members or within.free
             }
         if isinstance(value, list):
-            items = [part["items"] for part in parts if "items" in part]
-            return [self.kept(item, items, depth + 1) for item in value] if items else value
+            return [self.kept(item, within.items, depth + 1) for item in value] if within.items else value
         return value
-
-    def members(self, schemas: Sequence[Any]) -> Iterable[str]:
-        return self._properties([part for schema in schemas for part in self._parts(schema, 0)])
 
     @staticmethod
     def _properties(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -16,6 +16,7 @@ import orjson
 
 from adapter.rules.json_values import compact, plain
 from adapter.rules.outcomes import text_block
+from adapter.wire.piecewise import Piecewise
 
 InvalidJson = Literal["empty", "reject"]
 """What a body is that cannot be read: no arguments, or refused."""
@@ -115,10 +116,15 @@ class ApiTool:
         return {**self.listed(), "inputSchema": {} if self.input_schema is None else self.input_schema}
 
 
-def tool_list(tools: Iterable[Any]) -> Answered:
+def tool_list(tools: Iterable[Any]) -> Piecewise[Answered]:
     """The answer to ``GET /tools``."""
-    known = (ApiTool.of(tool) for tool in tools)
-    return Answered(200, _spelled([tool.listed() for tool in known if tool is not None]))
+    shown: list[bytes] = []
+    for tool in tools:
+        known = ApiTool.of(tool)
+        if known is not None:
+            shown.append(_spelled(known.listed()))
+        yield None
+    return Answered(200, b"[" + b",".join(shown) + b"]")
 
 
 def tool_detail(tool: ApiTool) -> Answered:

@@ -27,6 +27,7 @@ DescriptionMode = Literal["preserve", "truncate", "strip"]
 PinningMode = Literal["off", "warn", "block"]
 BlockStrategy = Literal["error", "baseline_subset"]
 SessionAction = Literal["keep", "invalidate"]
+PinningBaseline = Literal["session", "server"]
 
 
 class ToolDefaults(Section):
@@ -67,10 +68,10 @@ class MetadataSanitization(Section):
         default=256, description="Longest title of a tool, in characters."
     )
     max_tool_description_chars: Count | None = Field(
-        default=2000, description="Longest description of a tool, in characters."
+        default=16384, description="Longest description of a tool, in characters."
     )
     max_schema_text_chars: Count | None = Field(
-        default=1000, description="Longest title or description inside a schema, in characters."
+        default=8192, description="Longest title or description inside a schema, in characters."
     )
 
 
@@ -140,6 +141,11 @@ class DefinitionPinning(Section):
     block_error_session_action: SessionAction = Field(
         default="invalidate", description="Whether the error of `block` also ends the session."
     )
+    baseline: PinningBaseline = Field(
+        default="session",
+        description="`session` holds each session against what it saw first, `server` against what anybody saw "
+        "first; what an operator accepted takes the place of both.",
+    )
 
 
 class DefinitionPinningOverride(Section):
@@ -154,4 +160,7 @@ class DefinitionPinningOverride(Section):
     block_error_session_action: SessionAction | None = Field(
         default=None,
         description="Overrides `core.tool_definition_pinning.block_error_session_action` for this server.",
+    )
+    baseline: PinningBaseline | None = Field(
+        default=None, description="Overrides `core.tool_definition_pinning.baseline` for this server."
     )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.validating import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
+from adapter.rules.input_schemas import DeclaredInputs
 from adapter.rules.inputs import Input
 from tests.pipeline.walking import CHECKS, Behind, a_call, refused
 
-INPUTS = {
-    "email": Input("string"),
-    "age": Input("int", optional=True),
-    "role": Input("string", default="guest", enum=("guest", "admin")),
-}
+INPUTS = DeclaredInputs.of(
+    {
+        "email": Input("string"),
+        "age": Input("int", optional=True),
+        "role": Input("string", default="guest", enum=("guest", "admin")),
+    }
+)
 SCHEMA = {"type": "object", "properties": {"email": {"type": "string"}}, "required": ["email"]}
 RECOVERY = "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>"
 
@@ -69,7 +73,7 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
 
 async def test_h21_a_tool_without_inputs_takes_none() -> None:
     """Nothing is passed on that nobody declared."""
-    failed = await refused(Coercing("t", {}), a_call(x=1), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(x=1), Behind())
     assert str(failed) == "input validation failed: validation error for field 'x': unknown input field 'x'"
 
 
@@ -77,6 +81,24 @@ async def test_v5_what_is_sent_is_shown_in_fifty_characters() -> None:
     """A long argument is not sent back."""
     failed = await refused(Coercing("t", INPUTS), a_call(email="a", age="9" * 400 + "x"), Behind())
     assert f"You sent: '{'9' * 47}...'." in failed.text
+
+
+async def test_v5_what_takes_more_than_a_moment_is_checked_in_a_thread_and_bounded() -> None:
+    """Few values of which the schema asks much are begun anew there; one too many steps refuses the call."""
+    alternatives = {"anyOf": [{"const": number} for number in range(100)]}
+    numbers = DeclaredInputs.of_schema({"properties": {"numbers": {"items": alternatives}}})
+    threads = 0
+
+    async def in_thread(job: Callable[[], Any]) -> Any:
+        nonlocal threads
+        threads += 1
+        return await asyncio.to_thread(job)
+
+    behind, call = Behind(), a_call(numbers=[99] * 400)
+    await Coercing("t", numbers, in_thread=in_thread)(call, behind)
+    assert (behind.arguments, threads) == ([{"numbers": [99] * 400}], 1)
+    failed = await refused(Coercing("t", numbers, max_steps=6_000, in_thread=in_thread), call, behind)
+    assert "takes more than the 6000 steps that validation.max_steps allows" in failed.text
 
 
 # --- tools of upstreams -------------------------------------------------------------------------------------------
@@ -165,7 +187,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
 # --- _select ------------------------------------------------------------------------------------------------------
 
 STAGES = [
-    Coercing("t", {"email": Input("string")}, selects=True),
+    Coercing("t", DeclaredInputs.of({"email": Input("string")}), selects=True),
     Validating("t", always(SCHEMA), CHECKS, selects=True),
 ]
 
@@ -205,7 +227,7 @@ async def test_v15_an_ill_formed_select_is_one_of_the_issues(
 
 async def test_v15_where_nothing_can_be_selected_it_is_a_field_like_any_other() -> None:
     """Unknown to a hosted tool, and an upstream's own where the schema has it."""
-    failed = await refused(Coercing("t", {}), a_call(_select=["id"]), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(_select=["id"]), Behind())
     assert str(failed).endswith("unknown input field '_select'")
     behind = Behind()
     await Validating("t", always({"properties": {"_select": {}}}), CHECKS)(a_call(_select="x"), behind)

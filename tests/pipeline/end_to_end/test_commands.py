@@ -43,6 +43,7 @@ servers:
           middleware: ["code.py#around"]
           limits: {rate: {max: 3, window: 60, key: identity}, concurrency: {max_active: 2, max_queue: 4}, egress: 2Mi}
           presenter: row
+          cache: {enabled: true, ttl: 5}
           errors: {mode: jsonrpc, expose: message}
         - {name: drop, handler: "code.py#mapped", runtime: subprocess, annotations: {destructiveHint: true}}
   - id: up
@@ -68,7 +69,7 @@ async def around(ctx, args, next):
 """
 
 HOSTED = """\
-shop find (statement)
+shop find (statement, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
    4  pin               warn
@@ -79,6 +80,7 @@ shop find (statement)
    6  input_transform   code.py#mapped
    7  validate          1 inputs, strictly
    8  middleware        code.py#around
+   9  cache             5 s, apart by identity
    9  execute           a statement for main
   10  output_transform  code.py#mapped
   11  presenter         row
@@ -88,7 +90,7 @@ shop find (statement)
 """
 
 DESTRUCTIVE = """\
-shop drop (script)
+shop drop (script, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
    4  pin               warn
@@ -193,6 +195,26 @@ def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(
     out = capsys.readouterr().out
     assert told in out and "other: " not in out
     assert "get_two: refuses every call: The schema is invalid at type" in out
+
+
+@pytest.mark.parametrize(
+    ("cache", "kept"),
+    [
+        ("{ttl: 7}", "7 s, apart by session"),
+        ("{enabled: false, ttl: 7}", None),
+        ("{}", None),
+        ("{vary: [header:X-Tenant], enabled: true}", "120 s, apart by header:X-Tenant"),
+    ],
+)
+def test_h26_an_upstreams_tool_follows_its_server_where_a_stage_speaks_of_its_results(
+    config: str, capsys: pytest.CaptureFixture[str], cache: str, kept: str | None
+) -> None:
+    """With ``servers[].tools.cache.enabled`` results are kept of the tools whose stages say how, and of no others."""
+    text = Path(config).read_text().replace("cache: {enabled: true, ttl: 30}", f"cache: {cache}")
+    Path(config).write_text(f"{text}    tools: {{cache: {{enabled: true}}}}\n")
+    assert run(["plan", "up", "get_this", "--config", config]) == 0
+    shown = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines() if " cache " in line]
+    assert shown == ([] if kept is None else [kept])
 
 
 @pytest.mark.parametrize(
