@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from adapter.settings.cautions import cautions
 from adapter.settings.load import load
 from adapter.settings.masking import masked
 from adapter.settings.problems import Problem, SettingsError
@@ -173,6 +174,8 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     settings = _checked(arguments)
     print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
+    for caution in cautions(settings):
+        print(f"warning: {caution}", file=sys.stderr)
     return OK
 
 

@@ -16,6 +16,7 @@ from adapter.app.compiling import compiled, fault
 from adapter.app.exploring import Exploring, Surroundings, exploring
 from adapter.app.filing import Filing
 from adapter.app.hosting import Hosting
+from adapter.app.sharing import Sharing
 from adapter.edge.bases import Bases
 from adapter.edge.bodies import BodyTerms
 from adapter.edge.endpoint import Endpoint
@@ -29,6 +30,7 @@ from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
+from adapter.relay.kept_sessions import KeptSessions
 from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping as SessionMapping
@@ -132,10 +134,13 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         for entry in settings.servers
     }
     cataloguing.servers.update(servers)
+    sharing = Sharing(settings, servers.values(), store, clock)
     parking = Parking(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    relay = _relay(sessions, mapping, parking, errands, scopes, notices)
+    kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
+    opening = Opening(sessions, mapping, kept, clock)
+    relay = _relay(opening, sessions, mapping, parking, errands, scopes, notices)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     watches = _watches(settings, servers, logger)
@@ -168,7 +173,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     made.require()
     front = _front(settings, around, explored, recent)
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    rounds = (filing.tidy, cataloguing.tidy, explored.tidy)
+    rounds = (sharing.tidy, filing.tidy, cataloguing.tidy, explored.tidy)
     janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
     return App(
         settings,
@@ -249,6 +254,7 @@ def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing 
 
 
 def _relay(
+    opening: Opening,
     sessions: Sessions,
     mapping: SessionMapping,
     parking: Parking,
@@ -260,7 +266,7 @@ def _relay(
     return Relay(
         sessions,
         mapping,
-        Opening(sessions, mapping, time.time),
+        opening,
         calling,
         Piping(mapping, parking, errands),
         Reading(calling, mapping, parking, errands),

@@ -16,6 +16,7 @@ from adapter.app.building import App, build
 from adapter.app.listening import allow_descriptors, listen
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
+from adapter.settings.cautions import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 
@@ -122,7 +123,7 @@ async def _serve(settings: Settings) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
-    _warn_if_open(settings, app.log)
+    _warn(settings, app.log)
     allow_descriptors(settings, app.log)
     try:
         async with running(app) as (host, port):
@@ -179,7 +180,9 @@ def _resolve(stop: asyncio.Future[int], status: int) -> None:
         stop.set_result(status)
 
 
-def _warn_if_open(settings: Settings, logger: FilteringBoundLogger) -> None:
+def _warn(settings: Settings, logger: FilteringBoundLogger) -> None:
+    for caution in cautions(settings):
+        logger.warning("is this meant?", setting=caution.path, why=caution.sentence)
     core = settings.core
     if is_loopback(core.host) or core.auth.enabled or core.public_base_url or core.allowed_hosts is not None:
         return

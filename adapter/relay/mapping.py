@@ -15,14 +15,21 @@ from dataclasses import replace
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, BadRequest, SessionUnknown, UpstreamBroken, UpstreamUnanswered
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
 from adapter.relay.answers import discard, read_answer, with_result
 from adapter.relay.exchange import POST_FIELDS, Ask, forwardable, requests_of
 from adapter.relay.late_sessions import LateSessions, close_session
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.sessions import Event, SessionRecord, SessionState, advance
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header
+from adapter.upstream.port import Purpose, Share, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.spans import find
 
@@ -36,6 +43,10 @@ ABANDON_SILENCE = 2.0
 
 LONGEST_RETRY = 10.0
 """Seconds an upstream's ``retry:`` is followed when the adapter itself resumes a stream."""
+
+
+WAKINGS = 3
+"""Tries to open an upstream session for one that rests, while somebody else changes what is written of it."""
 
 
 class Mapping:
@@ -69,9 +80,7 @@ class Mapping:
         Raises what Upstream.send raises, and SessionUnknown when the upstream will not open a session again.
         """
         if session is not None and session.asleep:
-            await self.renew(ask, session)
-            if ask.renewed is not None:
-                await ask.renewed(ask)
+            await self._wake(ask, session)
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
@@ -88,7 +97,8 @@ class Mapping:
 
     async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
-        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query)
+        share = Share(ask.principal) if ask.server.shares else None
+        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
     def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
@@ -114,6 +124,17 @@ class Mapping:
         # All who wait share one outcome: a second try after a failure would make each wait for all before it.
         await asyncio.shield(session.renewal)
 
+    async def _wake(self, ask: Ask, session: Session) -> None:
+        """Open an upstream session for one that rests. Raises SessionMissing where others change it again and again."""
+        for _ in range(WAKINGS):
+            await self.renew(ask, session)
+            if not session.asleep:
+                break
+        else:
+            raise SessionMissing()
+        if ask.renewed is not None:
+            await ask.renewed(ask)
+
     async def _renew_once(self, ask: Ask, session: Session, seen: int | None) -> None:
         try:
             row, record = await self._sessions.record(session)
@@ -122,7 +143,7 @@ class Mapping:
                 await self._sessions.remap(session, row, record)
                 ask.server.began_anew()
                 return
-            renewed = await self._replay(ask, record)
+            renewed = await self._replay(ask, session, record)
             remapped = False
             try:
                 remapped = await self._sessions.remap(session, row, renewed)
@@ -142,7 +163,7 @@ class Mapping:
         finally:
             session.renewal = None
 
-    async def _replay(self, ask: Ask, record: SessionRecord) -> SessionRecord:
+    async def _replay(self, ask: Ask, session: Session, record: SessionRecord) -> SessionRecord:
         """Initialize upstream as the client once did.
 
         Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
@@ -152,7 +173,8 @@ class Mapping:
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         silence = ask.server.silence.request
         try:
-            request = UpstreamRequest("POST", common, record.initialize, query=ask.query)
+            share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
+            request = UpstreamRequest("POST", common, record.initialize, query=ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, silence)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.
@@ -162,10 +184,13 @@ class Mapping:
             raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
         upstream_session = header(reply.headers, "mcp-session-id")
         try:
-            return await self._complete(ask, record, reply, upstream_session, common)
+            renewed = await self._complete(ask, record, reply, upstream_session, common)
         except BaseException:
             await self.abandon(ask, upstream_session, record.protocol_version)
             raise
+        ask.server.issues_ids = upstream_session is not None
+        # Each request of a client names the version that it negotiated itself.
+        return renewed if session.kept else replace(renewed, protocol_version=record.protocol_version)
 
     async def _complete(
         self,
@@ -191,11 +216,12 @@ class Mapping:
             record,
             state=advance(record.state, event),
             upstream_session=upstream_session,
+            protocol_version=negotiated_version(result),
             said=digest(result),
             generation=record.generation + 1,
             last_seen=self._clock(),
         )
-        headers = [*common, ("MCP-Protocol-Version", record.protocol_version)]
+        headers = [*common, ("MCP-Protocol-Version", renewed.protocol_version)]
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED

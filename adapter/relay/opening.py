@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from adapter.relay.answers import media_type, read_answer, read_body, require_plain
 from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
+from adapter.relay.kept_sessions import KeptSessions
 from adapter.relay.mapping import Mapping, Resumption, digest, initialize_result, negotiated_version
 from adapter.relay.sessions import Sessions
 from adapter.rules.answer_headers import of_changed_body
@@ -15,9 +16,12 @@ from adapter.wire.envelope import Envelope
 
 
 class Opening:
-    """Opens sessions. ``clock`` gives Unix time in seconds."""
+    """Opens sessions, those in ``kept`` for clients that name none. ``clock`` gives Unix time in seconds."""
 
-    def __init__(self, sessions: Sessions, mapping: Mapping, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, sessions: Sessions, mapping: Mapping, kept: KeptSessions, clock: Callable[[], float]
+    ) -> None:
+        self.kept = kept
         self._sessions = sessions
         self._mapping = mapping
         self._clock = clock
@@ -55,7 +59,9 @@ class Opening:
             if result is not None:
                 record = self._record(ask, envelope, upstream_session, result)
                 version = record.protocol_version
+                ask.server.issues_ids = upstream_session is not None
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+                await self.kept.remember(record)
             else:
                 await self._mapping.abandon(ask, upstream_session, version)
         except BaseException:

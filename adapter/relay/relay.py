@@ -52,7 +52,10 @@ class Relay:
         if ask.era is Era.LEGACY:
             if ask.method == "DELETE":
                 return await self.end(ask, min(CLOSE_SECONDS, ask.server.silence.request))
-            session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+            if ask.session_id is None:
+                session = await self.opening.kept.find(ask)
+            else:
+                session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
         return await self.listening.listen(ask, session)
 
     # --- POST -------------------------------------------------------------------------------------------------
@@ -70,8 +73,11 @@ class Relay:
             ask.server.counters.exchanges += 1
             return await self.opening.open(ask, envelope)
         else:
-            session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
-            if isinstance(envelope, Batch) and session.protocol_version != BATCH_VERSION:
+            if ask.session_id is None:
+                session = await self.opening.kept.find(ask)
+            else:
+                session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+            if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
         _judge(ask, envelope)
@@ -183,6 +189,14 @@ def _judge(ask: Ask, envelope: Envelope | Batch) -> None:
     if ask.encoded and ask.server.plan.guards:
         ask.body, ask.encoded = envelope.body, False
         ask.headers = forwardable(ask.headers, drop=frozenset({"content-encoding"}))
+
+
+def _version_of(session: Session, ask: Ask) -> str:
+    """The protocol version of a request: the one its session negotiated, or else the one that its header names.
+
+    MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
+    """
+    return session.protocol_version or ask.version or "2025-03-26"
 
 
 def _opens(envelope: Envelope) -> bool:

@@ -40,8 +40,8 @@ class Scopes:
         self._of_principal = lru_cache(_CACHED)(partial(principal_scope, secret))
 
     def of(self, session: Session | None, principal: str) -> Scope:
-        """Whose the files of this call are: the session's, or the principal's where there is none."""
-        if session is None or self._per_principal:
+        """Whose the files of this call are: the session's, or the principal's where the client names none."""
+        if session is None or session.kept or self._per_principal:
             return self._of_principal(principal)
         return self._of_session(session.key)
 

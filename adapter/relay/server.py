@@ -43,6 +43,8 @@ class Server:
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
     ``answer_limit``: bytes of an answer, or of one event, that are read.
+    ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
+    ``shares``: the sessions of one principal share one upstream session.
     """
 
     id: str
@@ -58,6 +60,8 @@ class Server:
     wiring: Wiring = field(default_factory=Wiring)
     counters: Counters = field(default_factory=Counters)
     answer_limit: int = ANSWER_LIMIT
+    issues_ids: bool | None = None
+    shares: bool = False
 
     def began_anew(self) -> None:
         """Note that the upstream forgot a session, so it may be another version."""

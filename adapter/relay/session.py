@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from adapter.relay.replays import Guarded
 from adapter.upstream.port import UpstreamReply
 
+KEPT = "kept-"
+"""How keys of sessions begin that have no id."""
+
 AT_ONCE = 32
 """Streams of one session that are ended in one turn of the loop; each takes about 0.2 milliseconds."""
 
@@ -16,6 +19,7 @@ AT_ONCE = 32
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest.
 
+    ``kept``: it has no id, and belongs to all requests of a principal that name none.
     ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
     ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
     answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session does; ``over`` from
@@ -31,6 +35,7 @@ class Session:
     last_seen: float
     created: float = 0.0
     asleep: bool = False
+    kept: bool = False
     in_flight: int = 0
     touched: bool = False
     renewal: asyncio.Task[None] | None = field(default=None, repr=False)

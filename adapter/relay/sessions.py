@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.session import Session, SessionLimits
+from adapter.relay.session import KEPT, Session, SessionLimits
 from adapter.rules.sessions import (
     Event,
     Refuse,
@@ -72,6 +72,18 @@ class Sessions:
         """Open sessions, those that are being opened among them."""
         return len(self._open) + self._opening
 
+    def adopt(self, key: str, record: SessionRecord) -> Session:
+        """Know a session by its record from now on, unless this process knows it already."""
+        return self._open.get(key) or self._keep(key, record)
+
+    def known(self, key: str) -> Session | None:
+        """The open session of that row, if this process knows it; it counts as used now."""
+        session = self._open.get(key)
+        if session is not None:
+            session.last_seen = self._clock()
+            session.touched = True
+        return session
+
     def opened(self) -> list[Session]:
         """The open sessions that this process knows."""
         return list(self._open.values())
@@ -108,7 +120,7 @@ class Sessions:
         session_id = session_id_from(secrets.token_bytes(32))
         key = session_key(session_id)
         try:
-            await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self._due(record))
+            await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
         except asyncio.CancelledError:
             # It may be written all the same, and nobody will ever know its id.
             await self._store.delete(TABLE, key)
@@ -209,7 +221,7 @@ class Sessions:
         """Write the session's new mapping if nobody else has since ``row``. False: somebody has; theirs is kept."""
         try:
             await self._store.put(
-                TABLE, session.key, encode(record), expected=row.version, due=self._due(record)
+                TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
             )
         except Conflict:
             _, record = await self.record(session)
@@ -263,7 +275,7 @@ class Sessions:
             reason=reason,
         )
         try:
-            await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self._due(revoked))
+            await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
         except Conflict:
             return await self.revoke(key, reason)
         self._drop(key)
@@ -336,7 +348,7 @@ class Sessions:
         )
         with contextlib.suppress(Conflict):
             await self._store.put(
-                TABLE, row.key, encode(resting), expected=row.version, due=self._due(resting)
+                TABLE, row.key, encode(resting), expected=row.version, due=self.due(resting)
             )
             self._drop(row.key)
 
@@ -348,7 +360,8 @@ class Sessions:
             return record
         return replace(record, last_seen=max(record.last_seen, row.due - ttl))
 
-    def _due(self, record: SessionRecord) -> float | None:
+    def due(self, record: SessionRecord) -> float | None:
+        """When the janitor is to look at a session, in Unix seconds; None: never."""
         return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
 
     def _keep(self, key: str, record: SessionRecord) -> Session:
@@ -362,6 +375,7 @@ class Sessions:
             last_seen=record.last_seen,
             created=record.created,
             asleep=record.state is SessionState.IDLE,
+            kept=key.startswith(KEPT),
         )
         self._open[key] = session
         return session

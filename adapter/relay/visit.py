@@ -96,6 +96,7 @@ class Visit:
             await self.close()
             return await self.discover()
         self.era, self._version, self.refusal = Era.LEGACY, negotiated_version(result), None
+        self._server.issues_ids = self._upstream_session is not None
         await discard(await self._post(INITIALIZED, self._session_fields()), self._silence)
         return 200
 

@@ -48,6 +48,17 @@ class Sessions(Section):
         description="Most such calls of one session or principal; for one more, the one that waited longest is "
         "given up.",
     )
+    missing_id: Literal["refuse", "principal"] = Field(
+        default="refuse",
+        description="A legacy request without `Mcp-Session-Id`, for hosts that drop it: `refuse` answers 400, "
+        "`principal` serves it in a session that is kept for who authenticated. Where the server issues no ids itself, "
+        "such requests are always served.",
+    )
+    upstream: Literal["session", "principal"] = Field(
+        default="session",
+        description="Whether each session has one of its own at the server, or all sessions of who authenticated share "
+        "one there, for hosts that open a session for every exchange.",
+    )
     scope: Literal["session", "principal"] = Field(
         default="session", description="Whether files and pins belong to the session or to who authenticated."
     )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from adapter.errors import UpstreamSilent, UpstreamUnreachable
 from adapter.rules.callers import NOBODY, Caller
@@ -43,13 +43,21 @@ def never() -> bool:
     return False
 
 
+class Share(NamedTuple):
+    """Whose shared session an ``initialize`` is to open or join. ``many``: several clients will speak in its part."""
+
+    principal: str
+    many: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
     ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
     for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
-    again after it was written and no byte of an answer came; it is called only then.
+    again after it was written and no byte of an answer came; it is called only then. ``share`` is for an upstream that
+    can share sessions; None opens one of its own.
     """
 
     method: str
@@ -59,6 +67,7 @@ class UpstreamRequest:
     query: str = ""
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
+    share: Share | None = None
 
 
 class UpstreamReply(Protocol):

@@ -266,6 +266,16 @@ def replace_data(event: SseEvent, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
+def replace_id(event: SseEvent, id: bytes) -> bytes:
+    """``event.raw`` with another id in each of its id lines. ``id`` holds no line end."""
+    raw = event.raw
+    pieces = [raw[: event.lead]]
+    for start, end, behind in _line_spans(raw, event.lead):
+        is_id = raw[start : min(end, start + 3)] in (b"id", b"id:")
+        pieces.append(b"id: " + id + raw[end:behind] if is_id else raw[start:behind])
+    return b"".join(pieces)
+
+
 def _data_lines(data: bytes, end: bytes) -> bytes:
     if b"\n" not in data and b"\r" not in data:
         return b"data: " + data + end

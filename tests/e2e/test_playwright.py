@@ -123,3 +123,17 @@ async def test_two_clients_have_two_browsers(playwright: str, page: str, tmp_pat
         assert "clicked 1 times" in await browse(ada, "browser_snapshot")
         await browse(ada, "browser_navigate", url=page)
         assert "clicked 1 times" in await browse(ada, "browser_snapshot")
+
+
+async def test_browser_outlives_the_session_of_its_host(playwright: str, page: str, tmp_path: Path) -> None:
+    """With one session for each principal, a host that opens one for every call finds the page it left."""
+    shared = {"upstream": "principal"}
+    async with adapter(tmp_path, playwright, sessions=shared) as front:
+        async with visitor(front.url, tmp_path / "first.log") as client:
+            await browse(client, "browser_navigate", url=page)
+        async with visitor(front.url, tmp_path / "second.log") as client:
+            await browse(client, "browser_click", element="the button", target="button")
+        await front.kill()
+        await front.start()
+        async with visitor(front.url, tmp_path / "third.log") as client:
+            assert "clicked 1 times" in await browse(client, "browser_snapshot")

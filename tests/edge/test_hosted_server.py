@@ -160,3 +160,19 @@ async def test_the_documented_example_works(tmp_path: Path) -> None:
         assert text_of(written) == '[{"rows_affected":1}]'
         assert text_of(await client.call_tool("quote", {"price": 20, "count": 2})) == '{"total":40.0}'
         assert text_of(await client.call_tool("quote", {"price": 20, "count": 0})).startswith("At least one")
+
+
+async def test_hosted_tools_in_a_shared_session(place: Path) -> None:
+    """Clients of one principal share a session of the hosted server, and each gets its own answers."""
+    async with serving(place, sessions__upstream="principal", sessions__missing_id="principal") as front:
+
+        async def greeted(name: str) -> list[str]:
+            async with front.client("legacy") as client:
+                return [text_of(await client.call_tool("greet", {"name": name})) for _ in range(5)]
+
+        names = ("ann", "bob", "eve")
+        answers = await asyncio.gather(*(greeted(name) for name in names))
+        for name, said in zip(names, answers, strict=True):
+            assert len(said) == 5 and all(name in each for each in said)
+        async with front.client("2026-07-28") as modern:
+            assert "zoe" in text_of(await modern.call_tool("greet", {"name": "zoe"}))

@@ -12,6 +12,7 @@ from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import Answer, Ask
 from adapter.relay.janitor import Janitor
+from adapter.relay.kept_sessions import KeptSessions
 from adapter.relay.late_sessions import LateSessions
 from adapter.relay.listening import Listening
 from adapter.relay.mapping import Mapping
@@ -50,7 +51,9 @@ class Clock:
 
 def scope_of(session: Session | None, principal: str) -> Scope:
     """Whose files a request may touch, as in a deployment whose secret is no secret."""
-    return session_scope(b"", session.key) if session else principal_scope(b"", principal)
+    if session is None or session.kept:
+        return principal_scope(b"", principal)
+    return session_scope(b"", session.key)
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Relaying:
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     limits: SessionLimits = field(default_factory=SessionLimits)
+    serves_missing: bool = False
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -71,7 +75,8 @@ class Relaying:
         self.late = LateSessions(self.errands, logger, latest=5.0)
         self.mapping = Mapping(self.sessions, self.late, renewals=1, clock=self.clock, log=logger)
         self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
-        opening = Opening(self.sessions, self.mapping, self.clock)
+        self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
+        opening = Opening(self.sessions, self.mapping, self.kept, self.clock)
         calling = Calling(self.mapping, scope_of)
         self.relay = Relay(
             self.sessions,

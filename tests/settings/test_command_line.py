@@ -58,6 +58,20 @@ def test_check_shows_effective_settings_without_secrets(tmp_path: Path) -> None:
     assert shown["state_persistence"]["disk"]["local_path"] == "data/state/adapter.sqlite3"
 
 
+def test_check_warns_where_strangers_would_share_a_session(tmp_path: Path) -> None:
+    """Without tokens everybody is one principal; with them nothing is said."""
+    file = tmp_path / "config.yaml"
+    shared = "sessions: {upstream: principal, missing_id: principal}\n"
+    servers = "servers: [{id: a, upstream: {url: 'http://u:1/mcp'}}]\n"
+    file.write_text(shared + servers)
+    done = mcp_adapter("check", "--config", file)
+    assert done.returncode == 0
+    told = [line.split(":")[:2] for line in done.stderr.splitlines()]
+    assert told == [["warning", " sessions.upstream"], ["warning", " sessions.missing_id"]]
+    file.write_text(shared + servers + "core: {auth: {enabled: true, token: s3cret}}\n")
+    assert mcp_adapter("check", "--config", file).stderr == ""
+
+
 @pytest.mark.parametrize("command", ["check", "serve"])
 def test_bad_settings_are_sentences(tmp_path: Path, command: str) -> None:
     """Exit status 2 and what is wrong on stderr, without a traceback."""

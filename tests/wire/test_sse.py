@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import MessageTooLong
-from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
+from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data, replace_id
 
 FRAGMENTS = [
     *(b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r", b"\xef\xbb\xbf"),
@@ -208,6 +208,17 @@ def test_work_is_linear_in_the_stream() -> None:
         assert reader.feed(b"x" * step) == []
     assert len(reader.feed(b"\n\n")) == 1
     assert counting.work < 3 * size
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_another_id_leaves_every_other_line(data: bytes, end: bytes) -> None:
+    """Only the id lines of an event change, whatever its line ends are."""
+    text = data.replace(b"\r", b"").replace(b"\n", b"")
+    raw = b": note" + end + b"id: old" + end + b"data: " + text + end + b"id" + end + end
+    changed = replace_id(SseEvent(raw, text), b"new")
+    assert changed == raw.replace(b"id: old" + end, b"id: new" + end).replace(
+        b"id" + end + end, b"id: new" + end + end
+    )
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

@@ -1,0 +1,152 @@
+"""Hosts that echo no session id, and hosts that open a session for every exchange, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+import pytest
+
+from adapter.upstream.http import HttpUpstream
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, call_body, event, initialize_result
+
+SHARED = {"upstream": "principal"}
+KEPT = {"missing_id": "principal"}
+
+
+async def stateless(exchange: Exchange) -> None:
+    """Opens a session without an id."""
+    number = exchange.message.get("id")
+    if number is not None:
+        await exchange.json(initialize_result(number))
+
+
+async def named(exchange: Exchange) -> None:
+    """Answers a call with the name of its tool, and opens GET streams."""
+    message = exchange.message
+    if exchange.head.method == "GET":
+        await exchange.begin_stream()
+        return
+    params = message["params"]
+    assert isinstance(params, dict)
+    answer = {"jsonrpc": "2.0", "id": message["id"], "result": params["name"]}
+    await exchange.json(orjson.dumps(answer))
+
+
+async def test_default_refuses_a_request_without_id(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A server that issues ids wants them, and so does the adapter: 400 that says what to do."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head, body = await client.request("POST", call_body())
+        assert head.status == 400 and b"send initialize first" in body
+        assert up.calls("tools/call") == [] and up.sessions == set()
+
+
+async def test_default_has_nothing_before_the_upstream(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Where no session is shared, calls go to the connection pool as they did."""
+    async with upstream() as up, adapter(up) as front:
+        assert isinstance(front.app.servers["raw"].upstream, HttpUpstream)
+
+
+async def test_stateless_server_is_used_without_ids(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The first request of an adapter that just started reaches it, as it would directly."""
+    async with upstream(named, opening=stateless) as up, adapter(up) as front, front.client() as client:
+        head, body = await client.request("POST", call_body("one"))
+        assert head.status == 200 and orjson.loads(body)["result"] == "one"
+        assert up.calls("tools/call")[0].head.get("mcp-session-id") is None
+        assert up.calls("tools/call")[0].body == call_body("one")
+
+
+@pytest.mark.parametrize("sessions", [KEPT, KEPT | SHARED])
+async def test_hosts_that_drop_ids_are_served(
+    sessions: dict[str, str], upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Two hosts that count from 1 are answered at once, in one session, and again after a restart."""
+    async with upstream(named) as up:
+        for _ in range(2):
+            async with (
+                adapter(up, sessions=sessions) as front,
+                front.client() as one,
+                front.client() as other,
+            ):
+                answers = await asyncio.gather(one.call("one"), other.call("other"))
+                assert [orjson.loads(body)["result"] for _, body in answers] == ["one", "other"]
+        used = {each.head.get("mcp-session-id") for each in up.calls("tools/call")}
+        assert used == {"upstream-1"} == up.sessions
+
+
+async def test_session_for_every_exchange_is_one_at_the_server(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Open, call, DELETE, three times and over a restart: the server has one session, which lives on."""
+    async with upstream(named) as up:
+        for _ in range(2):
+            async with adapter(up, sessions=SHARED) as front:
+                for name in ("a", "b", "c"):
+                    async with front.client() as client:
+                        await client.initialize()
+                        _, body = await client.call(name)
+                        assert orjson.loads(body)["result"] == name
+                        head, _ = await client.request("DELETE")
+                        assert head.status == 200
+        assert up.opened == 1 and up.sessions == {"upstream-1"}
+        ids = [each.message["id"] for each in up.calls("tools/call")]
+        assert len(set(ids)) == 6
+
+
+async def test_two_listeners_share_one_stream(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """News of the server reach both clients by one connection."""
+    async with (
+        upstream(named) as up,
+        adapter(up, sessions=SHARED) as front,
+        front.client() as ada,
+        front.client() as ben,
+    ):
+        for client in (ada, ben):
+            await client.initialize()
+            await client.send("GET", Accept="text/event-stream")
+            assert (await client.head()).status == 200
+        (stream,) = up.calls("GET")
+        news = event(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+        await stream.chunk(news)
+        for client in (ada, ben):
+            assert news in await client.read_until(len(news))
+
+
+async def test_tokens_never_share(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Each principal has a session of its own at the server, with ids or without."""
+    tokens = [{"name": name, "token": name} for name in ("ada", "bea")]
+    core = {"auth": {"enabled": True, "tokens": tokens}}
+    async with (
+        upstream(named) as up,
+        adapter(up, sessions=SHARED | KEPT, core=core) as front,
+        front.client() as client,
+    ):
+        for name in ("ada", "bea"):
+            for _ in range(2):
+                head, body = await client.request("POST", call_body(name), Authorization=f"Bearer {name}")
+                assert head.status == 200 and orjson.loads(body)["result"] == name
+        by_name: dict[object, set[str | None]] = {}
+        for each in up.calls("tools/call"):
+            params = each.message["params"]
+            assert isinstance(params, dict)
+            by_name.setdefault(params["name"], set()).add(each.head.get("mcp-session-id"))
+        assert sorted(map(len, by_name.values())) == [1, 1] and by_name["ada"] != by_name["bea"]
+
+
+async def test_server_that_restarts_is_gone_on_with(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """All sessions are gone there; two clients call at once, and one session is opened for both."""
+    async with (
+        upstream(named) as up,
+        adapter(up, sessions=SHARED) as front,
+        front.client() as ada,
+        front.client() as ben,
+    ):
+        for client in (ada, ben):
+            await client.initialize()
+        up.sessions.clear()
+        answers = await asyncio.gather(ada.call("a"), ben.call("b"))
+        assert [orjson.loads(body)["result"] for _, body in answers] == ["a", "b"]
+        assert up.opened == 2
