@@ -63,13 +63,12 @@ class KeptSessions:
         A server that has opened no session yet is asked for one, unless that makes no difference.
         """
         server = ask.server
-        if server.issues_ids is None and not self._serves and ask.method != "DELETE":
+        if server.issues_ids is None and not self._serves:
             await self._look(server)
         key = _key(server.id, ask.principal)
         if server.issues_ids is False:
             return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.principal)
-        # Nobody may end a session that others go on in.
-        if not self._serves or ask.method == "DELETE":
+        if not self._serves:
             raise SessionMissing()
         return self._sessions.known(key) or await self._read(key, server.id, ask.principal)
 

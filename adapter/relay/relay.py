@@ -51,6 +51,7 @@ class Relay:
         session = None
         if ask.era is Era.LEGACY:
             if ask.method == "DELETE":
+                # It needs an id: nobody may end a session that others go on in.
                 return await self.end(ask, min(CLOSE_SECONDS, ask.server.silence.request))
             if ask.session_id is None:
                 session = await self.opening.kept.find(ask)

@@ -135,7 +135,7 @@ def test_the_shop_answers_from_its_database(demo: Demo) -> None:
     """The sixth suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
     answers = [json.loads(line) for line in pasted(demo.suggestion(6)).splitlines()]
     texts = [part["text"] for answer in answers for part in answer["content"]]
-    lamps, orders, months = (json.loads(text) for text in texts if text.startswith("[{"))
+    lamps, _, orders, months = (json.loads(text) for text in texts if text.startswith("[{"))
     printed = "\n".join(texts)
     assert [row["name"] for row in lamps] == ["Cork Desk Lamp", "Linen Desk Lamp", "Ash Desk Lamp"]
     assert {row["status"] for row in orders} == {"overdue"}
