@@ -95,9 +95,12 @@ class Body:
 
     async def _arrived(self, patience: float) -> None:
         loop = asyncio.get_running_loop()
-        while not self._chunks and not self.complete:
+        while not self._chunks:
+            # First of all: the rest of a body that was refused is not kept, but its end still comes.
             if self._failed is not None:
                 raise self._failed()
+            if self.complete:
+                return
             if self.wanted is not None:
                 wanted, self.wanted = self.wanted, None
                 wanted()
@@ -123,7 +126,9 @@ class Body:
             )
 
     def take(self) -> bytes:
-        """Return the bytes that are here now."""
+        """Return the bytes that are here now. Raises the failure of a body that has none left."""
+        if self._failed is not None and not self._chunks:
+            raise self._failed()
         piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.size = 0
