@@ -269,7 +269,12 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
             return
         self._mute = True
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The client has reset the connection, and the loop has not read that yet.
+            self._transport.abort()
+            return
         if self.paused:
             self.paused = False
             self._transport.resume_reading()
