@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 
 from adapter.errors import BuffersFull
 
@@ -26,7 +26,7 @@ class RequestBuffers:
         self._limit = limit
         self._most = limit + limit // 4
         self._patience = patience
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._later: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class RequestBuffers:
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(turn)
+        self._waiting[turn] = None
         late = loop.call_later(self._patience, _give_up, turn)
         try:
             await turn
@@ -64,6 +64,8 @@ class RequestBuffers:
             raise self.refusal() from None
         finally:
             late.cancel()
+            # Who gave up, or was cancelled, is still among them.
+            self._waiting.pop(turn, None)
 
     def refusal(self) -> BuffersFull:
         """Make the failure of a body for which there is no room."""
@@ -77,7 +79,7 @@ class RequestBuffers:
         """Wake as many readers as there is room for a read of each; look again soon if some of that room is left."""
         room = self._limit - self.used
         while self._waiting and room >= 0:
-            turn = self._waiting.popleft()
+            turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
                 turn.set_result(None)
                 room -= _READ_AT_ONCE

@@ -14,6 +14,8 @@ from adapter.edge.listener import Listener
 from adapter.edge.patience import Patience
 from adapter.edge.request import Request
 from adapter.errors import BuffersFull
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import call_body
 from tests.edge.test_bodies import KIB, MIB, until
 
 # --- bodies for which there is no room --------------------------------------------------------------------------
@@ -83,3 +85,19 @@ async def test_no_way_of_reading_takes_a_refused_body_for_whole() -> None:
             await read
     with pytest.raises(BuffersFull):
         body.take()
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------
+
+
+async def test_who_leaves_while_it_waits_is_forgotten(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Also while nothing is given back: a crowd that comes and goes leaves nothing behind."""
+    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+        buffers = front.app.bodies.buffers
+        buffers.add(MIB + 1)
+        async with front.client() as client:
+            await client.initialize()
+            await client.send("POST", call_body() + b" " * 20 * KIB, content_length=str(90 * KIB))
+            await until(lambda: buffers._waiting)
+        await until(lambda: not buffers._waiting)
+        assert buffers.full
