@@ -125,7 +125,8 @@ def bodies(settings: Settings) -> BodyTerms:
         window=times.min_body_window_seconds,
         grace=times.min_body_grace_seconds,
     )
-    return BodyTerms(RequestBuffers(settings.core.max_buffered_bytes), floor, times.body_silence_seconds)
+    buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
+    return BodyTerms(buffers, floor, times.body_silence_seconds)
 
 
 def patience(settings: Settings) -> Patience:

@@ -85,6 +85,9 @@ class Body:
             await self._room()
             self._resume()
         await self._arrived(patience)
+        if self.held is not None:
+            # Such a body holds no more than this piece, and can wait again.
+            self.held.fall_back()
         if not self._chunks:
             return b""
         piece = self._chunks.pop(0)
@@ -154,7 +157,8 @@ class Body:
     @property
     def overfull(self) -> bool:
         """True when there is no room even for the bytes that have come."""
-        return self.arrived > SMALL and self._terms.buffers.overfull
+        ahead = self.held is not None and self.held.ahead
+        return self.arrived > SMALL and self._terms.buffers.overfull and not ahead
 
     @property
     def crowded(self) -> bool:
@@ -163,7 +167,16 @@ class Body:
 
     async def _room(self) -> None:
         if self.arrived > SMALL:
-            await self._terms.buffers.room()
+            self.count()
+            assert self.held is not None
+            await self._terms.buffers.room(self.held, self._lose_turn)
+
+    def _lose_turn(self) -> None:
+        assert self.held is not None, "only a body that is counted goes ahead"
+        if self.held.size:
+            self.refuse()
+        else:
+            self.held.fall_back()
 
     def release(self) -> None:
         """Let go of the bytes; nobody needs them any more. Idempotent."""
@@ -171,7 +184,7 @@ class Body:
         self.size = 0
         self.unwanted = True
         if self.held is not None:
-            self.held.add(-self.held.size)
+            self.held.release()
 
     # --- for the connection ---------------------------------------------------------------------------------
 
@@ -189,6 +202,8 @@ class Body:
 
     def end(self) -> None:
         self.complete = True
+        if self.held is not None:
+            self.held.fall_back()
         self._wake()
 
     def fail(self, failure: Callable[[], Exception]) -> None:

@@ -191,7 +191,8 @@ class Core(Section):
     max_buffered_bytes: ByteSize = Field(
         default=256 * 1024**2,
         description="Most bytes of request bodies held in memory, all clients' together, decompressed ones too. "
-        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once.",
+        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once. "
+        "A few that have waited longest are still read to their end.",
     )
     max_connections: Count = Field(
         default=4096,
