@@ -132,7 +132,7 @@ def bodies(settings: Settings) -> BodyTerms:
 def patience(settings: Settings) -> Patience:
     """Build the times that clients are given on their connections."""
     times = settings.core.client_timeouts
-    return Patience(idle=times.idle_seconds, head=times.head_seconds)
+    return Patience(idle=times.idle_seconds, head=times.head_seconds, stall=times.answer_stall_seconds)
 
 
 def guard(settings: Settings) -> Guard:

@@ -124,6 +124,10 @@ class ClientTimeouts(Section):
     head_seconds: Seconds = Field(
         default=15, description="How long the head of a request may take, from its first byte; then 408."
     )
+    answer_stall_seconds: Seconds = Field(
+        default=60,
+        description="How long a client may take nothing of its answer; then the connection is broken off.",
+    )
     body_silence_seconds: Seconds = Field(
         default=30,
         description="How long nothing of a body may come; then 408. Uploads have `uploads.stall_timeout_seconds`.",
