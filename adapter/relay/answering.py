@@ -14,6 +14,7 @@ from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, Upstrea
 from adapter.relay.answers import too_large
 from adapter.relay.exchange import Flow
 from adapter.relay.pacing import SLICE, breathe, slices
+from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, read_response
 from adapter.wire.failure import failure
@@ -245,7 +246,7 @@ class AnswerStream:
         leaving: list[bytes] = []
         for event in events:
             waiting = self._wanted
-            if event.data and self._strike_off(event):
+            if event.data and await self._is_answer(event):
                 try:
                     leaving.append(replace_data(event, await self._rewritten(event.data)))
                 except asyncio.CancelledError:
@@ -260,6 +261,15 @@ class AnswerStream:
                 leaving.append(event.raw)
         await breathe(len(events))
         return b"".join(leaving)
+
+    async def _is_answer(self, event: SseEvent) -> bool:
+        """As ``_strike_off`` of a stream that is read; a long list is looked through in turns."""
+        if event.data is None or self._asked.method != LIST or len(event.data) <= LARGE:
+            return self._strike_off(event)
+        if not self._wanted or not await is_response(event.data, self._asked.id):
+            return False
+        self._wanted = []
+        return True
 
     async def _rewritten(self, data: bytes) -> bytes:
         assert self._rewrite is not None

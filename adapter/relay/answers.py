@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.pacing import breathe, slices
+from adapter.relay.recognition import LARGE, is_response
+from adapter.relay.turns import own_turn
 from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import answers
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
@@ -89,6 +90,9 @@ async def read_body(reply: UpstreamReply, silence: float | None, limit: int = AN
             chunks.append(chunk)
     finally:
         reply.abort()
+    if size > LARGE:
+        # Many may come to their end at once, and each copies megabytes.
+        await own_turn()
     return b"".join(chunks)
 
 
@@ -182,7 +186,7 @@ async def _read_events(
                 events = reader.feed(part)
                 for event in events:
                     raw += event.raw
-                    if event.data and answers(event.data, request_id):
+                    if event.data and await is_response(event.data, request_id):
                         return bytes(raw), event
                 if len(raw) > left:
                     raise too_large(reader.limit)
@@ -199,12 +203,12 @@ async def _read_events(
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
     if kind != "text/event-stream":
-        return body if answers(body, request_id) else None
+        return body if await is_response(body, request_id) else None
     reader = SseReader(len(body))
     for part in slices(body):
         events = reader.feed(part)
         for event in events:
-            if event.data and answers(event.data, request_id):
+            if event.data and await is_response(event.data, request_id):
                 return event.data
         await breathe(len(events))
     return None

@@ -32,8 +32,11 @@ from adapter.relay.http_callers import (
 )
 from adapter.relay.mapping import LONGEST_RETRY
 from adapter.relay.pacing import breathe, slices
+from adapter.relay.recognition import LARGE
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import long_response
 from adapter.rules.sessions import session_key
 from adapter.upstream.port import header
 from adapter.wire.envelope import response_in
@@ -42,6 +45,9 @@ from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 """Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
+
+LISTS = {"tools/list": "tools", "resources/list": "resources"}
+"""The methods that answer with lists, and where in their result those stand."""
 
 _PROGRESS = ("progress", "total", "message")
 
@@ -135,8 +141,8 @@ class Conversation:
     ) -> dict[str, Any]:
         """The result of one request. Whoever cancels the wait cancels the request.
 
-        ``mirrors`` are header fields that a modern upstream wants of it. Raises ToolRefused, AdapterError, and what
-        ``tell`` raises.
+        Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
+        wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
         """
         assert self.era is not None, "it is open"
         return await self._exchange(who, method, params, self.era, tell, mirrors)
@@ -156,7 +162,8 @@ class Conversation:
             meta["progressToken"] = number
         message = request(number, method, {**params, "_meta": meta} if meta else params)
         try:
-            response = await self._response(self._asks.post(who, era, message, mirrors), who, number, tell)
+            ask = self._asks.post(who, era, message, mirrors)
+            response = await self._response(ask, who, number, tell, LISTS.get(method))
         except AdapterError:
             raise
         except BaseException:
@@ -166,12 +173,14 @@ class Conversation:
             raise
         return result_of(response)
 
-    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> dict[str, Any]:
-        """The response, over as many streams as the upstream makes of it."""
+    async def _response(
+        self, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+    ) -> dict[str, Any]:
+        """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
         last_id = b""
         while True:
             answer = await self._relay.handle(ask)
-            heard = await self._heard(answer, who, number, tell)
+            heard = await self._heard(answer, who, number, tell, listed)
             if heard.response is not None:
                 return heard.response
             if answer.status != 200:
@@ -182,7 +191,9 @@ class Conversation:
             await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
             ask = self._asks.listen(who, last_id.decode("latin-1"))
 
-    async def _heard(self, answer: Answer, who: Who, number: int, tell: Tell | None = None) -> _Heard:
+    async def _heard(
+        self, answer: Answer, who: Who, number: int, tell: Tell | None = None, listed: str | None = None
+    ) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
@@ -191,7 +202,7 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
-                return _Heard(response_in(body, number))
+                return _Heard(await _response_in(body, number, listed))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
                 for part in slices(piece):
@@ -199,7 +210,7 @@ class Conversation:
                     for event in events:
                         if not event.data:
                             continue
-                        response = response_in(event.data, number)
+                        response = await _response_in(event.data, number, listed)
                         if response is not None:
                             return _Heard(response)
                         await self._heed(event.data, who, number, tell)
@@ -241,6 +252,13 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
+
+
+async def _response_in(data: bytes, number: int, listed: str | None) -> dict[str, Any] | None:
+    """As ``envelope.response_in``; a long list is read in turns."""
+    if listed is None or len(data) <= LARGE:
+        return response_in(data, number)
+    return await in_turns(long_response(data, number, listed))
 
 
 async def _pieces(answer: Answer) -> AsyncIterator[bytes]:

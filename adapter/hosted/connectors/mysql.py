@@ -43,7 +43,7 @@ _QUOTING = frozenset((1064, 1105, 1265, 1292, 1366, 1411, 1690))
 """The server's errors that quote the rest of the statement, or what was in a row."""
 
 _LASTING = re.compile(
-    r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*\n)*(?:SET|USE|LOCK|FLUSH)\b", re.DOTALL | re.IGNORECASE
+    r"(?:\s++|/\*(?>.*?\*/)|(?:--|#)[^\n]*+\n)*+(?:SET|USE|LOCK|FLUSH)\b", re.DOTALL | re.IGNORECASE
 )
 """Statements that change the connection, which is not kept then: in another character set the server would not read
 the quotes of the next statement's values as the driver wrote them."""
