@@ -125,13 +125,14 @@ def bodies(settings: Settings) -> BodyTerms:
         window=times.min_body_window_seconds,
         grace=times.min_body_grace_seconds,
     )
-    return BodyTerms(RequestBuffers(settings.core.max_buffered_bytes), floor, times.body_silence_seconds)
+    buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
+    return BodyTerms(buffers, floor, times.body_silence_seconds)
 
 
 def patience(settings: Settings) -> Patience:
     """Build the times that clients are given on their connections."""
     times = settings.core.client_timeouts
-    return Patience(idle=times.idle_seconds, head=times.head_seconds)
+    return Patience(idle=times.idle_seconds, head=times.head_seconds, stall=times.answer_stall_seconds)
 
 
 def guard(settings: Settings) -> Guard:

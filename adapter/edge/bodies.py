@@ -85,6 +85,9 @@ class Body:
             await self._room()
             self._resume()
         await self._arrived(patience)
+        if self.held is not None:
+            # Such a body holds no more than this piece, and can wait again.
+            self.held.fall_back()
         if not self._chunks:
             return b""
         piece = self._chunks.pop(0)
@@ -95,9 +98,12 @@ class Body:
 
     async def _arrived(self, patience: float) -> None:
         loop = asyncio.get_running_loop()
-        while not self._chunks and not self.complete:
+        while not self._chunks:
+            # First of all: the rest of a body that was refused is not kept, but its end still comes.
             if self._failed is not None:
                 raise self._failed()
+            if self.complete:
+                return
             if self.wanted is not None:
                 wanted, self.wanted = self.wanted, None
                 wanted()
@@ -123,7 +129,9 @@ class Body:
             )
 
     def take(self) -> bytes:
-        """Return the bytes that are here now."""
+        """Return the bytes that are here now. Raises the failure of a body that has none left."""
+        if self._failed is not None and not self._chunks:
+            raise self._failed()
         piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.size = 0
@@ -149,7 +157,8 @@ class Body:
     @property
     def overfull(self) -> bool:
         """True when there is no room even for the bytes that have come."""
-        return self.arrived > SMALL and self._terms.buffers.overfull
+        ahead = self.held is not None and self.held.ahead
+        return self.arrived > SMALL and self._terms.buffers.overfull and not ahead
 
     @property
     def crowded(self) -> bool:
@@ -158,7 +167,16 @@ class Body:
 
     async def _room(self) -> None:
         if self.arrived > SMALL:
-            await self._terms.buffers.room()
+            self.count()
+            assert self.held is not None
+            await self._terms.buffers.room(self.held, self._lose_turn)
+
+    def _lose_turn(self) -> None:
+        assert self.held is not None, "only a body that is counted goes ahead"
+        if self.held.size:
+            self.refuse()
+        else:
+            self.held.fall_back()
 
     def release(self) -> None:
         """Let go of the bytes; nobody needs them any more. Idempotent."""
@@ -166,7 +184,7 @@ class Body:
         self.size = 0
         self.unwanted = True
         if self.held is not None:
-            self.held.add(-self.held.size)
+            self.held.release()
 
     # --- for the connection ---------------------------------------------------------------------------------
 
@@ -184,6 +202,8 @@ class Body:
 
     def end(self) -> None:
         self.complete = True
+        if self.held is not None:
+            self.held.fall_back()
         self._wake()
 
     def fail(self, failure: Callable[[], Exception]) -> None:

@@ -153,6 +153,8 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        if self._timers is not None:
+            self._timers.drained()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
@@ -269,7 +271,12 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
             return
         self._mute = True
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The client has reset the connection, and the loop has not read that yet.
+            self._transport.abort()
+            return
         if self.paused:
             self.paused = False
             self._transport.resume_reading()
@@ -309,15 +316,16 @@ class ClientConnection(asyncio.Protocol):
         return self._write_paused or self._lost
 
     async def drained(self) -> None:
-        """Wait until the client takes more. Raises ClientGone."""
-        if self._write_paused and not self._lost:
+        """Wait until the client takes more. Raises ClientGone, also for one that takes nothing for too long."""
+        if self._write_paused and self._timers is not None:
+            self._timers.watch_drain()
             self._writable = self._loop.create_future()
             await self._writable
         if self._lost:
             raise ClientGone("the client has gone")
 
     async def send_file(self, file: Sendable, offset: int, length: int) -> None:
-        await send_file(self._transport, self.drained, file, offset, length)
+        await send_file(self._transport, self.drained, file, offset, length, self._patience.stall)
 
     def abort(self) -> None:
         self._transport.abort()

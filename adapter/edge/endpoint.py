@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.bases import Bases
+from adapter.edge.bodies import Body
 from adapter.edge.guard import MCP_METHODS, Guard
 from adapter.edge.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.edge.rendering import Asker, send_answer, send_failure
@@ -166,6 +168,8 @@ class Endpoint:
             check_head(visit.envelope, request)
         ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
+        if request.body.held is not None:
+            ask.sent = partial(_let_go, request.body, visit.envelope)
         if not server.plan.empty:
             ask.base = self.bases.of(request)
         return ask
@@ -195,3 +199,9 @@ class Endpoint:
         else:
             visit.envelope, visit.era = await self.ingress.read_dense(text, request)
         return body, encoded
+
+
+def _let_go(body: Body, message: Envelope | Batch) -> None:
+    """Give the memory of a message back that has been sent, also of one that another was sent for."""
+    message.shrink()
+    body.release()

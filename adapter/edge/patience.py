@@ -18,13 +18,14 @@ class Patience:
     ``idle``: how long a connection may lie idle. ``head``: how long a head may take, from its first byte. ``linger``:
     how long what still arrives after the last answer is taken and thrown away. ``half_closed``: how long an exchange
     goes on after the client closed its side; most that do have gone altogether, which looks the same from here
-    (RFC 9112, 9.6).
+    (RFC 9112, 9.6). ``stall``: how long it may take nothing of what waits for it.
     """
 
     idle: float = 75.0
     head: float = 15.0
     linger: float = 2.0
     half_closed: float = 0.5
+    stall: float = 60.0
 
     @property
     def for_head(self) -> float:
@@ -58,8 +59,8 @@ class ConnectionTimers:
     """The deadlines of one connection. ``quiet_since`` is when its last answer was given, in loop time."""
 
     __slots__ = (
-        "_connection", "_deadline", "_head_due", "_head_number", "_head_timer", "_loop", "_patience", "_presence_timer",
-        "_requests", "_transport", "quiet_since",
+        "_connection", "_deadline", "_drain_timer", "_head_due", "_head_number", "_head_timer", "_loop", "_patience",
+        "_presence_timer", "_requests", "_transport", "quiet_since",
     )  # fmt: skip
 
     def __init__(
@@ -75,12 +76,13 @@ class ConnectionTimers:
         self._head_number = 0
         self._head_due = 0.0
         self._presence_timer: asyncio.TimerHandle | None = None
+        self._drain_timer: asyncio.TimerHandle | None = None
         self.quiet_since = self._loop.time()
         self.expect(patience.idle, self._check_idle)
 
     def cancel(self) -> None:
         """Stop all of them; the connection is over."""
-        for timer in (self._deadline, self._head_timer, self._presence_timer):
+        for timer in (self._deadline, self._head_timer, self._presence_timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -125,6 +127,25 @@ class ConnectionTimers:
             self._head_timer = self._loop.call_later(left, self._check_head)
         else:
             self._connection.refuse_slow_head()
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def watch_drain(self) -> None:
+        """Break the connection off when nothing of what waits leaves for a while, until ``drained`` is called."""
+        left = self._transport.get_write_buffer_size()
+        self._drain_timer = self._loop.call_later(self._patience.stall, self._check_drain, left)
+
+    def drained(self) -> None:
+        """Stop watching what waits; the client has taken it."""
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+
+    def _check_drain(self, left: int) -> None:
+        if self._transport.get_write_buffer_size() < left:
+            self.watch_drain()
+        else:
+            self._transport.abort()
 
     # --- presence ---------------------------------------------------------------------------------------------
 

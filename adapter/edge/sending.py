@@ -18,10 +18,12 @@ async def send_file(
     file: Sendable,
     offset: int,
     length: int,
+    stall: float,
 ) -> None:
     """Send ``length`` bytes of a file behind what was written to ``transport`` before.
 
-    Waits while the client is slow. Raises ClientGone, StorageFailed.
+    Waits while the client is slow. Raises ClientGone, also for one that takes nothing for ``stall`` seconds, and
+    StorageFailed.
     """
     await _emptied(transport, drained)
     # One of our own: the transport's number is the loop's to watch, and another socket's once it has closed.
@@ -33,7 +35,7 @@ async def send_file(
             sent = await file.send(receiver, offset, asked)
             offset += sent
             if sent < asked:
-                await _writable(receiver)
+                await _writable(receiver, stall)
     except ConnectionError as error:
         raise ClientGone("the client has gone") from error
     finally:
@@ -54,11 +56,14 @@ def _open(transport: asyncio.Transport) -> asyncio.Transport:
     return transport
 
 
-async def _writable(number: int) -> None:
+async def _writable(number: int, stall: float) -> None:
     loop = asyncio.get_running_loop()
     writable = asyncio.Event()
     loop.add_writer(number, writable.set)
     try:
-        await writable.wait()
+        async with asyncio.timeout(stall):
+            await writable.wait()
+    except TimeoutError:
+        raise ClientGone("the client takes nothing of its file") from None
     finally:
         loop.remove_writer(number)

@@ -62,6 +62,8 @@ class Refused(Exception):
 class WholeReply:
     """An UpstreamReply whose body is there from the beginning."""
 
+    needs_request = False
+
     def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
         self.status = status
         self.headers = headers

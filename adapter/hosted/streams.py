@@ -18,6 +18,9 @@ UNREAD_AT_MOST = 64
 class EventStream:
     """An UpstreamReply of server-sent events. ``left`` is called once, when its reader has given up."""
 
+    needs_request = True
+    """The tool that writes it has its arguments as long as it runs."""
+
     def __init__(self, left: Callable[[], None], headers: Headers = EVENTS) -> None:
         self.status = 200
         self.headers = headers

@@ -39,6 +39,7 @@ class Ask:
     ``base`` is the URL under which the client knows the adapter, without a slash at its end;
     ``caller`` is who asks, as stages may know them;
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
+    ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
     ``tool_repeatable`` tells of tools whether they may be called twice, None where nothing is known of them.
     """
 
@@ -58,12 +59,22 @@ class Ask:
     caller: Caller = NOBODY
     query: str = ""
     tool_repeatable: ToolRepeatable | None = None
+    sent: Callable[[], None] | None = None
 
     def repeatable(self) -> bool:
         """Tell whether the request may be sent twice; a GET may, for it only reads."""
         if self.envelope is None:
             return True
         return is_repeatable(self.envelope, self.tool_repeatable)
+
+    def let_go(self) -> None:
+        """Keep nothing of a message that has been sent and is not sent again, and say so to ``sent``."""
+        sent, self.sent = self.sent, None
+        self.body = b""
+        if self.envelope is not None:
+            self.envelope.shrink()
+        if sent is not None:
+            sent()
 
 
 def _nothing() -> None:

@@ -168,7 +168,7 @@ class Lookout:
         if reading is not None:
             return reading, True
         reading = self._readings[whose] = asyncio.get_running_loop().create_future()
-        self._errands.run(self._read_for(whose, call, reading))
+        self._errands.run(self._read_for(whose, call.without_request(), reading))
         return reading, False
 
     async def _read_for(self, whose: str, call: Call, reading: asyncio.Future[Sighting | None]) -> None:

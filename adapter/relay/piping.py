@@ -36,6 +36,8 @@ class Piping:
         recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
         try:
             reply = await self.mapping.send(ask, session, ask.body, silence)
+            if ask.sent is not None and not reply.needs_request:
+                ask.let_go()
             headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 if is_encoded(reply):

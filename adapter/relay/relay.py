@@ -119,6 +119,7 @@ class Relay:
         if len(batch.members) == len(concerned):
             return refused_whole(refused)
         rest = without(ask, batch, concerned)
+        ask.body = b""
         if not (requests := requests_of(rest.envelope)):
             await (await self._notify(rest, session)).close()
             return refused_whole(refused)

@@ -6,7 +6,7 @@ A call that no stage concerns has an empty tuple and is piped. A new behaviour i
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from adapter.rules.callers import NOBODY, Caller
@@ -64,6 +64,10 @@ class Call:
     @property
     def modern(self) -> bool:
         return self.era is Era.MODERN
+
+    def without_request(self) -> Call:
+        """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""
+        return replace(self, request=b"")
 
     def change(self, *edits: Edit) -> None:
         """Edit the request; everything outside the edited spans keeps its bytes."""

@@ -140,7 +140,7 @@ class Vetting:
             # Nothing will be refused, so nobody waits for what is only to be pinned and told.
             if call.scope.id not in self._viewing and self._now() >= self._retry_at:
                 self._viewing.add(call.scope.id)
-                self._errands.run(self._view_quietly(call))
+                self._errands.run(self._view_quietly(call.without_request()))
             return
         verdict = await self._judging.verdict(call)
         if verdict.hides(name):

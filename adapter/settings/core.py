@@ -124,6 +124,10 @@ class ClientTimeouts(Section):
     head_seconds: Seconds = Field(
         default=15, description="How long the head of a request may take, from its first byte; then 408."
     )
+    answer_stall_seconds: Seconds = Field(
+        default=60,
+        description="How long a client may take nothing of its answer; then the connection is broken off.",
+    )
     body_silence_seconds: Seconds = Field(
         default=30,
         description="How long nothing of a body may come; then 408. Uploads have `uploads.stall_timeout_seconds`.",
@@ -191,7 +195,8 @@ class Core(Section):
     max_buffered_bytes: ByteSize = Field(
         default=256 * 1024**2,
         description="Most bytes of request bodies held in memory, all clients' together, decompressed ones too. "
-        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once.",
+        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once. "
+        "A few that have waited longest are still read to their end.",
     )
     max_connections: Count = Field(
         default=4096,

@@ -89,6 +89,11 @@ class Connection(asyncio.Protocol):
         """True while an answer comes in whose head was handed out."""
         return self._answer is not None and self._headed
 
+    @property
+    def sends(self) -> bool:
+        """True while a part of the request waits to be sent: the upstream answered early."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def usable(self, now: float) -> bool:
         """Tell whether another exchange may begin: the peer still keeps the connection, and has sent nothing since the
         last exchange, not even its end. The socket knows of that before the loop does.

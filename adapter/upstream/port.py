@@ -83,6 +83,10 @@ class UpstreamReply(Protocol):
     def whole(self) -> bytes | None:
         """The body, if it had arrived completely by the time the head was handed out; else None."""
 
+    @property
+    def needs_request(self) -> bool:
+        """True while the request's body is still held for it: a part waits to be sent, or whoever answers has it."""
+
     async def read(self, silence: float | None) -> bytes:
         """The next bytes as they came, ``b""`` once at the clean end and from then on.
 

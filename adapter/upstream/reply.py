@@ -15,6 +15,10 @@ class Carrier(Protocol):
     @property
     def watch(self) -> Watch: ...
 
+    @property
+    def sends(self) -> bool:
+        """True while a part of the request waits to be sent."""
+
     def resume(self) -> None:
         """Read on, if reading had stopped because nobody took what came."""
 
@@ -43,6 +47,11 @@ class HttpReply(Pouring):
     def __repr__(self) -> str:
         state = "complete" if self._connection is None else "failed" if self.failure else "arriving"
         return f"<HttpReply {self.status or 'without head'}: {state}, {self.buffered} bytes unread>"
+
+    @property
+    def needs_request(self) -> bool:
+        """See UpstreamReply."""
+        return self._connection is not None and self._connection.sends
 
     async def read(self, silence: float | None) -> bytes:
         """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""

@@ -51,6 +51,8 @@ Step = tuple[Expect, Answer | Exception]
 class ScriptedReply:
     """The UpstreamReply that plays an Answer; ``aborted`` says whether its reader gave up before the end."""
 
+    needs_request = False
+
     def __init__(self, answer: Answer) -> None:
         self.status = answer.status
         self.headers: Headers = list(answer.headers)

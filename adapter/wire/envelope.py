@@ -37,6 +37,13 @@ class Kind(Enum):
     RESPONSE = "response"
 
 
+KEPT_META = 16 * 1024
+"""Bytes of what a client says of itself that are kept with a message which was sent."""
+
+SHORT = 1024
+"""Bytes of a message that is kept as it is."""
+
+
 @dataclass(slots=True)
 class Envelope:
     """One JSON-RPC message as it came (``body``) and the few of its members the adapter acts on.
@@ -68,6 +75,16 @@ class Envelope:
         span = spans.find(self.body, ("id",))
         return b"null" if span is None else self.body[span[0] : span[1]]
 
+    def shrink(self) -> None:
+        """Keep nothing of the body but the id, and ``params._meta`` of at most ``KEPT_META`` bytes: the message has
+        been sent, and what is still to be asked in its name needs no more.
+        """
+        if len(self.body) <= SHORT:
+            return
+        span = spans.find(self.body, ("params", "_meta")) if self.has_modern_meta else None
+        meta = self.body[slice(*span)] if span is not None and span[1] - span[0] <= KEPT_META else b"{}"
+        self.body = b'{"id":' + self.id_bytes + b',"params":{"_meta":' + meta + b"}}"
+
 
 @dataclass(slots=True)
 class Batch:
@@ -75,6 +92,12 @@ class Batch:
 
     members: list[Envelope]
     body: bytes
+
+    def shrink(self) -> None:
+        """Keep nothing of the bodies but the ids; see Envelope."""
+        self.body = b""
+        for member in self.members:
+            member.shrink()
 
 
 def read_envelope(body: bytes, most: int | None = None) -> Envelope | Batch:

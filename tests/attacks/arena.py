@@ -60,12 +60,12 @@ class Arena:
 
 
 @asynccontextmanager
-async def attacked(place: Path, upstream: str, **sections: Any) -> AsyncIterator[Arena]:
+async def attacked(place: Path, upstream: str, padding: int = 0, **sections: Any) -> AsyncIterator[Arena]:
     """The adapter in front of ``upstream``, with a bystander at another server of it.
 
     ``sections`` join the settings file; ``server`` among them joins the attacked server's entry, and ``servers`` are
-    further entries; ``token`` is the bystander's, where tokens are asked for. Raises AssertionError at the end when the
-    bystander has suffered.
+    further entries; ``token`` is the bystander's, where tokens are asked for, and ``padding`` how many bytes it sends
+    with each call besides. Raises AssertionError at the end when the bystander has suffered.
     """
     async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
         quiet = await start([sys.executable, "-m", "tests.bench.upstream"], place / "quiet.log")
@@ -79,13 +79,8 @@ async def attacked(place: Path, upstream: str, **sections: Any) -> AsyncIterator
             *sections.pop("servers", []),
         ]
         front = await stack.enter_async_context(adapter(place, upstream, servers=servers, **sections))
-        command = [
-            sys.executable,
-            "-m",
-            "tests.attacks.bystander",
-            f"{front.base}/quiet",
-            *filter(None, [token]),
-        ]
+        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", str(padding)]
+        command += filter(None, [token])
         bystander = await start(command, place / "bystander.log")
         stack.push_async_callback(bystander.stop)
         assert await bystander.line(START_TIMEOUT) == "watching"

@@ -1,7 +1,7 @@
 """A client with a session of its own that does nothing wrong, and how long each of its calls took.
 
-``python -m tests.attacks.bystander URL [TOKEN]`` calls ``echo`` there until its standard input ends, one call at a
-time, then prints ``{"calls": N, "failed": N, "worst": S, "median": S}``, in seconds. It is a process of its own, so
+``python -m tests.attacks.bystander URL BYTES [TOKEN]`` calls ``echo`` there until its standard input ends, one call at
+a time, then prints ``{"calls": N, "failed": N, "worst": S, "median": S}``, in seconds. It is a process of its own, so
 that what is measured is the adapter's loop and not the attacker's.
 """
 
@@ -24,8 +24,8 @@ FEWEST_CALLS = 10
 """Calls to make in any case: an attack may be over before as many were made."""
 
 
-async def watch(url: str, token: str | None = None) -> dict[str, float]:
-    """Calls until standard input ends."""
+async def watch(url: str, padding: int, token: str | None = None) -> dict[str, float]:
+    """Calls until standard input ends, each with so many bytes more than it needs."""
     loop = asyncio.get_running_loop()
     over = loop.run_in_executor(None, sys.stdin.buffer.read)
     place = urlsplit(url)
@@ -39,7 +39,8 @@ async def watch(url: str, token: str | None = None) -> dict[str, float]:
         print("watching", flush=True)
         while not over.done() or len(took) < FEWEST_CALLS:
             began = time.perf_counter()
-            head, body = await client.request("POST", call_body("echo", len(took) + 1), place.path, **known)
+            message = call_body("echo", len(took) + 1) + b" " * padding
+            head, body = await client.request("POST", message, place.path, **known)
             took.append(time.perf_counter() - began)
             failed += head.status != 200 or "result" not in orjson.loads(body)
             await asyncio.sleep(PAUSE)
@@ -52,4 +53,4 @@ async def watch(url: str, token: str | None = None) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(asyncio.run(watch(*sys.argv[1:]))).decode(), flush=True)
+    print(orjson.dumps(asyncio.run(watch(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))).decode(), flush=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapter.edge.bodies import SMALL, Body, BodyTerms
-from adapter.edge.buffers import RequestBuffers
+from adapter.edge.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.pace import Floor
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
@@ -128,6 +128,20 @@ async def test_a_floor_of_nothing_lets_a_body_trickle() -> None:
 
 
 @asynccontextmanager
+async def no_place_ahead(buffers: RequestBuffers) -> AsyncIterator[None]:
+    """Memory is full, and somebody else goes ahead of all who wait."""
+    held = HeldBytes(buffers)
+    held.add(buffers._limit - buffers.used + 1)
+    await buffers.room(held, lambda: None)
+    assert held.ahead
+    held.add(-held.size)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+@asynccontextmanager
 async def half_sent(front: Adapter, size: int) -> AsyncIterator[RawClient]:
     """A client that has sent so many bytes of a body twice as large, all of which have come."""
     used, buffers = front.app.bodies.buffers.used, front.app.bodies.buffers
@@ -146,7 +160,7 @@ async def test_bodies_wait_while_others_fill_the_memory(
         buffers = front.app.bodies.buffers
         async with front.client() as client:
             await client.initialize()
-            async with half_sent(front, 900 * KIB):
+            async with no_place_ahead(buffers), half_sent(front, 900 * KIB):
                 sent = asyncio.create_task(client.request("POST", call_body() + b" " * MIB))
                 await until(lambda: buffers._waiting)
                 assert buffers.used <= MIB + 512 * KIB and not sent.done()
@@ -184,11 +198,12 @@ async def test_who_waits_in_vain_is_refused() -> None:
     for each, size in ((held, 1000), (body, SMALL + 1)):
         each.add(b"x" * size)
         each.count()
-    with pytest.raises(BuffersFull, match=r"bytes that core\.max_buffered_bytes"):
-        await body.read()
-    with pytest.raises(BuffersFull):
-        body.take()
-        await body.piece(1)
+    async with no_place_ahead(agreed.buffers):
+        with pytest.raises(BuffersFull, match=r"bytes that core\.max_buffered_bytes"):
+            await body.read()
+        with pytest.raises(BuffersFull):
+            body.take()
+            await body.piece(1)
     body.release()
     held.release()
     assert agreed.buffers.used == 0
@@ -204,21 +219,22 @@ async def test_who_waits_comes_in_turn_as_there_is_room() -> None:
     order: list[int] = []
 
     async def wait(number: int) -> None:
-        await agreed.buffers.room()
+        await agreed.buffers.room(HeldBytes(agreed.buffers), lambda: None)
         order.append(number)
         agreed.buffers.add(256 * KIB)
 
-    waiting = [asyncio.create_task(wait(number)) for number in range(12)]
-    await asyncio.sleep(0)
-    held.pop().release()
-    await asyncio.sleep(0.1)
-    assert order == [0]
-    held.pop().release()
-    await asyncio.sleep(0)
-    assert 4 <= len(order) <= 5
-    while held:
+    async with no_place_ahead(agreed.buffers):
+        waiting = [asyncio.create_task(wait(number)) for number in range(12)]
+        await asyncio.sleep(0)
         held.pop().release()
-    await asyncio.gather(*waiting)
+        await asyncio.sleep(0.1)
+        assert order == [0]
+        held.pop().release()
+        await asyncio.sleep(0)
+        assert 4 <= len(order) <= 5
+        while held:
+            held.pop().release()
+        await asyncio.gather(*waiting)
     assert order == list(range(12))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import re
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -38,6 +41,7 @@ class Service:
         self.go = asyncio.Event()
         self.end: str = ""
         self.written = 0
+        self.reset: Callable[[], None]
 
     async def __call__(self, request: Request) -> None:
         self.requests.append(request)
@@ -78,6 +82,9 @@ class Service:
                 reply.send(413, [], b"too large")
             case "/split":
                 reply.send(200, [("X-A", "b\r\nX-C: d")], b"")
+            case "/reset":
+                reply.send(413, [], b"too large")
+                self.reset()
             case "/raise":
                 raise RuntimeError("before the head")
             case "/break":
@@ -535,6 +542,25 @@ async def test_closing_lets_exchanges_finish(serve: Serve) -> None:
         answer = await heard(reader)
         assert b"Connection: close" in answer
         assert answer.endswith(b"waited")
+
+
+async def test_a_reset_behind_the_last_answer_ends_the_connection(serve: Serve) -> None:
+    """The socket knows of it before the loop does, and refuses to close one side; nothing is left of it."""
+    async with serve(Patience()) as front:
+        client = socket.create_connection(front.listener.address)
+
+        def reset() -> None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+
+        front.service.reset = reset
+        client.sendall(POST.replace(b"/mcp", b"/reset") + b"Content-Length: 1000000\r\n\r\nhalf")
+        await front.service.ended.wait()
+        while front.listener._connections:
+            await asyncio.sleep(0)
+        assert front.service.end == "done"
+        gc.collect()
+        assert not front.complaints
 
 
 async def test_dropping_ends_exchanges(serve: Serve) -> None:

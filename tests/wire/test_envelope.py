@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, BadRequest
-from adapter.wire.envelope import Batch, Envelope, Kind, answers, dump, parse, read_envelope
+from adapter.wire.envelope import KEPT_META, SHORT, Batch, Envelope, Kind, answers, dump, parse, read_envelope
 from adapter.wire.names import VERSION_KEY
+from adapter.wire.spans import find
 
 
 def read(body: bytes) -> Envelope:
@@ -257,3 +258,36 @@ def test_nothing_but_two_errors(body: bytes) -> None:
 def test_which_data_answers_a_request(data: bytes, request_id: str | int, expected: bool) -> None:
     """A response with the request's id answers it, and so does an error that could not name an id."""
     assert answers(data, request_id) is expected
+
+
+META = b',"_meta":{"%s": "%%s"}' % VERSION_KEY.encode()
+
+
+@pytest.mark.parametrize("number", [b"7", b"0", b"-0", b"1.50", b'"a\\u0062"', b"null"])
+@pytest.mark.parametrize("meta", [b"", META % b"1", META % (b"x" * KEPT_META)], ids=["none", "short", "long"])
+def test_a_message_that_was_sent_keeps_its_id_and_what_its_client_says(number: bytes, meta: bytes) -> None:
+    """As they were spelled, twice as well as once; what a client says of itself only while it is short."""
+    text = b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"%s},"id":%s}' % (meta, number)
+    text = b" " * SHORT + (text if number != b"null" else text.replace(b',"id":null', b""))
+    envelope = read_envelope(text)
+    assert isinstance(envelope, Envelope)
+    for _ in range(2):
+        envelope.shrink()
+        assert envelope.id_bytes == number
+        kept = find(envelope.body, ("params", "_meta"))
+        assert kept is not None
+        said = meta.partition(b":")[2]
+        assert envelope.body[slice(*kept)] == (said if 0 < len(said) <= KEPT_META else b"{}")
+    assert len(envelope.body) < 200
+
+
+def test_a_batch_that_was_sent_keeps_the_ids_of_its_members() -> None:
+    """Nothing else of it is needed where its answer breaks off."""
+    members = [
+        b'{"jsonrpc":"2.0","method":"ping","id":%s%s}' % (each, b" " * SHORT) for each in (b'"a"', b"2")
+    ]
+    batch = read_envelope(b"[" + b",".join(members) + b"]")
+    assert isinstance(batch, Batch)
+    batch.shrink()
+    assert (batch.body, [each.id_bytes for each in batch.members]) == (b"", [b'"a"', b"2"])
+    assert all(len(each.body) < 50 for each in batch.members)
