@@ -57,7 +57,9 @@ class WholeAnswer:
 
 
 class ReadReply:
-    """An UpstreamReply that has been read to its end, and is read by another once more."""
+    """An UpstreamReply that is there as a whole: read to its end, or made here."""
+
+    needs_request = False
 
     def __init__(self, status: int, headers: Headers, body: bytes) -> None:
         self.status = status

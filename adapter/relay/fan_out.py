@@ -51,6 +51,7 @@ class ListenerReply:
 
     status = 200
     whole: bytes | None = None
+    needs_request = False
 
     def __init__(self, member: str, left: Callable[[ListenerReply], None]) -> None:
         self.member = member

@@ -22,24 +22,6 @@ def kept_fields(headers: Headers) -> list[tuple[str, str]]:
     return [field for field in headers if field[0].lower() not in FRAMING]
 
 
-class ReadyReply:
-    """An UpstreamReply that is there as a whole."""
-
-    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.whole: bytes | None = body
-        self._rest = body
-
-    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
-        """See UpstreamReply."""
-        rest, self._rest = self._rest, b""
-        return rest
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-
-
 class EditedStream:
     """An UpstreamReply that is an event stream, each message of which passes through ``read_message``.
 
@@ -57,6 +39,11 @@ class EditedStream:
         self._read_message = read_message
         self._reader = SseReader(limit)
         self._done: Callable[[], None] | None = done
+
+    @property
+    def needs_request(self) -> bool:
+        """See UpstreamReply."""
+        return self._reply.needs_request
 
     async def read(self, silence: float | None) -> bytes:
         """See UpstreamReply. Raises AnswerTooLarge for an event above the limit."""

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, UpstreamBroken
-from adapter.relay.answers import decoded, media_type, read_body, require_plain
+from adapter.relay.answers import ReadReply, decoded, media_type, read_body, require_plain
 from adapter.relay.exchange import asking_plain
 from adapter.relay.fan_out import FanOut
 from adapter.relay.pacing import apart
-from adapter.relay.shared_replies import EditedStream, ReadyReply, kept_fields
+from adapter.relay.shared_replies import EditedStream, kept_fields
 from adapter.rules.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
@@ -91,7 +91,7 @@ class SharedSession:
         """Send for one member, as Upstream does. A DELETE ends its part only."""
         if request.method == "DELETE":
             self.listeners.end(member)
-            return ReadyReply(200, [], b"")
+            return ReadReply(200, [], b"")
         self.used = self._clock()
         if request.method == "GET":
             return await self._listen(request, member, silence)
@@ -106,7 +106,7 @@ class SharedSession:
         tag = f"{member}-{secrets.token_hex(6)}" if member.startswith(MANY) else member
         text = await self._upward(envelope, member, tag)
         if text is None:
-            return ReadyReply(202, [], b"")
+            return ReadReply(202, [], b"")
         done = self._begin(envelope, tag)
         try:
             reply = await self._send(request, text, silence)
@@ -119,7 +119,7 @@ class SharedSession:
             done()
             raise
         done()
-        return ReadyReply(reply.status, kept_fields(reply.headers), left or b"")
+        return ReadReply(reply.status, kept_fields(reply.headers), left or b"")
 
     async def _send(self, request: UpstreamRequest, body: bytes, silence: float | None) -> UpstreamReply:
         fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)

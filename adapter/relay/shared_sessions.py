@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown
-from adapter.relay.answers import discard, media_type, read_answer, read_body
+from adapter.relay.answers import ReadReply, discard, media_type, read_answer, read_body
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
 from adapter.relay.mapping import INITIALIZED, LONGEST_RETRY, initialize_result, negotiated_version
 from adapter.relay.pacing import apart
 from adapter.relay.server import Server
-from adapter.relay.shared_replies import ReadyReply, kept_fields
+from adapter.relay.shared_replies import kept_fields
 from adapter.relay.shared_session import SharedSession, SharingLimits, plain_body
 from adapter.rules.shared_sessions import (
     MANY,
@@ -92,7 +92,7 @@ class SharedSessions:
             return await self._upstream.send(request, silence)
         shared = await self._find(named)
         if shared is None:
-            return ReadyReply(404, [JSON], failure(SessionUnknown(), b"null"))
+            return ReadReply(404, [JSON], failure(SessionUnknown(), b"null"))
         return await shared.send(request, named.member, silence)
 
     async def close(self) -> None:
@@ -123,12 +123,12 @@ class SharedSessions:
             # It goes on when the client that began it leaves, for the others wait for it.
             found = await asyncio.shield(opening)
         if isinstance(found, _Unshared):
-            return ReadyReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
+            return ReadReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
         found.used = self._clock()
         member = (MANY if share.many else "") + secrets.token_hex(8)
         fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
         body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + found.record.result + b"}"
-        return ReadyReply(200, fields, body)
+        return ReadReply(200, fields, body)
 
     async def _open(
         self, key: str, request: UpstreamRequest, envelope: Envelope, silence: float | None

@@ -32,6 +32,7 @@ class Stream:
 
     status = 200
     whole: bytes | None = None
+    needs_request = False
     headers: Headers = (("Content-Type", "text/event-stream"),)
 
     def __init__(self) -> None:
