@@ -215,7 +215,9 @@ async def test_w1_mongodb_compares_with_the_text(mongodb: Server, documents: Ask
 
 
 TYPES = {
-    name.removeprefix("$").lower(): f'{{"command": {{"find": "people", "filter": {{"owner": "me", "of": {value}}}}}}}'
+    name.removeprefix(
+        "$"
+    ).lower(): f'{{"command": {{"find": "people", "filter": {{"owner": "me", "of": {value}}}}}}}'
     for name, value in {
         "$oid": '{"$oid": "{{ inputs.text }}"}',
         "$date": '{"$date": "{{ inputs.text }}"}',

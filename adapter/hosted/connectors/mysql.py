@@ -47,9 +47,9 @@ _PASSING = re.compile(
     r"(?:SELECT|WITH|VALUES|TABLE|SHOW|DESC|DESCRIBE|EXPLAIN|INSERT|REPLACE|UPDATE|DELETE|DO|CALL)\b",
     re.DOTALL | re.IGNORECASE,
 )
-"""Statements that leave the connection as it was. It is closed after any other, for that may have changed it by ``SET``,
-``EXECUTE IMMEDIATE`` or a block of several statements: in another character set the server would not read the quotes
-of the next statement's values as the driver wrote them."""
+"""Statements that leave the connection as it was. It is closed after any other, for that may have changed it by
+``SET``, ``EXECUTE IMMEDIATE`` or a block of several statements: in another character set the server would not read
+the quotes of the next statement's values as the driver wrote them."""
 
 _CHARSET = "utf8mb4"
 """The server converts, whatever its tables are in."""
@@ -141,7 +141,9 @@ async def _require_charset(connection: aiomysql.Connection) -> None:
     In one whose letters may end in a backslash or a quote, a value would end its own quotes.
     """
     async with connection.cursor(aiomysql.Cursor) as cursor:
-        await cursor.execute("SELECT @@character_set_client, @@character_set_connection, @@character_set_results")
+        await cursor.execute(
+            "SELECT @@character_set_client, @@character_set_connection, @@character_set_results"
+        )
         found = await cursor.fetchone()
     if tuple(found) != (_CHARSET,) * 3:
         await connection.set_charset(_CHARSET)
