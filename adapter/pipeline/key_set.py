@@ -33,6 +33,9 @@ LARGEST = 1 << 20
 MOST_KEYS = 256
 """Keys of a document; issuers publish a handful. To read the points of curves takes 0.2 ms each."""
 
+MOST_VALUES = 64 * MOST_KEYS
+"""Values in a document. To make as many empty lists of a mebibyte as fit into it takes the loop's turns for 0.2 s."""
+
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL, or raises whatever tells why it cannot."""
 
@@ -123,6 +126,8 @@ def _members(document: bytes) -> tuple[dict[bytes, Key], int]:
     """The usable keys of a JWK set, and how many it discloses. Raises ValueError where it is none."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
+    if sum(document.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise ValueError(f"the document holds more than {MOST_VALUES} values")
     try:
         read: Any = orjson.loads(document)
     except orjson.JSONDecodeError:
