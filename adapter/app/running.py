@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.building import App, build
 from adapter.app.listening import allow_descriptors, listen
+from adapter.app.privacy import hide_from_programs
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.core import is_loopback
@@ -114,6 +115,7 @@ async def _serve(settings: Settings) -> int:
     app = build(settings)
     _warn_if_open(settings, app.log)
     allow_descriptors(settings, app.log)
+    hide_from_programs(settings, app.log)
     try:
         async with running(app) as (host, port):
             app.log.info(
