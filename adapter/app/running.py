@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
+from adapter.app.collecting import settle
 from adapter.app.listening import allow_descriptors, listen
 from adapter.app.privacy import hide_from_programs
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
@@ -118,6 +119,7 @@ async def _serve(settings: Settings) -> int:
     hide_from_programs(settings, app.log)
     try:
         async with running(app) as (host, port):
+            settle()
             app.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
