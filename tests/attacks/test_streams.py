@@ -121,7 +121,7 @@ async def test_streams_that_are_never_read(tmp_path: Path) -> None:
                 await exchange.chunk(event)
                 poured += len(event)
 
-    count = 200
+    count = 100
     async with (
         listening(RawUpstream(pour)) as up,
         attacked(tmp_path, up.url, core=NO_PINGS) as arena,
