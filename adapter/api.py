@@ -44,19 +44,20 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
     awaited with a tool's name, its arguments and, if it takes three parameters, the request; it returns content,
     is_error and a trace id. Nothing is run unless ``allow_execute`` is given.
     """
-    from adapter import log
-    from adapter.edge.embedding import routes
+    from adapter.app.hosts import explorer
 
-    return routes(tools, handle_call, log.get_logger("adapter.api"), options)
+    return explorer(tools, handle_call, options).routes
 
 
 def create_mount(
     prefix: str = "/explorer", *, tools: Tools, handle_call: HandleCall, **options: Unpack[Options]
 ) -> Mount:
     """The same as an application below ``prefix``: ``app.add_subapp(*create_mount(…))``."""
+    from adapter.app.hosts import explorer
     from adapter.edge.embedding import mount
 
-    return mount(prefix, build_ui_routes(tools=tools, handle_call=handle_call, **options))
+    made = explorer(tools, handle_call, options)
+    return mount(prefix, made.routes, made.end)
 
 
 @overload

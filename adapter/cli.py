@@ -152,12 +152,15 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _checked(arguments: argparse.Namespace) -> Settings:
-    """The settings, when all that they name can be compiled and loaded; nothing is opened."""
+    """The settings, when all that they name can be compiled and loaded, as far as this machine can tell."""
     settings = _loaded(arguments)
     # Statements, scripts and plans are judged by those who run them.
     from adapter.app.compiling import compiled
+    from adapter.app.inspecting import inspect
 
-    compiled(settings).loading.close()
+    made = compiled(settings)
+    made.loading.close()
+    inspect(made)
     return settings
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, BinaryIO, cast
@@ -17,49 +16,35 @@ import orjson
 import structlog
 from structlog.typing import BindableLogger, FilteringBoundLogger, Processor
 
-MASK = "***"
+from adapter.rules.text.events import writable
+
 _FOREIGN = ("asyncio", "aiohttp", "opentelemetry")
-_SECRET_KEY = re.compile(
-    r"token|authorization|secret|passw(or)?d|cookie|session[-_ ]?id|api[-_ ]?key|credential", re.IGNORECASE
-)
-_SECRET_TEXT = re.compile(
-    r"""(?ix)
-      (?P<scheme> \b(?:bearer|basic)\s+ ) [^\s,;"']+
-    | (?P<named> \b[\w-]*(?:token|secret|passw(?:or)?d|api[-_]?key|authorization|cookie|session[-_]?id)
-        ["']? \s* [=:] \s* ["']? ) (?!(?:bearer|basic)\b) [^\s,;&"']+
-    | (?P<user> \b[a-z][a-z0-9+.-]*:// ) [^\s/@]+ (?=@)
-    """
-)
+_LONGEST_LINE = 4096
 
 
-def redacted(text: str) -> str:
-    """The text without bearer tokens, ``key=value`` secrets and the user part of URLs."""
-    return _SECRET_TEXT.sub(lambda found: "".join(part for part in found.groups() if part) + MASK, text)
+def bound(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Processor: the event as it may be written, bounded and without secrets; see ``writable``."""
+    return writable(event)
 
 
-def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Processor: masks values under telling keys, at any depth, and secrets inside text."""
+def _for_terminal(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Processor: characters that a terminal would obey are shown as escapes; only a traceback has lines."""
     for key, value in event.items():
-        event[key] = _without_secrets(key, value)
+        if isinstance(value, str) and not value.isprintable() and key != "exception":
+            event[key] = _printable(value)
+        elif isinstance(value, str) and not value.isprintable():
+            event[key] = "\n".join(map(_printable, value.split("\n")))
     return event
 
 
-def _without_secrets(key: str, value: object) -> object:
-    if _SECRET_KEY.search(key):
-        return value if value is None or isinstance(value, bool) else MASK
-    if isinstance(value, str):
-        return redacted(value)
-    if isinstance(value, Mapping):
-        return {inner: _without_secrets(str(inner), member) for inner, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_secrets(key, member) for member in value]
-    if isinstance(value, BaseException):
-        return redacted(repr(value))
-    return value
+def _printable(text: str) -> str:
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
+    )
 
 
 def _rendered_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(event).decode()
 
 
 Ship = Callable[[Mapping[str, object]], None]
@@ -76,17 +61,17 @@ class _Chain:
     def configure(self, level: str, *, console: bool) -> None:
         self.level = logging.getLevelNamesMapping()[level.upper()]
         plain = structlog.dev.plain_traceback
-        last: Processor = (
-            structlog.dev.ConsoleRenderer(exception_formatter=plain) if console else _rendered_json
-        )
+        last: list[Processor] = [_rendered_json]
+        if console:
+            last = [_for_terminal, structlog.dev.ConsoleRenderer(exception_formatter=plain)]
         self.processors: list[Processor] = [
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            redact,
+            bound,
             self._ship,
-            last,
+            *last,
         ]
 
     def _ship(
@@ -160,8 +145,9 @@ def _bound(logger: object, *, processors: object, context: dict[str, Any]) -> Bi
 class CallLog:
     """One JSON line per exchange, buffered: a write costs microseconds, the stream is touched rarely.
 
-    Records must hold no secrets: they are not redacted, because that would cost more than the line. Without a
-    running loop nothing flushes but the size limit, ``flush`` and ``close``.
+    Records must hold no secrets: they are not redacted, because that would cost more than the line. What a stranger
+    chose in them may be anything: a line that is too long, or that no UTF-8 can say, is written like one of the log.
+    Without a running loop nothing flushes but the size limit, ``flush`` and ``close``.
     """
 
     FLUSH_SECONDS = 0.2
@@ -174,7 +160,11 @@ class CallLog:
 
     def write(self, record: Mapping[str, object]) -> None:
         """Appends one line; values that are not JSON are written as text."""
-        self._buffer += orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        try:
+            line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        except orjson.JSONEncodeError:
+            line = _short_line(record)
+        self._buffer += line if len(line) <= _LONGEST_LINE else _short_line(record)
         if len(self._buffer) >= self.FLUSH_BYTES:
             self.flush()
         elif self._timer is None:
@@ -200,3 +190,7 @@ class CallLog:
     def close(self) -> None:
         """Flushes and stops the timer; the stream stays open, it is its owner's."""
         self.flush()
+
+
+def _short_line(record: Mapping[str, object]) -> bytes:
+    return orjson.dumps(writable(record), option=orjson.OPT_APPEND_NEWLINE)

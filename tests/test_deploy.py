@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,10 @@ def test_the_image_runs_as_nobody_special(services: dict[str, Any]) -> None:
     assert '["serve", "--config", "/etc/mcp-adapter/config.yaml"]' in last_stage
     assert "./config.yaml:/etc/mcp-adapter/config.yaml:ro" in services["adapter"]["volumes"]
     assert (DEPLOY.parent / services["adapter"]["build"]["dockerfile"]).exists()
+
+
+def test_the_image_has_every_extra() -> None:
+    """What the documentation says of databases and telemetry holds in the image: it lacks no extra of the package."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    (installed,) = re.findall(r"pip install .*\[(.+)\]", (DEPLOY / "Dockerfile").read_text())
+    assert set(installed.split(",")) == set(project["optional-dependencies"]) - {"dev"}

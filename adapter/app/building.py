@@ -23,7 +23,9 @@ from adapter.edge.front import Front
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.edge.ingress import Ingress
+from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.calling import Calling
 from adapter.relay.errands import Errands
 from adapter.relay.janitor import Janitor
@@ -46,10 +48,11 @@ from adapter.relay.stages import Plan
 from adapter.relay.waterfall import BothTracings, Waterfall
 from adapter.relay.wiring_watch import WiringWatch
 from adapter.rules.exposure import told
+from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.watched import WatchedStore
-from adapter.telemetry import Telemetry, open_telemetry
+from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -70,6 +73,7 @@ class App:
     front: Front
     filing: Filing
     hosting: Hosting
+    validation: ValidationWorkers
     exploring: Exploring
     telemetry: Telemetry | None
     calls: log.CallLog | None
@@ -81,7 +85,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
 
     ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
-    statement or a script that cannot be used.
+    statement or a script that cannot be used, and for telemetry that cannot be had.
     """
     logger = log.get_logger("adapter")
     clock = time.time
@@ -101,7 +105,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         clock=clock,
         log=logger,
     )
-    telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+    telemetry = _telemetry(settings)
     recent = Recent() if settings.console.enabled else None
     made = compiled(settings, logger, _observing(telemetry, recent))
     cataloguing = Cataloguing(
@@ -142,7 +146,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, watched)
+    health = _health(settings, servers, watches, sessions, guard, watched, cataloguing.acceptance)
     around = Surroundings(
         relay,
         servers,
@@ -150,12 +154,12 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         health,
         sessions,
         filing,
-        cataloguing.pins,
-        cataloguing.locks,
+        cataloguing.acceptance,
         guard,
         bases,
         errands,
         made.loading,
+        made.checks,
         logger,
         calls,
         tracing,
@@ -178,12 +182,22 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         front,
         filing,
         made.hosting,
+        made.workers,
         explored,
         telemetry,
         calls,
         logger,
         parts.bodies(settings),
     )
+
+
+def _telemetry(settings: Settings) -> Telemetry | None:
+    """Raises SettingsError for telemetry that cannot be had."""
+    try:
+        return open_telemetry(settings.telemetry, redact=told, fault=fault)
+    except TelemetryMissing as missing:
+        problem = Problem(missing.setting, str(missing))
+        raise SettingsError([settings.traced(problem)]) from None
 
 
 def _front(settings: Settings, around: Surroundings, explored: Exploring, recent: Recent | None) -> Front:
@@ -261,6 +275,7 @@ def _health(
     sessions: Sessions,
     guard: Guard,
     store: WatchedStore,
+    acceptance: Acceptance,
 ) -> Health:
     return Health(
         servers=list(servers.values()),
@@ -273,4 +288,5 @@ def _health(
         max_start_wait=settings.core.max_start_wait_seconds,
         store=store,
         readiness=settings.core.readiness,
+        acceptance=acceptance,
     )

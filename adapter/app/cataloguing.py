@@ -15,11 +15,13 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.filing import Filing
 from adapter.app.planning import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.answers import read_body
+from adapter.relay.baselines import Baselines
 from adapter.relay.code_mode import CodeMode
 from adapter.relay.definitions import ToolDefinitions
 from adapter.relay.errands import Errands
-from adapter.relay.listing import Shaping, ToolLists
+from adapter.relay.listing import ToolLists
 from adapter.relay.mapping import Mapping as SessionMapping
 from adapter.relay.notices import Notices
 from adapter.relay.offering import Definitions
@@ -29,13 +31,15 @@ from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions import Sessions
 from adapter.relay.stages import Plan
-from adapter.relay.vetting import Pinning, Vetting
+from adapter.relay.vetting import Vetting
 from adapter.rules.catalogue import Catalogue, of_pinned
 from adapter.rules.code_mode import Names, definitions
 from adapter.rules.lock import LockError, read_lock
 from adapter.rules.policies import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.rules.sessions import SessionRecord
+from adapter.rules.tool_pages import ListLimits, Shaping
 from adapter.rules.unicode import has_no_reading, reading
+from adapter.rules.verdicts import Pinning
 from adapter.rules.wrapping import Wrapped
 from adapter.settings.adapters import UploadConsumer
 from adapter.settings.problems import Problem, SettingsError
@@ -45,6 +49,9 @@ from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
 Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+STAGES_TIMEOUT = 60.0
+"""Seconds that the stages around an upstream's tool have where that may be silent for ever."""
 
 FORGET_AFTER = 0.25
 """Seconds after which the pins of sessions that ended are taken away, in one go."""
@@ -71,6 +78,11 @@ class Cataloguing:
     servers: dict[str, RelayServer] = field(default_factory=dict)
     gates: list[Vetting] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    acceptance: Acceptance = field(init=False)
+
+    def __post_init__(self) -> None:
+        modes = {entry.id: self.settings.pinning_for(entry).mode for entry in self.settings.servers}
+        self.acceptance = Acceptance(self.pins, modes, self.locks, self.log)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
@@ -110,18 +122,12 @@ class Cataloguing:
             own if names is None else (*own, *definitions(names)),
             self.filing.mirrors_of(entry),
             self.log,
+            limits_of(self.settings),
         )
         vetting = Vetting(
-            entry.id,
             lists,
             hides(policies),
-            Pinning(
-                mode=pinning.mode,
-                subset=pinning.block_strategy == "baseline_subset",
-                invalidate=pinning.block_error_session_action == "invalidate",
-                lock=self.locks.get(entry.id),
-            ),
-            self.pins,
+            self._baselines(entry),
             revoke=partial(self._revoke, entry.id),
             fresh_for=self.settings.core.upstream_metadata_cache_ttl_seconds,
             now=time.monotonic,
@@ -143,6 +149,17 @@ class Cataloguing:
             plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
         return plan if names is None else CodeMode(names, vetting, own).around(plan)
 
+    def _baselines(self, entry: Server) -> Baselines:
+        said = self.settings.pinning_for(entry)
+        pinning = Pinning(
+            mode=said.mode,
+            subset=said.block_strategy == "baseline_subset",
+            invalidate=said.block_error_session_action == "invalidate",
+            baseline=said.baseline,
+            lock=self.locks.get(entry.id),
+        )
+        return Baselines(entry.id, pinning, self.pins, self.scopes.of_principal, time.time)
+
     def _plans(self, entry: Server, vetting: Vetting) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
         definitions = ToolDefinitions(vetting)
@@ -151,7 +168,7 @@ class Cataloguing:
             lambda tool: self.planning.proxied(entry, tool, known),
             self.filing.mirrors_of(entry),
             self.notices,
-            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds,
+            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:
@@ -180,6 +197,12 @@ def locks(settings: Settings) -> dict[str, Catalogue]:
             raise SettingsError([Problem(f"servers[{place}].tools_lock", sentence)]) from None
         found[entry.id] = of_pinned(locked.get(entry.id, {}))
     return found
+
+
+def limits_of(settings: Settings) -> ListLimits:
+    """The bounds of what is read of any server's list."""
+    core = settings.core
+    return ListLimits(core.max_tools, core.max_tool_list_bytes, core.max_tool_definition_bytes)
 
 
 def policies_of(settings: Settings, entry: Server) -> Policies:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,23 +15,29 @@ from adapter.app.loading import Loading
 from adapter.app.planning import Planning
 from adapter.app.steps import Materials
 from adapter.errors import AdapterError
+from adapter.hosted.validation_process import ValidationLimits
+from adapter.hosted.validation_workers import ValidationWorkers
 from adapter.pipeline.auth import AuthRefused
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.plugins import Plugins
 from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Observing
 from adapter.rules.globs import GlobInvalid
 from adapter.rules.inputs import InputsRefused
 from adapter.rules.outcomes import ToolUserError
 from adapter.rules.presenters import Presenter, PresenterFailed
-from adapter.rules.schemas import compile_schema
-from adapter.rules.shapes import Check
+from adapter.rules.schema.checker import compile_schema
+from adapter.rules.shapes import Check, StepsLeft
 from adapter.rules.state_sync import Policy, StateSync, overlaps, policy
+from adapter.rules.text.events import shortened
+from adapter.rules.text.patterns import why_not
 from adapter.settings.presenters import InterfaceBlock, Suggestion
 from adapter.settings.presenters import Presenter as PresenterSettings
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
+from adapter.telemetry import TelemetryMissing, require_telemetry
 from adapter.upstream.jwks import fetch_document
 
 _REFUSALS = (
@@ -47,9 +53,13 @@ _REFUSALS = (
 
 @dataclass(slots=True)
 class Compiled:
-    """``loading`` holds threads, and whoever has this closes it or leaves that to the hosting."""
+    """``loading`` holds threads, and whoever has this closes it or leaves that to the hosting. ``checks`` are made by
+    ``workers``, which have processes once they were needed.
+    """
 
     loading: Loading
+    checks: SchemaChecks
+    workers: ValidationWorkers
     planning: Planning
     hosting: Hosting
 
@@ -71,6 +81,8 @@ def compiled(
     """Compile everything. Raises SettingsError with all that is wrong with it."""
     logger = logger or log.get_logger("adapter")
     loading = Loading.below(settings.directory, logger)
+    workers = ValidationWorkers(_limits(settings), logger)
+    checks = SchemaChecks(workers, logger)
     planning = Planning(
         Materials(
             settings,
@@ -78,6 +90,7 @@ def compiled(
             Plugins(environ, fetch_document, logger),
             _presenters(settings, loading),
             _state_sync(settings, loading, logger),
+            checks,
             logger,
             observing,
         )
@@ -86,7 +99,11 @@ def compiled(
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")
-    made = Compiled(loading, planning, hosting)
+    try:
+        require_telemetry(settings.telemetry)
+    except TelemetryMissing as missing:
+        loading.problems.append(Problem(missing.setting, str(missing)))
+    made = Compiled(loading, checks, workers, planning, hosting)
     made.require()
     return made
 
@@ -143,7 +160,21 @@ def _entry(said: str | Suggestion | InterfaceBlock) -> Any:
 
 def _judge(schema: Mapping[str, Any]) -> Check:
     checker = compile_schema(schema)
-    return lambda data: [(fault.path, fault.keyword) for fault in checker.faults(data)]
+    for pattern in checker.patterns:
+        if (why := why_not(pattern)) is not None:
+            raise ValueError(f"{shortened(pattern, 100)!r} is not a valid regular expression of RE2: {why}")
+
+    def check(data: Any, steps: StepsLeft) -> list[tuple[Sequence[str | int], str]]:
+        judgement = checker.judged(data, steps=steps.left)
+        steps.left -= judgement.steps
+        return [(fault.path, fault.keyword) for fault in judgement.faults]
+
+    return check
+
+
+def _limits(settings: Settings) -> ValidationLimits:
+    said = settings.validation
+    return ValidationLimits(said.max_steps, said.max_seconds, said.max_memory, said.workers, said.max_queue)
 
 
 # --- state sync -----------------------------------------------------------------------------------------------

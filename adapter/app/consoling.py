@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from structlog.typing import FilteringBoundLogger
 
 from adapter.app.filing import Filing
 from adapter.edge.console import ConsoleData, ConsoleFacts, Look
@@ -16,10 +13,8 @@ from adapter.edge.console_status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.guard import Guard
 from adapter.edge.health import Health
 from adapter.relay.acceptance import Acceptance
-from adapter.relay.pins import Pins
 from adapter.relay.recent import Recent
 from adapter.relay.sessions import Sessions
-from adapter.rules.catalogue import Catalogue
 from adapter.settings.masking import MASK, masked
 from adapter.settings.root import Settings
 
@@ -31,19 +26,14 @@ def console_data(
     health: Health,
     sessions: Sessions,
     filing: Filing,
-    pins: Pins,
-    locks: Mapping[str, Catalogue],
+    acceptance: Acceptance,
     recent: Recent,
-    log: FilteringBoundLogger,
     version: str,
     look: Look,
 ) -> ConsoleData:
-    """The routes of the console's data. ``locks`` are the baselines that files set; ``look`` is as ConsoleData has it.
-
-    ``pins`` are those that the gates judge by, and ``recent`` what the front keeps exchanges in.
+    """The routes of the console's data. ``look`` is as ConsoleData has it, and ``recent`` what the front keeps
+    exchanges in.
     """
-    modes = {entry.id: settings.pinning_for(entry).mode for entry in settings.servers}
-    acceptance = Acceptance(pins, modes, locks, time.monotonic, log)
     facts = {}
     for entry in settings.servers:
         helper = next((str(tool["name"]) for tool in filing.own_tools(entry)), None)

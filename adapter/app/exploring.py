@@ -28,16 +28,16 @@ from adapter.edge.server_routes import ServerApi, ServerRoutes, document
 from adapter.edge.server_tools import Callers, ServerTools
 from adapter.edge.tool_api import ApiOptions, ToolApi
 from adapter.hosted.references import ScriptInvalid
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Tracing
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.errands import Errands
 from adapter.relay.http_sessions import HttpSessions
-from adapter.relay.pins import Pins
 from adapter.relay.probe import Watch
 from adapter.relay.recent import Recent
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
-from adapter.rules.catalogue import Catalogue
 from adapter.settings.root import Settings
 from adapter.wire.eras import Era
 
@@ -62,9 +62,9 @@ class Exploring:
         """One round of the janitor."""
         await asyncio.gather(*(sessions.tidy() for sessions in self.sessions.values()))
 
-    async def close(self) -> None:
-        """End the sessions of all callers, here and upstream."""
-        await asyncio.gather(*(sessions.close() for sessions in self.sessions.values()))
+    async def close(self, within: float) -> None:
+        """End the sessions of all callers, upstream as far as that takes no longer than ``within`` seconds."""
+        await asyncio.gather(*(sessions.close(within) for sessions in self.sessions.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class Surroundings:
     health: Health
     sessions: Sessions
     filing: Filing
-    pins: Pins
-    locks: Mapping[str, Catalogue]
+    acceptance: Acceptance
     guard: Guard
     bases: Bases
     errands: Errands
     loading: Loading
+    checks: SchemaChecks
     log: FilteringBoundLogger
     calls: CallLog | None = None
     tracing: Tracing | None = None
@@ -114,7 +114,13 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
     for server, held in sessions.items():
         tools = ServerTools(server, held, callers)
         api = ToolApi(
-            tools, options, around.log, authenticate=callers.authenticate, hook=hook, view=tools.view
+            tools,
+            options,
+            around.log,
+            authenticate=callers.authenticate,
+            hook=hook,
+            view=tools.view,
+            checks=around.checks,
         )
         apis[server] = ServerApi(api, Previews(held, callers))
     routes = ServerRoutes(
@@ -136,10 +142,8 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
         health=around.health,
         sessions=around.sessions,
         filing=around.filing,
-        pins=around.pins,
-        locks=around.locks,
+        acceptance=around.acceptance,
         recent=recent,
-        log=around.log,
         version=VERSION,
         look=look,
     )

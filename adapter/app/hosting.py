@@ -8,10 +8,12 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.planning import Planning
+from adapter.app.steps import kept_for
 from adapter.hosted.asking import Asking, Keeping
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
@@ -25,26 +27,42 @@ from adapter.pipeline.auth import fingerprint
 from adapter.pipeline.caching import varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.exposure import Expose
+from adapter.rules.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.inputs import Input
-from adapter.rules.statements import StatementRefused, compile_statement
+from adapter.rules.statements import Statement, StatementRefused, compile_statement, reads
 from adapter.settings.connectors import Connector
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
-from adapter.settings.tools import Tool
+from adapter.settings.tools import Tool, ToolInput
 
-SCRIPT_TIMEOUT = 30.0
-"""Seconds that a script may take whose tool does not say."""
+CALL_TIMEOUT = 30.0
+"""Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
+
+PROCESS_BEYOND = 1.0
+"""Seconds by which a script's process may outlast the deadline of its call, which ends it before."""
 
 SILENCE_BEYOND = 5.0
 """Seconds by which the relay waits longer than the tool may take: the tool's own sentence says more."""
 
+_WRITES = "never, as the statement is not one that only reads"
+
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+
+
+class Placed(NamedTuple):
+    """A statement at ``place`` in the settings, for the database of the name ``use``."""
+
+    place: str
+    use: str
+    statement: Statement
+    inputs: Mapping[str, Input]
 
 
 @dataclass(slots=True)
 class Hosting:
     """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name,
-    and so are ``plans``.
+    and so are ``plans``, and in ``kept`` what becomes of the results of tools that have a cache. ``statements`` are
+    all, with where the settings have them.
     """
 
     settings: Settings
@@ -55,6 +73,8 @@ class Hosting:
     upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
     timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
     plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
+    kept: dict[str, dict[str, str]] = field(default_factory=dict)
+    statements: list[Placed] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -146,8 +166,8 @@ class Hosting:
     def _tool(self, entry: Server, said: Tool, place: str) -> HostedTool | None:
         problems = self.planning.loading.problems
         before = len(problems)
-        inputs = self._inputs(said, f"{place}.inputs")
-        if len(problems) > before:
+        inputs = self._inputs(said, place)
+        if inputs is None or len(problems) > before:
             return None
         expose = self.settings.errors_for(entry, entry.stages_of(said)).expose
         work: Work | None = None
@@ -156,59 +176,87 @@ class Hosting:
                 work = self._handling(entry, said, said.handler, expose)
         elif said.use in self.databases:
             with self.planning.loading.judging(f"{place}.statement", StatementRefused):
-                work = self._asking(entry, said, inputs, self.databases[said.use], expose)
+                work = asking = self._asking(entry, said, inputs, self.databases[said.use], expose)
+                self.statements.append(Placed(f"{place}.statement", said.use, asking.statement, inputs.each))
         plan = self.planning.hosted(entry, said, inputs, place)
         if work is None or len(problems) > before:
             return None
         self.plans[entry.id][said.name] = plan
+        timeout = self.timeouts[entry.id][said.name] = self._timeout(entry, said)
         declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
         shown = self.planning.definition(entry, said, declared.definition())
-        return declared.doing(work, plan, self.timeouts[entry.id][said.name], shown)
+        return declared.doing(work, plan, timeout, shown)
 
-    def _inputs(self, said: Tool, place: str) -> dict[str, Input]:
+    def _inputs(self, said: Tool, place: str) -> DeclaredInputs | None:
+        loading = self.planning.loading
+        if said.input_schema is not None:
+            with loading.judging(f"{place}.input_schema", ValueError):
+                return DeclaredInputs.of_schema(said.input_schema)
+            return None
         inputs = {}
         for name, one in said.inputs.items():
-            with self.planning.loading.judging(f"{place}.{name}", ValueError):
-                enum = None if one.enum is None else tuple(one.enum)
-                inputs[name] = Input(one.type, one.description, one.optional, one.default, enum)
-        return inputs
+            with loading.judging(f"{place}.inputs.{name}", ValueError):
+                inputs[name] = _input(one)
+        with loading.judging(f"{place}.inputs", ValueError):
+            return DeclaredInputs.of(inputs)
+        return None
 
     def _handling(self, entry: Server, said: Tool, reference: str, expose: Expose) -> Handling:
         script = self.planning.loading.script(reference, said.runtime)
-        timeout = self._timed(entry, said, SCRIPT_TIMEOUT)
+        # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
+        timeout = self._timeout(entry, said) + PROCESS_BEYOND if said.runtime == "subprocess" else None
         return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
 
     def _asking(
-        self, entry: Server, said: Tool, inputs: Mapping[str, Input], database: Database, expose: Expose
+        self, entry: Server, said: Tool, inputs: DeclaredInputs, database: Database, expose: Expose
     ) -> Asking:
+        statement = compile_statement(
+            said.statement or "",
+            database.connector.kind,
+            inputs.each,
+            self.environ.get,
+            textual=said.substitution == "textual",
+        )
         return Asking(
             said.name,
-            compile_statement(said.statement or "", database.connector.kind, inputs, self.environ.get),
+            statement,
             database,
-            self._timed(entry, said, database.timeout),
-            self._keeping(entry, said),
+            entry.stages_of(said).limits.timeout or database.timeout,
+            self._keeping(entry, said, statement),
             expose,
             self.log.bind(server=entry.id),
         )
 
-    def _timed(self, entry: Server, said: Tool, default: float) -> float:
-        timeout = entry.stages_of(said).limits.timeout or default
-        self.timeouts[entry.id][said.name] = timeout
-        return timeout
+    def _timeout(self, entry: Server, said: Tool) -> float:
+        """The seconds that a call may take, every stage included."""
+        database = self.databases.get(said.use or "")
+        least = CALL_TIMEOUT if database is None else max(CALL_TIMEOUT, database.timeout)
+        return entry.stages_of(said).limits.timeout or least
 
-    def _keeping(self, entry: Server, said: Tool) -> Keeping | None:
-        """The tool's own word comes before the server's; what destroys is never kept."""
+    def _keeping(self, entry: Server, said: Tool, statement: Statement) -> Keeping | None:
+        """The tool's own word comes before the server's; what destroys is never kept, nor what writes."""
         stages = entry.stages_of(said)
         server, own = entry.tools.cache, stages.cache
-        enabled = server.enabled if own.enabled is None else own.enabled
-        if not enabled or said.destructive:
+        if not (server.enabled if own.enabled is None else own.enabled):
+            return None
+        kept = self.kept.setdefault(entry.id, {})
+        if said.destructive or not reads(statement):
+            kept[said.name] = "never, as the tool is destructive" if said.destructive else _WRITES
             return None
         words = own.vary
         if words is None:
             words = ["identity"] if stages.auth is not None else []
-        return Keeping(
-            self.planning.materials.cache_of(entry), own.ttl or server.ttl, varying(words, fingerprint)
-        )
+        ttl = own.ttl or server.ttl
+        kept[said.name] = kept_for(ttl, words)
+        return Keeping(self.planning.materials.cache_of(entry), ttl, varying(words, fingerprint))
+
+
+def _input(said: ToolInput) -> Input:
+    """Raises ValueError with a sentence."""
+    kind = TYPES[said.type]
+    enum = None if said.enum is None else tuple(said.enum)
+    keywords = keywords_of(kind, said.keywords)
+    return Input(kind, said.description, said.optional, said.default, enum, keywords)
 
 
 def _version() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.hosted.containment import contained
 from adapter.hosted.functions import LoadedFunction, load_function
 from adapter.hosted.references import Script
 from adapter.hosted.scripts import Runtime, Scripts
@@ -58,6 +59,11 @@ class Loading:
     def plain(self, reference: str) -> Callable[..., Any]:
         """A function that presenters call, with data and context or with data alone. Raises ScriptInvalid."""
         return self.function(reference, least=1, most=2).plain
+
+    async def in_thread(self, job: Callable[[], Any]) -> Any:
+        """See pipeline.presenting.InThread. Raises ScriptFailed for what would end more than its own call."""
+        with contained("the code"):
+            return await self.scripts.workers.run(job)
 
     @contextmanager
     def judging(self, place: str, *refusals: type[Exception]) -> Iterator[None]:

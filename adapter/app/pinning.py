@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,12 +20,14 @@ from adapter.app.standing import (
     Standing,
     Unreadable,
     counted,
+    dated,
     pins_of,
     standings,
 )
 from adapter.errors import StoreUnavailable
 from adapter.rules.catalogue import Catalogue
-from adapter.rules.drift import Drift, drift
+from adapter.rules.drift import Drift, counts, drift
+from adapter.rules.remembered import MetDrift
 from adapter.rules.side_by_side import render
 from adapter.rules.unicode import shown
 from adapter.settings.root import Settings
@@ -90,11 +92,13 @@ def _list(found: Sequence[Standing], settings: Settings, _: Asked) -> int:
         print(f"  starts from  {_start(standing, baseline, settings)}")
         for digest, scopes in sorted(standing.first_seen.items(), key=lambda item: (-item[1], item[0])):
             print(f"  first seen   {digest[:12]} by {counted(scopes)}")
+        for met in standing.remembered.met if standing.remembered is not None else ():
+            print(f"  met          {_met(met)}")
         if standing.now is None:
             print(f"  now          unknown: {_safe(standing.now_trouble)}")
             continue
         drifted = _drift(baseline, standing.now) if baseline is not None else None
-        print(f"  now          {_size(standing.now)}{f': {_counts(drifted)}' if drifted else ''}")
+        print(f"  now          {_size(standing.now)}{f': {_told(counts(drifted))}' if drifted else ''}")
     return AGREES
 
 
@@ -137,7 +141,30 @@ def _compare(standing: Standing, settings: Settings, asked: Asked) -> int:
         return _failed(f"{server}: {NO_MEMORY}")
     if not standing.baselines:
         print(f"{server}: nothing is pinned yet; {_size(standing.now)} now")
-    return max((_show(server, each, standing.now, asked) for each in standing.baselines), default=AGREES)
+    status = max((_show(server, each, standing.now, asked) for each in standing.baselines), default=AGREES)
+    return max(status, _recall(standing, standing.now, asked))
+
+
+def _recall(standing: Standing, now: Catalogue, asked: Asked) -> int:
+    """Print what was met that nobody has accepted, and is not what is offered now."""
+    if standing.remembered is None:
+        return AGREES
+    server, baseline = standing.entry.id, standing.baselines[0]
+    for met in standing.remembered.met:
+        if met.digest == now.digest:
+            continue
+        print(f"{server}: remembered until an operator accepts: {_met(met)}")
+        catalogue = standing.met.get(met.digest)
+        found = _drift(baseline, catalogue) if catalogue is not None else None
+        if catalogue is not None and found is not None:
+            print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
+            print(f"+++ met {dated(met.since)}: {_size(catalogue)}\n")
+            print(_rendered(found, baseline.catalogue, catalogue, asked), end="")
+        else:
+            print(shown(met.what, 500))
+    if standing.remembered.more:
+        print(f"{server}: {standing.remembered.more} further catalogues were met")
+    return DRIFTED
 
 
 def _show(server: str, baseline: Baseline, now: Catalogue, asked: Asked) -> int:
@@ -146,15 +173,19 @@ def _show(server: str, baseline: Baseline, now: Catalogue, asked: Asked) -> int:
     if found is None:
         print(f"{server}: as {baseline.origin}, {_size(now)}")
         return AGREES
-    print(f"{server}: {_counts(found)}")
+    print(f"{server}: {_told(counts(found))}")
     print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
     print(f"+++ {'last seen' if asked.seen else 'now'}: {_size(now)}\n")
-    width = shutil.get_terminal_size((WIDTH, 0)).columns
-    print(render(found, baseline.catalogue.tools, now.tools, width, _colored(asked)), end="")
+    print(_rendered(found, baseline.catalogue, now, asked), end="")
     if found.is_of_other_keys_only:
         print("Nothing that a model is told has changed, so sessions go on.")
         return AGREES
     return DRIFTED
+
+
+def _rendered(found: Drift, before: Catalogue, after: Catalogue, asked: Asked) -> str:
+    width = shutil.get_terminal_size((WIDTH, 0)).columns
+    return render(found, before.tools, after.tools, width, _colored(asked))
 
 
 # --- accept ---------------------------------------------------------------------------------------------------
@@ -169,12 +200,14 @@ def _accept(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
     accepted: list[Standing] = []
     for standing in found:
         server = standing.entry.id
-        if standing.entry.tools_lock is not None:
+        if _is_settled_by_lock(standing):
+            accepted.append(standing)
+        elif standing.entry.tools_lock is not None:
             print(f"mcp-adapter: {server} starts from its lock file: use pins export", file=sys.stderr)
             status = max(status, UNREADABLE if asked.server else AGREES)
         elif standing.now is None:
             status = _failed(f"{server}: {_safe(standing.now_trouble)}")
-        elif any(
+        elif standing.remembered is None and any(
             each.binding and each.catalogue.digest == standing.now.digest for each in standing.baselines
         ):
             print(f"{server}: nothing to accept, {_size(standing.now)} are as {standing.baselines[0].origin}")
@@ -186,8 +219,18 @@ def _accept(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
     asyncio.run(_keep(settings, accepted))
     for standing in accepted:
         assert standing.now is not None
-        print(f"{standing.entry.id}: every session starts from these {_size(standing.now)} now")
+        if standing.entry.tools_lock is not None:
+            print(f"{standing.entry.id}: as its lock file again; what was met meanwhile is forgotten")
+        else:
+            print(f"{standing.entry.id}: every session starts from these {_size(standing.now)} now")
     return status
+
+
+def _is_settled_by_lock(standing: Standing) -> bool:
+    """Whether other tools than those of the server's lock file were met, and it offers those of the file again."""
+    if standing.entry.tools_lock is None or standing.now is None or standing.remembered is None:
+        return False
+    return standing.baselines[0].catalogue.digest == standing.now.digest
 
 
 def _agreed(standing: Standing, now: Catalogue, asked: Asked) -> bool:
@@ -214,7 +257,10 @@ async def _keep(settings: Settings, accepted: Sequence[Standing]) -> None:
     async with pins_of(settings, making=True) as pins:
         for standing in accepted:
             assert standing.now is not None
-            await pins.accept(standing.entry.id, standing.now)
+            if standing.entry.tools_lock is not None:
+                await pins.memory.forget(standing.entry.id)
+            else:
+                await pins.accept(standing.entry.id, standing.now)
 
 
 def _export(found: Sequence[Standing], _: Settings, asked: Asked) -> int:
@@ -223,6 +269,11 @@ def _export(found: Sequence[Standing], _: Settings, asked: Asked) -> int:
 
 
 # --- words ----------------------------------------------------------------------------------------------------
+
+
+def _met(met: MetDrift) -> str:
+    by = f"first by {shown(met.by, 64)}, {dated(met.since)}"
+    return f"{met.digest[:12]} by {counted(met.count)}, {by}: {_told(met.counts)}"
 
 
 def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:
@@ -234,18 +285,11 @@ def _size(catalogue: Catalogue) -> str:
     return f"{count} {'tool' if count == 1 else 'tools'} ({catalogue.digest[:12]})"
 
 
-def _counts(found: Drift) -> str:
-    parts = [
-        f"{len(tools)} {word}"
-        for word, tools in (
-            ("changed", found.changed),
-            ("added", found.added),
-            ("renamed", found.renamed),
-            ("removed", found.removed),
-        )
-        if tools
-    ]
-    less_safe = sum(bool(change.unsafe) for change in found.changed)
+def _told(found: Mapping[str, int]) -> str:
+    """What ``drift.counts`` says, in words."""
+    words = ("changed", "added", "renamed", "removed")
+    parts = [f"{found[word]} {word}" for word in words if found.get(word)]
+    less_safe = found.get("less_safe")
     return ", ".join(parts) + (f"; {less_safe} less safe" if less_safe else "")
 
 

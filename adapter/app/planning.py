@@ -14,7 +14,7 @@ from adapter.pipeline.presenting import definition_with_select
 from adapter.pipeline.resolving import Listed, Resolving
 from adapter.pipeline.syncing import definition_with_cache_control
 from adapter.pipeline.validating import Coercing, Validating
-from adapter.rules.inputs import Input
+from adapter.rules.input_schemas import DeclaredInputs
 from adapter.rules.presenters import Presenter
 from adapter.rules.unicode import reading
 from adapter.settings.servers import Server, fits
@@ -57,7 +57,7 @@ class Planning:
 
     # --- hosted tools -----------------------------------------------------------------------------------------
 
-    def hosted(self, entry: Server, tool: Tool, inputs: Mapping[str, Input], place: str) -> ToolPlan:
+    def hosted(self, entry: Server, tool: Tool, inputs: DeclaredInputs, place: str) -> ToolPlan:
         """The plan of a hosted tool, whose arguments are always checked. Problems are noted."""
         stages = entry.stages_of(tool)
         presenter = self.materials.presenter_of(stages)
@@ -68,8 +68,14 @@ class Planning:
             Step(
                 7,
                 "validate",
-                f"{len(inputs)} inputs, strictly",
-                Coercing(tool.name, inputs, selects=_selects(presenter)),
+                f"{len(inputs.each)} inputs, strictly",
+                Coercing(
+                    tool.name,
+                    inputs,
+                    selects=_selects(presenter),
+                    max_steps=self.materials.settings.validation.max_steps,
+                    in_thread=self.loading.in_thread,
+                ),
             ),
             *making.middleware(),
         ]
@@ -94,7 +100,8 @@ class Planning:
             if stages.limits.timeout is not None:
                 with self.loading.judging(f"{where}.limits.timeout", ValueError):
                     raise ValueError(
-                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others"
+                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others: the stages "
+                        "around them have so long, and the upstream may be silent for so long"
                     )
             self._proxied(entry, glob, stages, UNKNOWN, where)
 
@@ -130,10 +137,10 @@ class Planning:
         if stages.validated or _selects(presenter):
             schema = known.schema if stages.validated else _unknown
             detail = "by the upstream's schema, strictly" if stages.validated else "takes _select"
-            run = Validating(tool, schema, strict=True, selects=_selects(presenter))
+            run = Validating(tool, schema, self.materials.checks, selects=_selects(presenter))
             steps.append(Step(7, "validate", detail, run))
         steps += making.middleware()
-        if stages.cache.enabled:
+        if _keeps(entry, stages):
             steps.append(making.caching(known.read_only))
         return making.plan("proxied", steps)
 
@@ -154,6 +161,12 @@ class Planning:
 
 def _selects(presenter: Presenter | None) -> bool:
     return presenter is not None and presenter.select_schema is not None
+
+
+def _keeps(entry: Server, stages: ToolStages) -> bool:
+    """Whether answers of an upstream's tool are kept: only of those that the settings speak of."""
+    said = stages.cache
+    return bool(said.said) and (entry.tools.cache.enabled if said.enabled is None else said.enabled)
 
 
 def _doubtful(entry: Server, tool: str) -> bool:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from adapter.app.cataloguing import locks
 from adapter.app.compiling import Compiled, compiled
 from adapter.app.planning import UNKNOWN
 from adapter.pipeline.plan import ToolPlan
+from adapter.rules.catalogue import Catalogue
+from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.text.events import shortened
+from adapter.rules.text.patterns import why_not
 from adapter.settings.adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.root import Settings
-from adapter.settings.servers import Server
+from adapter.settings.servers import Server, fits
 from adapter.settings.tools import Tool
+from adapter.wire.envelope import parse
 
 FOUND, UNKNOWN_NAME = 0, 1
 
@@ -36,6 +43,7 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
         print(f"mcp-adapter: there is no server {server}; there are: {known}", file=sys.stderr)
         return UNKNOWN_NAME
     made = compiled(settings)
+    locked = locks(settings).get(server)
     try:
         names = _names(entry) if tool is None else [tool]
         if (
@@ -46,7 +54,7 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
         for name in names:
-            _print(settings, entry, name, made)
+            _print(settings, entry, name, made, locked)
         if tool is None and entry.upstream.transport != "hosted":
             print("Any other tool is forwarded byte for byte.")
     finally:
@@ -62,15 +70,19 @@ def _names(entry: Server) -> list[str]:
     return list(dict.fromkeys((*named, *entry.stages)))
 
 
-def _print(settings: Settings, entry: Server, name: str, made: Compiled) -> None:
+def _print(settings: Settings, entry: Server, name: str, made: Compiled, locked: Catalogue | None) -> None:
     plan = (
         made.hosting.plans[entry.id][name]
         if entry.upstream.transport == "hosted"
         else made.planning.proxied(entry, name, UNKNOWN)
     )
     kind = "proxied" if plan is None else plan.kind
-    print(f"{entry.id} {name} ({kind})")
-    for line in sorted(_lines(settings, entry, name, plan), key=_moment):
+    seconds = made.hosting.timeouts.get(entry.id, {}).get(name)
+    within = "" if seconds is None else f", {seconds:g} s in all"
+    print(f"{entry.id} {name} ({kind}{within})")
+    kept = made.hosting.kept.get(entry.id, {}).get(name)
+    lines = [*_lines(settings, entry, name, plan, kept), *_unjudged(entry, name, locked)]
+    for line in sorted(lines, key=_moment):
         print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
     print()
 
@@ -80,17 +92,41 @@ def _moment(line: Line) -> float:
     return 1.5 if line.name == "pin" else line.number
 
 
-def _lines(settings: Settings, entry: Server, name: str, plan: ToolPlan | None) -> Iterator[Line]:
+def _lines(
+    settings: Settings, entry: Server, name: str, plan: ToolPlan | None, kept: str | None
+) -> Iterator[Line]:
+    """``kept``: how results of a statement are kept, which belongs to its execution; an upstream's is in the plan."""
     pinning = settings.pinning_for(entry)
     yield Line(0, "admit", f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
     yield Line(1, "resolve", f"unknown: {_unknown(settings, entry)}")
     yield Line(4, "pin", pinning.mode)
     for step in plan.steps if plan is not None else ():
         yield Line(step.number, step.name, step.detail)
+    if kept is not None:
+        yield Line(9, "cache", kept)
     yield Line(9, "execute", _execution(entry, name))
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
     egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"
     yield Line(13, "finish", errors + egress or "the upstream's bytes")
+
+
+def _unjudged(entry: Server, name: str, locked: Catalogue | None) -> Iterator[Line]:
+    """What validation passes over of the locked tools that a name or glob is for: patterns without words in RE2."""
+    for tool, pinned in {} if locked is None else locked.tools.items():
+        schema = parse(pinned.definition).get("inputSchema")
+        if fits(tool, name) and entry.stages_for(tool).validated and isinstance(schema, dict):
+            yield from (Line(7, "validate", f"{tool}: {sentence}") for sentence in _passed_over(schema))
+
+
+def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
+    try:
+        patterns = compile_schema(schema).patterns
+    except (SchemaInvalid, SchemaTooLarge) as refused:
+        yield f"refuses every call: {str(refused) or 'the schema is too large'}"
+        return
+    for pattern in patterns:
+        if (why := why_not(pattern)) is not None:
+            yield f"does not judge the pattern {shortened(pattern, 100)!r}: {why}"
 
 
 def _unknown(settings: Settings, entry: Server) -> str:

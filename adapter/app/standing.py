@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from adapter import log
 from adapter.app import parts
-from adapter.app.cataloguing import policies_of, shape_of
+from adapter.app.cataloguing import limits_of, policies_of, shape_of
 from adapter.app.compiling import compiled
 from adapter.app.planning import Planning
 from adapter.errors import AdapterError
@@ -25,6 +25,7 @@ from adapter.relay.stages import Plan
 from adapter.relay.visit import Visit
 from adapter.rules.catalogue import Catalogue, catalogue_of, of_pinned
 from adapter.rules.lock import LockError, read_lock
+from adapter.rules.remembered import RememberedDrift
 from adapter.rules.tools import PinnedTool
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
@@ -54,9 +55,11 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One server. ``baselines`` is one that is binding, or else what scopes first saw, the most frequent first.
+    """One server. ``baselines`` is one that is binding, or else what anybody first saw, and then what scopes did, the
+    most frequent first.
 
     ``first_seen`` counts scopes by the digest of what they first saw. ``now`` is None where it could not be read.
+    ``remembered`` is what was met that nobody has accepted, with those of its catalogues that are known, by digest.
     The troubles are sentences that say why something could not.
     """
 
@@ -64,6 +67,8 @@ class Standing:
     baselines: tuple[Baseline, ...] = ()
     first_seen: Mapping[str, int] = field(default_factory=dict)
     now: Catalogue | None = None
+    remembered: RememberedDrift | None = None
+    met: Mapping[str, Catalogue] = field(default_factory=dict)
     baseline_trouble: str | None = None
     now_trouble: str | None = None
 
@@ -98,7 +103,7 @@ async def _standing(settings: Settings, entry: Server, pins: Pins, *, seen: bool
     now: Catalogue | None = None
     baseline_trouble = now_trouble = None
     try:
-        baselines = await _baselines(entry, pins)
+        baselines = await _baselines(settings, entry, pins)
     except Unreadable as error:
         baseline_trouble = str(error)
     try:
@@ -106,13 +111,24 @@ async def _standing(settings: Settings, entry: Server, pins: Pins, *, seen: bool
     except Unreadable as error:
         now_trouble = str(error)
     first_seen = await pins.spread(entry.id)
-    return Standing(entry, baselines, first_seen, now, baseline_trouble, now_trouble)
+    remembered = await _remembered(settings, entry, baselines, pins)
+    met = {each.digest: await pins.catalogue(each.digest) for each in remembered.met} if remembered else {}
+    known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
+    return Standing(entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble)
+
+
+async def _remembered(
+    settings: Settings, entry: Server, baselines: tuple[Baseline, ...], pins: Pins
+) -> RememberedDrift | None:
+    if not baselines or settings.pinning_for(entry).mode == "off":
+        return None
+    return await pins.memory.of(entry.id, baselines[0].catalogue.digest)
 
 
 # --- baselines ------------------------------------------------------------------------------------------------
 
 
-async def _baselines(entry: Server, pins: Pins) -> tuple[Baseline, ...]:
+async def _baselines(settings: Settings, entry: Server, pins: Pins) -> tuple[Baseline, ...]:
     if entry.tools_lock is not None:
         locked = read_lock_file(entry.tools_lock).get(entry.id, {})
         return (Baseline(entry.tools_lock.name, of_pinned(locked), True),)
@@ -121,6 +137,14 @@ async def _baselines(entry: Server, pins: Pins) -> tuple[Baseline, ...]:
         return (Baseline(f"accepted {_date(accepted)}", await _catalogue(pins, accepted.digest), True),)
     spread = await pins.spread(entry.id)
     found = []
+    first = await pins.first(entry.id)
+    if first is not None:
+        binding = settings.pinning_for(entry).baseline == "server"
+        scopes = spread.pop(first.digest, 0)
+        said = f" by {counted(scopes)}" if scopes else ""
+        found.append(
+            Baseline(f"first seen {_date(first)}{said}", await _catalogue(pins, first.digest), binding)
+        )
     for digest, scopes in sorted(spread.items(), key=lambda item: (-item[1], item[0])):
         origin = f"first seen by {counted(scopes)}"
         found.append(Baseline(origin, await _catalogue(pins, digest), False))
@@ -156,7 +180,12 @@ async def _catalogue(pins: Pins, digest: str) -> Catalogue:
 
 
 def _date(pin: Pin) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(pin.since))
+    return dated(pin.since)
+
+
+def dated(moment: float) -> str:
+    """A moment (Unix seconds) as an operator reads it."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
 
 
 def counted(scopes: int) -> str:
@@ -211,4 +240,4 @@ async def _read(visit: Visit, lists: ToolLists) -> Catalogue:
 def _lists(settings: Settings, entry: Server, planning: Planning) -> ToolLists:
     decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
     shape = shape_of(policies_of(settings, entry), decorate)
-    return ToolLists(entry.id, shape, (), Mirrors(), log.get_logger(__name__))
+    return ToolLists(entry.id, shape, (), Mirrors(), log.get_logger(__name__), limits_of(settings))

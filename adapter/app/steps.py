@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from adapter.pipeline.middleware import Middleware
 from adapter.pipeline.plan import Kind, Step, ToolPlan
 from adapter.pipeline.plugins import BUILT_IN, Plugins
 from adapter.pipeline.presenting import Presenting
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.syncing import Syncing
 from adapter.pipeline.tracing import Observing
 from adapter.rules.globs import GlobInvalid
@@ -32,9 +33,6 @@ from adapter.rules.state_sync import Invalidation, StateSync, policy
 from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.stages import ToolStages
-
-CODE_TIMEOUT = 30.0
-"""Seconds that a mapper may take."""
 
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
 
@@ -48,6 +46,7 @@ class Materials:
     plugins: Plugins
     presenters: Mapping[str, Presenter]
     sync: StateSync
+    checks: SchemaChecks
     log: FilteringBoundLogger
     observing: Observing | None = None
     caches: Caches = field(default_factory=Caches)
@@ -95,7 +94,13 @@ class Steps:
     def plan(self, kind: Kind, steps: list[Step]) -> ToolPlan:
         egress = self._stages.limits.egress
         return ToolPlan(
-            self._tool, kind, steps, self._style, egress=egress, observing=self._materials.observing
+            self._tool,
+            kind,
+            steps,
+            self._style,
+            egress=egress,
+            observing=self._materials.observing,
+            log=self._log,
         )
 
     def before(self, *, serial: bool) -> list[Step]:
@@ -138,24 +143,31 @@ class Steps:
         sync = materials.sync_of(self._tool, self._stages)
         if sync.policies or sync.default is not None or self._stages.state_sync.said:
             steps.append(
-                Step(12, "state_sync", _detail(sync, self._entry.id, self._tool), self._syncing(sync), True)
+                Step(
+                    12, "state_sync", _detail(sync, self._entry.id, self._tool), self._syncing(sync), "after"
+                )
             )
         if presenter is not None:
-            shown = Presenting(self._tool, presenter, self._log, structured=self._structured)
-            steps.append(Step(11, "presenter", presenter.name, shown, True))
+            shown = Presenting(
+                self._tool,
+                presenter,
+                self._log,
+                structured=self._structured,
+                max_steps=self._materials.settings.validation.max_steps,
+                in_thread=self._loading.in_thread,
+            )
+            steps.append(Step(11, "presenter", presenter.name, shown, "after"))
         mappers = self._stages.mappers
         expose = self._style.expose
         if mappers.output is not None:
             with self._loading.judging(f"{self._place}.mappers.output", ScriptInvalid):
                 code = self._loading.script(mappers.output)
-                made = OutputMapping(
-                    self._tool, code, CODE_TIMEOUT, expose, self._log, rows=rows, whole=self._structured
-                )
-                steps.append(Step(10, "output_transform", mappers.output, made, True))
+                made = OutputMapping(self._tool, code, expose, self._log, rows=rows, whole=self._structured)
+                steps.append(Step(10, "output_transform", mappers.output, made, "after"))
         if mappers.input is not None:
             with self._loading.judging(f"{self._place}.mappers.input", ScriptInvalid):
                 code = self._loading.script(mappers.input)
-                run: PlanStage = InputMapping(self._tool, code, CODE_TIMEOUT, expose, self._log)
+                run: PlanStage = InputMapping(self._tool, code, expose, self._log)
                 steps.append(Step(6, "input_transform", mappers.input, run))
         return steps
 
@@ -168,7 +180,7 @@ class Steps:
                 run = Middleware(
                     self._tool, function, self._style.expose, self._log, structured=self._structured
                 )
-                steps.append(Step(8, "middleware", reference, run, True))
+                steps.append(Step(8, "middleware", reference, run, run.part))
         return steps
 
     def caching(self, read_only: ReadOnly) -> Step:
@@ -184,7 +196,7 @@ class Steps:
         ttl = said.ttl or server.ttl
         cache = self._materials.cache_of(self._entry)
         run = Caching(self._tool, cache, ttl, varying(words, fingerprint), read_only, self._digest())
-        return Step(9, "cache", f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}", run)
+        return Step(9, "cache", kept_for(ttl, words), run)
 
     def _digest(self) -> str:
         text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
@@ -210,6 +222,11 @@ class Steps:
 async def _say_stale(call: PlannedCall, invalidation: Invalidation) -> None:
     for uri in invalidation.stale_uris():
         call.say("notifications/resources/updated", {"uri": uri})
+
+
+def kept_for(ttl: float, words: Sequence[str]) -> str:
+    """How results are kept, as a plan shows it."""
+    return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
 
 
 def _detail(sync: StateSync, server: str, tool: str) -> str:

@@ -21,7 +21,7 @@ from adapter.edge.guard import Guard
 from adapter.edge.ingress import Ingress
 from adapter.edge.request import Request
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
-from adapter.relay.acceptance import Acceptance
+from adapter.relay.acceptance import Acceptance, Standing
 from adapter.relay.http_callers import ToolRefused
 from adapter.relay.recent import Recent
 from adapter.wire.envelope import dump, parse
@@ -131,7 +131,7 @@ class ConsoleData:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        _send(request, console_pins.told(await self._acceptance.standing(server)), extra)
+        await _send_standing(request, await self._acceptance.standing(server), extra)
 
     async def _accept_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, verb = names
@@ -143,7 +143,7 @@ class ConsoleData:
         digest = await self._digest(request)
         await self._look_again(request, server)
         standing = await self._acceptance.accept(server, digest, viewer.name)
-        _send(request, console_pins.told(standing), extra)
+        await _send_standing(request, standing, extra)
 
     def _require(self, server: str) -> None:
         if server not in self._known:
@@ -173,6 +173,11 @@ class ConsoleData:
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
             raise BadRequest('The body is {"digest": …} with the digest of the tools that were shown.')
         return digest
+
+
+async def _send_standing(request: Request, standing: Standing, extra: list[tuple[str, str]]) -> None:
+    # In a thread: what thousands of tools were and are is compared value by value.
+    _send(request, await asyncio.to_thread(console_pins.told, standing), extra)
 
 
 def _send(request: Request, value: Any, extra: list[tuple[str, str]]) -> None:

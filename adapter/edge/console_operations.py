@@ -50,6 +50,7 @@ SCHEMAS: dict[str, Schema] = {
             "history": _list(_list(_or_null("number"))),
             "tools": _or_null("integer"),
             "drift": _COUNT,
+            "remembered": _YES,
             "missing": _list(TEXT),
             "helper": _or_null("string"),
             "uploads": _YES,
@@ -110,12 +111,33 @@ SCHEMAS: dict[str, Schema] = {
         },
         {"unsafe": _list(TEXT)},
     ),
+    "MetDrift": _object(
+        {
+            "digest": TEXT,
+            "since": _NUMBER,
+            "by": TEXT,
+            "scope": TEXT,
+            "sessions": _COUNT,
+            "counts": {"type": "object", "additionalProperties": _COUNT},
+            "what": TEXT,
+        }
+    ),
+    "RememberedDrift": _object(
+        {
+            "since": _NUMBER,
+            "by": TEXT,
+            "sessions": _COUNT,
+            "catalogues": _list(ref("MetDrift")),
+            "more": _COUNT,
+        }
+    ),
     "Pins": _object(
         {
             "mode": {"enum": ["off", "warn", "block"]},
             "origin": {"enum": ["nothing", "lock", "accepted", "first_seen"]},
             "digest": _or_null("string"),
             "accepted": {"type": ["number", "string", "null"]},
+            "remembered": {"anyOf": [ref("RememberedDrift"), {"type": "null"}]},
             "drift": _COUNT,
             "tools": _list(ref("PinnedTool")),
             "more": _COUNT,
@@ -189,7 +211,7 @@ OPERATIONS = (
         "/-/pins/{server}",
         "showPins",
         TAG,
-        "How a server's tools stand to what its sessions start from.",
+        "How a server's tools stand to what it is held against.",
         {200: json("The tools, those that changed first.", ref("Pins")), **_STRANGER, **_UNKNOWN, **_STORE},
         named=_NAMED,
     ),

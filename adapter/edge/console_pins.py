@@ -29,18 +29,23 @@ Pinned = Mapping[str, PinnedTool]
 
 
 def told(standing: Standing) -> dict[str, Any]:
-    """The standing as JSON. ``accepted`` is when an operator accepted what sessions start from (Unix seconds), a text
-    where a file says that, null where nobody did. ``pinned`` and ``now`` of a tool are its fingerprints, null where it
-    was or is not there; in a change that begins or ends with nothing, ``before`` or ``after`` is null.
+    """The standing as JSON. ``accepted`` is when an operator accepted what the server is held against (Unix seconds), a
+    text where a file says that, null where nobody did. ``remembered`` is what sessions met that is not that, null where
+    nothing is. ``pinned`` and ``now`` of a tool are its fingerprints, null where it was or is not there; in a change
+    that begins or ends with nothing, ``before`` or ``after`` is null.
+
+    Of thousands of changed tools this takes a second.
     """
     before = standing.baseline.tools if standing.baseline is not None else {}
     now = standing.now.tools if standing.now is not None else {}
     tools = list(islice(_tools(standing.drift, before, now), MOST_TOOLS))
+    accepted = standing.since if standing.origin == "accepted" else None
     return {
         "mode": standing.mode,
         "origin": standing.origin,
         "digest": standing.now.digest if standing.now is not None else None,
-        "accepted": "by a lock file" if standing.origin == "lock" else standing.since,
+        "accepted": "by a lock file" if standing.origin == "lock" else accepted,
+        "remembered": standing.remembered.told() if standing.remembered is not None else None,
         "drift": standing.drifted,
         "tools": tools,
         "more": max(0, len(before.keys() | now.keys()) - len(tools)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.edge.console_viewers import Viewer, name_of
+from adapter.edge.console_viewers import Viewer
 from adapter.relay.acceptance import Acceptance
 from adapter.relay.holdings import Holdings
 from adapter.relay.probe import Watch
@@ -14,6 +14,7 @@ from adapter.relay.scopes import Scopes
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
 from adapter.rules.holdings import FileRecord, Kind
+from adapter.rules.principals import name_of
 from adapter.wire.eras import Era
 from adapter.wire.handles import artifact_uri, upload_handle
 
@@ -65,6 +66,7 @@ class ServerStatus:
             if standing.now is not None
             else None,
             "drift": standing.drifted,
+            "remembered": standing.remembered is not None,
             "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,

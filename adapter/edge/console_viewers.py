@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adapter.edge.guard import Guard
 from adapter.errors import AdapterError
-from adapter.rules.principals import ANONYMOUS
+from adapter.rules.principals import ANONYMOUS, name_of
 
 
 class OperatorsOnly(AdapterError):
@@ -58,8 +58,3 @@ class Viewers:
         self._guard.check_place(headers)
         principal, _ = self._guard.principal(headers)
         return Viewer(principal, principal == ANONYMOUS or name_of(principal) in self._operators)
-
-
-def name_of(principal: str) -> str:
-    """A principal as it is shown: without the part that follows from its token."""
-    return principal if principal == ANONYMOUS else principal.rpartition(":")[0]

@@ -21,8 +21,10 @@ from adapter.edge.tool_answers import send
 from adapter.edge.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.tool_routes import NAME, ROUTES, ToolRoute
 from adapter.errors import AdapterError
+from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.rules.exposure import Expose
 from adapter.rules.hosts import host_allowed, origin_allowed
+from adapter.rules.principals import ANONYMOUS
 from adapter.rules.tool_api import Answered, InvalidJson, refused
 
 Application = web.Application
@@ -84,6 +86,20 @@ class HostTools:
 
     def __repr__(self) -> str:
         return "<HostTools>"
+
+    @property
+    def name(self) -> str:
+        """See Provider."""
+        return "the host"
+
+    @property
+    def reads(self) -> bool:
+        """See Provider."""
+        return False
+
+    def principal(self, request: Request) -> str:  # noqa: ARG002 (a Provider's)
+        """See Provider: whoever they are, the host has let them in."""
+        return ANONYMOUS
 
     async def tools(self, request: Request) -> Sequence[Any]:  # noqa: ARG002 (a Provider's)
         """See Provider."""
@@ -200,7 +216,7 @@ class _Explorer:
 
 
 def routes(
-    tools: Tools, handle_call: HandleCall, log: FilteringBoundLogger, options: Options
+    tools: Tools, handle_call: HandleCall, log: FilteringBoundLogger, options: Options, checks: SchemaChecks
 ) -> list[web.RouteDef]:
     """The page and the API of a host's own tools, relative to wherever the host puts them."""
     hook = options.get("auth_hook")
@@ -211,6 +227,7 @@ def routes(
         log,
         hook=None if hook is None else AuthHook(hook, log, options.get("hook_patience", HOOK_PATIENCE)),
         view=seen_by_host,
+        checks=checks,
     )
     explorer = _Explorer(api, log, options)
     served = [
@@ -229,10 +246,16 @@ def _pattern(route: ToolRoute) -> str:
     return route.operation.path.replace(NAME, "{name:.+}")
 
 
-def mount(prefix: str, explorer: Sequence[web.RouteDef]) -> Mount:
-    """These routes as an application of their own."""
+def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]) -> Mount:
+    """These routes as an application of their own; ``end`` is called when that ends."""
+
+    async def living(_: web.Application) -> AsyncIterator[None]:
+        yield
+        end()
+
     app = web.Application()
     app.add_routes(explorer)
+    app.cleanup_ctx.append(living)
     return Mount(prefix, app)
 
 

@@ -10,7 +10,8 @@ import orjson
 
 from adapter.edge.guard import Guard
 from adapter.edge.request import Request
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, StoreUnavailable
+from adapter.relay.acceptance import Acceptance
 from adapter.relay.probe import Pulse, Watch
 from adapter.relay.server import Server
 from adapter.relay.sessions import Sessions
@@ -35,6 +36,7 @@ class Health:
     max_start_wait: float
     store: WatchedStore
     readiness: Literal["any", "all"] = "any"
+    acceptance: Acceptance | None = None
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
@@ -50,9 +52,14 @@ class Health:
     async def show(self, request: Request) -> tuple[int, bytes]:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
-        servers = [self._server(server, details) for server in self.servers]
-        wiring = self._wiring(details)
+        tools = [await self._tools(server, details) for server in self.servers]
         failure = await self.store.failure()
+        # Nothing is waited for from here on: what is told is how all of it was at one moment.
+        servers = [
+            {**self._server(server, details), **known}
+            for server, known in zip(self.servers, tools, strict=True)
+        ]
+        wiring = self._wiring(details)
         reason = _degraded(servers, wiring, failure)
         starting = self._is_starting()
         body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
@@ -119,6 +126,18 @@ class Health:
             "last_attempt": pulse.last_attempt,
         }
         return {**shown, **_counted(server, pulse)} if details else shown
+
+    async def _tools(self, server: Server, details: bool) -> dict[str, Any]:
+        """Whether drift of its tools was met that no operator has accepted; who may know more is told which."""
+        if self.acceptance is None:
+            return {}
+        try:
+            found = await self.acceptance.remembered(server.id)
+        except StoreUnavailable:
+            return {"tools": {"drift": "unknown"}}
+        if found is None:
+            return {"tools": {"drift": "none"}}
+        return {"tools": {"drift": "remembered", **(found.told() if details else {})}}
 
     # --- the whole --------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 JSON_TYPE = "application/json"
 
-_IN_PATH = re.compile(r"\{([^}]+)\}")
+_IN_PATH = re.compile(r"\{([^{}]+)\}")
 
 
 def ref(name: str) -> Schema:

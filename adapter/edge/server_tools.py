@@ -68,6 +68,20 @@ class ServerTools:
     def __repr__(self) -> str:
         return f"<ServerTools of {self._server!r}>"
 
+    @property
+    def name(self) -> str:
+        """See Provider."""
+        return self._server
+
+    @property
+    def reads(self) -> bool:
+        """See Provider."""
+        return True
+
+    def principal(self, request: Request) -> str:
+        """See Provider. Raises BadRequest."""
+        return self._callers.of(request).principal
+
     def view(self, request: Request, name: str) -> AuthRequest:
         """What a hook sees of a call."""
         return AuthRequest.of(self._server, name, self._callers.of(request).caller)

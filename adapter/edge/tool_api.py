@@ -17,9 +17,11 @@ from adapter.edge.ingress import Ingress
 from adapter.edge.request import ClientGone, Request
 from adapter.edge.tool_answers import CallStream, Extra, send, wants_stream
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
+from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.relay.turns import in_turns
 from adapter.rules.browsers import is_json_type
 from adapter.rules.exposure import Expose, exposed
-from adapter.rules.schemas import SchemaInvalid, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid
 from adapter.rules.tool_api import (
     DISABLED,
     NOT_JSON_TYPE,
@@ -32,6 +34,7 @@ from adapter.rules.tool_api import (
     arguments_of,
     as_plain,
     failure_body,
+    input_schema_of,
     is_destructive,
     refused,
     result_body,
@@ -39,6 +42,7 @@ from adapter.rules.tool_api import (
     tool_detail,
     tool_list,
     unknown_tool,
+    validated_arguments,
     validation,
 )
 from adapter.wire.envelope import dump
@@ -63,6 +67,17 @@ class ApiResult(NamedTuple):
 
 class Provider(Protocol):
     """Where tools come from. They are mappings or objects with name, description, annotations and inputSchema."""
+
+    @property
+    def name(self) -> str:
+        """Whose tools they are."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the tools were read from JSON, so that there is nothing in them that JSON does not know."""
+
+    def principal(self, request: Request) -> str:
+        """Who asks, as far as callers take turns."""
 
     async def tools(self, request: Request) -> Sequence[Any]:
         """All tools that this caller may see, asked for anew each time."""
@@ -95,7 +110,7 @@ class ToolApi:
     """``authenticate`` raises Unauthorized for a caller without a good credential; None asks for none.
 
     ``hook`` stands around each call, and is given the request, or what ``view`` makes of it and the tool's name. With
-    ``discovery_auth`` both guard whatever there is to see, too.
+    ``discovery_auth`` both guard whatever there is to see, too; the credential guards validation in any case.
     """
 
     def __init__(
@@ -107,8 +122,10 @@ class ToolApi:
         authenticate: Callable[[Request], object] | None = None,
         hook: AuthHook | None = None,
         view: Callable[[Request, str], Any] | None = None,
+        checks: SchemaChecks,
     ) -> None:
         self._provider = provider
+        self._checks = checks
         self._options = options
         self._log = log
         self._authenticate = authenticate
@@ -126,7 +143,7 @@ class ToolApi:
         """``GET /tools``. Raises ClientGone."""
 
         async def listing() -> Answered:
-            return tool_list(await self._provider.tools(request))
+            return await in_turns(tool_list(await self._provider.tools(request)))
 
         send(request, await self._seen(request, "", listing), extra)
 
@@ -145,16 +162,41 @@ class ToolApi:
         send(request, Answered(200, dump(said)), extra)
 
     async def validate(self, request: Request, name: str, extra: Extra) -> None:
-        """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone."""
+        """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone.
+
+        It is work, though, of an amount that tools and callers choose: who may not call may not ask for it.
+        """
 
         async def validating() -> Answered:
-            tool = await self._find(name, request)
+            self._authenticated(request)
+            tool = await self._provider.tool(name, request)
             if tool is None:
                 return unknown_tool(name)
             raw = await self._body(request)
-            return raw if isinstance(raw, Answered) else validation(raw, _checked_by(tool.input_schema))
+            if isinstance(raw, Answered):
+                return raw
+            given = validated_arguments(raw)
+            return (
+                given if isinstance(given, Answered) else validation(await self._errors(tool, given, request))
+            )
 
         send(request, await self._seen(request, name, validating), extra)
+
+    async def _errors(self, tool: Any, arguments: dict[str, Any], request: Request) -> Errors:
+        """What is wrong with arguments; a schema that cannot be used is that too. Raises LimitReached."""
+        schema = input_schema_of(tool)
+        if schema is None or schema is True or schema == {}:
+            return []
+        try:
+            check = self._checks.known(schema, self._provider.name, read=self._provider.reads)
+            return [fault.error for fault in await check.faults(arguments, self._provider.principal(request))]
+        except SchemaInvalid as invalid:
+            return [{"path": "", "message": str(invalid), "keyword": "schema"}]
+
+    def _authenticated(self, request: Request) -> None:
+        """Raises Unauthorized for a caller without a good credential, where one is asked for."""
+        if self._authenticate is not None:
+            self._authenticate(request)
 
     async def _seen(self, request: Request, name: str, look: Callable[[], Awaitable[Answered]]) -> Answered:
         """What there is to see; a failure is an answer too."""
@@ -172,8 +214,7 @@ class ToolApi:
     ) -> Answered:
         """What ``act`` answers, once credential and hook let the caller in. Raises what it raises."""
         try:
-            if self._authenticate is not None:
-                self._authenticate(request)
+            self._authenticated(request)
         except Unauthorized:
             return UNAUTHORIZED
         if self._hook is None:
@@ -213,9 +254,9 @@ class ToolApi:
         if not options.allow_execute:
             return DISABLED
         try:
-            if options.discovery_auth and self._authenticate is not None:
+            if options.discovery_auth:
                 # Else whoever may see no tools could find their names by calling them.
-                self._authenticate(request)
+                self._authenticated(request)
             tool = await self._provider.tool(name, request)
         except ClientGone:
             raise
@@ -281,19 +322,3 @@ class ToolApi:
             return refused(status if status >= 400 else 500, str(error))
         self._log.exception("the tools could not be listed")
         return refused(500, exposed(error, expose=self._options.expose))
-
-
-def _checked_by(schema: Any) -> Callable[[dict[str, Any]], Errors]:
-    """What checks arguments against a tool's schema; one that cannot be used is what is wrong with them."""
-
-    def errors(arguments: dict[str, Any]) -> Errors:
-        if schema is None or schema is True or schema == {}:
-            return []
-        try:
-            if not isinstance(schema, Mapping):
-                raise SchemaInvalid("The tool's schema is no JSON object.")
-            return compile_schema(schema).errors(arguments)
-        except SchemaInvalid as invalid:
-            return [{"path": "", "message": str(invalid), "keyword": "schema"}]
-
-    return errors

@@ -182,6 +182,8 @@ VALIDATE = Operation(
         **_UNKNOWN,
         **_BODY,
         400: json("The body is not JSON.", {"anyOf": [ref("Validation"), _ERROR]}),
+        401: json("The caller is not let in.", _ERROR),
+        429: json("Too many large checks wait.", _ERROR),
     },
     asks=(_TAB,),
     body={"application/json": {}},

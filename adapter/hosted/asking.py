@@ -18,7 +18,7 @@ from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome, Unread
 from adapter.pipeline.tracing import CACHE
 from adapter.rules.exposure import Expose, exposed
-from adapter.rules.json_values import compact
+from adapter.rules.json_values import NotJson, compact, require_size
 from adapter.rules.outcomes import as_result, text_block
 from adapter.rules.statements import Bound, EnvironmentFailed, Statement, SubstitutionFailed, bind, reads
 
@@ -57,6 +57,8 @@ class Asking:
             return answer.outcome(self._meta(answer.truncated))
         except QueryTimedOut as late:
             raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
+        except NotJson as failed:
+            raise StageFailed("connector", f"{_FAILED}: {failed}") from None
         except (QueryFailed, ConnectorFailed) as failed:
             self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
             self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
@@ -97,6 +99,7 @@ class _Answer(Shareable):
     __slots__ = ("_text", "truncated")
 
     def __init__(self, rows: Rows) -> None:
+        require_size(rows.rows)
         self._text = compact(rows.rows)
         self.truncated = rows.truncated
         self.weight = len(self._text.encode())

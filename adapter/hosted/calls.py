@@ -10,8 +10,13 @@ from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.hosted.answers import JSON, Said, WholeReply, notification
 from adapter.hosted.port import Reply
 from adapter.hosted.streams import EventStream
+from adapter.pipeline.deadlines import GRACE
 
 ProgressToken = str | int | float
+
+
+Overdue = Callable[[], Said | None]
+"""What a call is answered with whose time has ended; None: it is about to end by itself."""
 
 
 @dataclass(eq=False, slots=True)
@@ -27,14 +32,31 @@ class RunningCall:
     _stream: EventStream | None = None
     _settled: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _said: Said | None = None
+    _late: Said | None = None
+    _seconds: float | None = None
+    _overdue: Overdue | None = None
+    _alarm: asyncio.TimerHandle | None = None
     _withdrawn: bool = False
     _told: float = -1.0
 
-    def begin(self, work: Callable[[], Awaitable[Said]]) -> None:
-        """Start ``work``, which answers every failure of the tool itself."""
-        self._task = asyncio.get_running_loop().create_task(self._run(work))
+    def begin(
+        self,
+        work: Callable[[], Awaitable[Said]],
+        seconds: float | None = None,
+        overdue: Overdue | None = None,
+    ) -> None:
+        """Start ``work``, which answers every failure of the tool itself.
+
+        After ``seconds`` it is cancelled, and the call is answered with what ``overdue`` gives, when the work has
+        cleaned up or a moment later.
+        """
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(work))
         # A task that is cancelled before its first step never runs its own ``finally``.
         self._task.add_done_callback(self._over)
+        if seconds is not None:
+            self._seconds, self._overdue = seconds, overdue
+            self._alarm = loop.call_later(seconds, self._expire)
 
     async def head(self, silence: float | None) -> Reply:
         """The answer as soon as its kind is known.
@@ -43,8 +65,11 @@ class RunningCall:
         tool is cancelled too. A call that its client withdrew is answered with nothing, so 202.
         """
         assert self._task is not None
-        # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept.
-        late = None if silence is None else self._settled.get_loop().call_later(silence, self._settle)
+        # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A call with a limit
+        # has its timer already.
+        late = None
+        if silence is not None and (self._seconds is None or self._seconds >= silence):
+            late = self._settled.get_loop().call_later(silence, self._settle)
         try:
             await self._settled
         except BaseException:
@@ -101,14 +126,34 @@ class RunningCall:
 
     async def _run(self, work: Callable[[], Awaitable[Said]]) -> Said:
         said = await work()
+        if self._late is None:
+            self._say(said)
+        return said
+
+    def _say(self, said: Said) -> None:
+        if self._said is not None:
+            return
         if self._stream is not None:
             self._stream.end(said.body)
         self._said = said
         # Not only when the task is over, which its own loop tells in one more turn.
         self._settle()
-        return said
+
+    def _expire(self) -> None:
+        """The limit: cancel the tool, and wait for it no longer than it may take to clean up."""
+        assert self._overdue is not None and self._task is not None, "the alarm is set with both"
+        if self._task.done():
+            return
+        self._late = self._overdue()
+        if self._late is not None:
+            self._task.cancel()
+            self._alarm = self._task.get_loop().call_later(GRACE, self._say, self._late)
 
     def _over(self, task: asyncio.Task[Said]) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._late is not None and not self._withdrawn:
+            self._say(self._late)
         if self._stream is not None:
             self._stream.end()
         self._settle()

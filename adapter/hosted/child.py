@@ -1,17 +1,20 @@
 """What a script's own process begins with; run by path, it knows nothing of the adapter but the standard library.
 
-``child.py exec LIMITS PATH`` becomes the program, ``run`` runs a Python file as one, ``call … FUNCTION`` imports it
-and calls the function: one line of JSON comes in, and lines of JSON go out, the last one the result or an error.
-LIMITS is a JSON object of resource limits by their names in the ``resource`` module.
+``child.py exec PARENT LIMITS PATH`` becomes the program, ``run`` runs a Python file as one, ``call … FUNCTION`` imports
+it and calls the function: one line of JSON comes in, and lines of JSON go out, the last one the result or an error.
+PARENT is the adapter's process id, LIMITS a JSON object of resource limits by their names in the ``resource`` module.
 """
 
 # Python itself takes most of the time that a process takes to begin, so what one mode needs is imported there.
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+
+_PR_SET_PDEATHSIG = 1
 
 Say = Callable[..., None]
 
@@ -26,13 +29,14 @@ class Context(dict[str, Any]):
             raise AttributeError(name) from None
 
 
-def main(mode: str, limits: str, path: str, function: str = "") -> None:
+def main(mode: str, parent: str, limits: str, path: str, function: str = "") -> None:
     """Limit this process and turn it into what was asked for."""
     for name, value in json.loads(limits).items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
         allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(number, (allowed, allowed))
+    _end_with(int(parent))
     if mode == "exec":
         os.execv(path, [path])  # noqa: S606  (no shell is wanted)
     # The directory of this file holds modules whose names are the script's to use.
@@ -44,6 +48,17 @@ def main(mode: str, limits: str, path: str, function: str = "") -> None:
         runpy.run_path(path, run_name="__main__")
     else:
         _call(path, function)
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel kill this process when the adapter dies without a word; see prctl(2). Only Linux does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # One that has died already sends no signal any more.
+    if os.getppid() != parent:
+        sys.exit(1)
 
 
 def _call(path: str, function: str) -> None:
@@ -66,7 +81,13 @@ def _call(path: str, function: str) -> None:
         except Exception as error:
             _print(error)
             user = any(each.__name__ == "ToolUserError" for each in type(error).__mro__)
-            say(error=str(error) or type(error).__name__, user=user)
+            say(error=str(error) if user else _told(error), user=user)
+
+
+def _told(error: Exception) -> str:
+    """As the adapter tells of exceptions in its own process: the class behind the first line, if it says something."""
+    name, line = type(error).__name__, (str(error).strip().splitlines() or [""])[0]
+    return line if line and type(error) in (Exception, RuntimeError) else f"{line} ({name})" if line else name
 
 
 def _print(error: Exception) -> None:

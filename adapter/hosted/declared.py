@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.hosted.tools import HostedTool, ToolCall
-from adapter.pipeline.call import PlannedCall
+from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
+from adapter.pipeline.call import CallTime, PlannedCall
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.rules.inputs import Input, input_schema
+from adapter.rules.input_schemas import DeclaredInputs
 
 Work = Callable[[PlannedCall], Awaitable[Outcome]]
 """What a tool does with arguments that fit. Raises StageFailed."""
@@ -23,7 +23,7 @@ class Declaration:
 
     server: str
     name: str
-    inputs: Mapping[str, Input]
+    inputs: DeclaredInputs
     title: str | None = None
     description: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Declaration:
             shown["title"] = self.title
         if self.description:
             shown["description"] = self.description
-        shown["inputSchema"] = input_schema(self.inputs)
+        shown["inputSchema"] = self.inputs.schema
         if self.annotations:
             shown["annotations"] = dict(self.annotations)
         return shown
@@ -43,22 +43,28 @@ class Declaration:
     def doing(
         self, work: Work, plan: ToolPlan, timeout: float, definition: Mapping[str, Any] | None = None
     ) -> HostedTool:
-        """The tool, with what it does within ``timeout`` seconds, behind the stages of its plan."""
+        """The tool, with what it does behind the stages of its plan, all within ``timeout`` seconds."""
 
-        async def run(call: ToolCall) -> Outcome:
-            deadline = time.time() + timeout
-            return await plan.walk(
-                PlannedCall(
-                    server=self.server,
-                    tool=self.name,
-                    arguments=call.arguments,
-                    execute=work,
-                    caller=call.caller,
-                    session=call.session,
-                    progress=call.progress,
-                    say=call.say,
-                    deadline=deadline,
-                )
+        def planned(call: ToolCall) -> PlannedCall:
+            return PlannedCall(
+                server=self.server,
+                tool=self.name,
+                arguments=call.arguments,
+                execute=work,
+                caller=call.caller,
+                session=call.session,
+                progress=call.progress,
+                say=call.say,
+                deadline=time.time() + timeout,
+                time=CallTime(timeout, time.monotonic() + timeout),
             )
 
-        return HostedTool(self.definition() if definition is None else definition, run)
+        async def run(call: ToolCall) -> Outcome:
+            call.planned = planned(call)
+            return await plan.walk(call.planned)
+
+        def overdue(call: ToolCall) -> Outcome | None:
+            return plan.overdue(call.planned or planned(call))
+
+        limit = CallLimit(timeout, overdue)
+        return HostedTool(self.definition() if definition is None else definition, run, limit)

@@ -16,21 +16,21 @@ from adapter.rules.outcomes import Response, Result, as_result, as_rows
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds.
+    """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds; None: until the call's own end.
 
     ``rows``: what it returns becomes a list of objects, unless it is an answer already.
     """
 
     tool: str
     script: Script
-    timeout: float
+    timeout: float | None
     expose: Expose
     log: FilteringBoundLogger
     rows: bool = False
     _failures: CodeFailures = field(init=False)
 
     def __post_init__(self) -> None:
-        failures = CodeFailures("handler", "handler script failed", self.tool, self.expose, self.log)
+        failures = CodeFailures("handler", self.tool, self.expose, self.log)
         object.__setattr__(self, "_failures", failures)
 
     async def __call__(self, call: PlannedCall) -> Outcome:

@@ -51,13 +51,16 @@ class InProcessScript:
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """See Script."""
         arguments = (payload, context)[: self._arguments]
+        if timeout is None:
+            with contained("the script"):
+                return await self._driven(arguments, tell or _tell_nobody)
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
                 with contained("the script"):
                     return await self._driven(arguments, tell or _tell_nobody)
         except TimeoutError:
-            if scope.expired() and timeout is not None:
+            if scope.expired():
                 raise ScriptTimedOut(timeout) from None
             raise
 
@@ -103,6 +106,8 @@ async def _collected(steps: AsyncGenerator[Any, Any], tell: Tell) -> Any:
                 await _told(tell, step)
             else:
                 last = step
+            # A generator that waits for nothing would keep everybody else waiting, its own deadline too.
+            await asyncio.sleep(0)
     finally:
         await steps.aclose()
     return last

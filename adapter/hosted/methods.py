@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -16,7 +17,7 @@ from adapter.hosted.port import Fields
 from adapter.hosted.sessions import HostedSession
 from adapter.hosted.streams import EventStream
 from adapter.hosted.subscriptions import Subscriptions
-from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.callers import NOBODY, Caller
@@ -196,8 +197,19 @@ class Methods:
             caller=incoming.caller,
             say=_speaker(incoming.session),
         )
-        running.begin(lambda: self._run(tool, call, incoming))
+        limit, work = tool.limit, partial(self._run, tool, call, incoming)
+        if limit is None:
+            running.begin(work)
+        else:
+            running.begin(work, limit.seconds, partial(self._overdue, limit, call, incoming))
         return running
+
+    def _overdue(self, limit: CallLimit, call: ToolCall, incoming: Incoming) -> Said | None:
+        try:
+            answer = limit.overdue(call)
+        except CallRefused as refused:
+            return answers.refusal(incoming.id_bytes, refused.code, str(refused), refused.data, incoming.era)
+        return None if answer is None else self._said(incoming, answer.as_result())
 
     async def _run(self, tool: HostedTool, call: ToolCall, incoming: Incoming) -> Said:
         try:

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.hosted.references import ScriptFailed
 
 ERRORS_LOGGED = 64 << 10
-"""Bytes of standard error that go to the log; the rest is read and forgotten."""
+"""Bytes of standard error that go to the log; the rest is read and forgotten, as long as it may be written."""
 
 LINGER = 0.5
 """Seconds that output may still come when the process has ended: another may hold on to its pipe."""
@@ -24,8 +24,9 @@ _cleanups: set[asyncio.Task[None]] = set()
 
 
 class Conversation(asyncio.SubprocessProtocol):
-    """``output_bytes`` is how much it may write. Its own protocol, because only a transport's can be closed in
-    public while somebody else still holds the pipe.
+    """``output_bytes`` is how much it may write, to standard output and to standard error each.
+
+    Its own protocol, because only a transport's can be closed in public while somebody else still holds the pipe.
     """
 
     def __init__(self, output_bytes: int, log: FilteringBoundLogger) -> None:
@@ -34,7 +35,8 @@ class Conversation(asyncio.SubprocessProtocol):
         self._most = output_bytes
         self._log = log
         self._output = bytearray()
-        self._written = 0
+        self._sought = 0
+        self._written = {1: 0, 2: 0}
         self._logged = 0
         self._failure: ScriptFailed | None = None
         self._news = asyncio.Event()
@@ -70,22 +72,30 @@ class Conversation(asyncio.SubprocessProtocol):
         """All it writes, when it has ended. Raises ScriptFailed above the limit."""
         while not self._silent:
             await self._more()
+        self._require_limits()
         return bytes(self._output)
 
     async def line(self) -> bytes | None:
         """The next line it writes, None when there is none to come. Raises ScriptFailed above the limit."""
         while True:
-            line, end, rest = self._output.partition(b"\n")
-            if end:
-                self._output = rest
-                return bytes(line)
+            end = self._output.find(b"\n", self._sought)
+            if end >= 0:
+                line = bytes(self._output[:end])
+                del self._output[: end + 1]
+                self._sought = 0
+                return line
+            self._sought = len(self._output)
             if self._silent:
+                self._require_limits()
                 return None
             await self._more()
 
     async def _more(self) -> None:
         self._news.clear()
         await self._news.wait()
+        self._require_limits()
+
+    def _require_limits(self) -> None:
         if self._failure is not None:
             raise self._failure
 
@@ -120,15 +130,15 @@ class Conversation(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd != 1:
-            self._log_errors(data)
-            return
-        self._written += len(data)
-        if self._written > self._most:
-            self._failure = ScriptFailed(f"the script wrote more than {self._most} bytes")
+        self._written[fd] += len(data)
+        if self._written[fd] > self._most:
+            where = "" if fd == 1 else " to standard error"
+            self._failure = ScriptFailed(f"the script wrote more than {self._most} bytes{where}")
             self._kill()
-        else:
+        elif fd == 1:
             self._output += data
+        else:
+            self._log_errors(data)
         self._news.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  (the protocol's)

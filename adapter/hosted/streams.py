@@ -57,6 +57,8 @@ class EventStream:
             self._unread.append(encode(last))
         self._ended = True
         self._filled.set()
+        # Whoever waits for room has nothing to say any more.
+        self._emptied.set()
 
     # --- the reader -------------------------------------------------------------------------------------------
 

@@ -26,8 +26,11 @@ from adapter.hosted.references import (
     stamp_of,
 )
 from adapter.hosted.starts import Starts
+from adapter.rules.json_values import MOST_VALUES
 from adapter.rules.outcomes import Result, ToolUserError
 from adapter.wire.envelope import dump, parse
+
+_BETWEEN = (b",", b"[", b"{")
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -42,8 +45,8 @@ class Confinement:
     """What a script's process may have. None of a limit leaves it as the adapter has it.
 
     ``cpu_seconds`` of None means as much as the call may take. ``memory_bytes`` are of data of each process, so that
-    runtimes which reserve much and use little can start. ``output_bytes`` are of standard output. ``starts`` are the
-    places of all that are confined alike.
+    runtimes which reserve much and use little can start. ``output_bytes`` are of standard output, and of
+    standard error. ``starts`` are the places of all that are confined alike.
     """
 
     environment: Mapping[str, str] = field(default_factory=_own_environment)
@@ -120,13 +123,14 @@ class SubprocessScript:
         return self._confinement.environment
 
     def _command(self, timeout: float | None) -> list[str]:
-        limits = dump(self._confinement.limits(timeout)).decode()
+        child, limits = str(CHILD), dump(self._confinement.limits(timeout)).decode()
+        begins = (str(os.getpid()), limits, str(self._path))
         if not self._python:
             # Without site-packages this costs a hundredth of a second, and the limits hold before anything runs.
-            return [sys.executable, "-I", "-S", str(CHILD), "exec", limits, str(self._path)]
+            return [sys.executable, "-I", "-S", child, "exec", *begins]
         if self._function is None:
-            return [sys.executable, str(CHILD), "run", limits, str(self._path)]
-        return [sys.executable, str(CHILD), "call", limits, str(self._path), self._function]
+            return [sys.executable, child, "run", *begins]
+        return [sys.executable, child, "call", *begins, self._function]
 
     async def _answered(self, talk: Conversation, tell: Tell | None) -> Any:
         """The last line of a called function, every progress before it told."""
@@ -137,6 +141,8 @@ class SubprocessScript:
             if "progress" in said:
                 if tell is not None:
                     await tell(*said["progress"])
+                # Of lines that are there already nothing is waited for, and others shall have their turn.
+                await asyncio.sleep(0)
                 continue
             if "error" in said:
                 raise (ToolUserError if said["user"] else ScriptFailed)(said["error"])
@@ -149,10 +155,28 @@ def _value(output: bytes, status: int | None) -> Any:
         raise ScriptFailed(ending)
     if not output.strip():
         return None
+    if _values_in(output) > MOST_VALUES:
+        raise ScriptFailed(f"the script wrote more than {MOST_VALUES} values")
     try:
         return parse(output)
     except BadJson:
         raise ScriptFailed("the script wrote no JSON") from None
+
+
+def _values_in(output: bytes) -> int:
+    """About how many values JSON holds, without reading it. What is within texts counts only where there is little.
+
+    No step costs more than a plain scan: an expression for texts would begin anew at every quote of one without an end.
+    """
+    found = sum(map(output.count, _BETWEEN))
+    if found <= MOST_VALUES:
+        return found
+    bare = output.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Each text is a value or the name of one.
+    if (texts := bare.count(b'"') // 2) > 2 * MOST_VALUES:
+        return texts // 2
+    outside = b"".join(bare.split(b'"')[::2])
+    return sum(map(outside.count, _BETWEEN))
 
 
 def _ending(status: int | None) -> str | None:

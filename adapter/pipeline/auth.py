@@ -6,14 +6,14 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import Function
-from adapter.pipeline.context import AuthRequest
+from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import Reason, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.auth_policies import AuthPolicy, refuse_placeholders
@@ -24,6 +24,9 @@ from adapter.rules.outcomes import ToolUserError
 API_KEY_HEADER = "x-api-key"
 API_KEY_VARIABLE = "HYPERTERSE_API_KEY"
 """The environment variable with the key of those ``api_key`` plugins whose policy holds none."""
+
+LONGEST_NAME = 128
+"""Characters of the name of an API key."""
 
 PATIENCE = 10.0
 """Seconds that a function of the user's has to decide about a call."""
@@ -77,9 +80,18 @@ class Authenticating:
         identity = await self._identity(call)
         if identity is not None:
             call.identity = identity
-            # A copy: whose limits and cached results count is nothing that a script can change.
-            call.context = call.context.merged({"user": plain(identity)})
+            call.context = call.context.merged(self._told(identity, call.context))
         return await forward(call)
+
+    def _told(self, identity: Any, context: Context) -> dict[str, Any]:
+        """What the user's code may know of an identity: ``user``, and whose request it is."""
+        # A copy: whose limits and cached results count is nothing that a script can change.
+        user = plain(identity)
+        name = user if isinstance(user, str) else user.get("sub")
+        request = context.get("request")
+        if not (isinstance(name, str) and isinstance(request, AuthRequest)):
+            return {"user": user}
+        return {"user": user, "request": AuthRequest({**request, "principal": name})}
 
     async def _identity(self, call: PlannedCall) -> Any:
         # Not the context's request, since whoever adds to a context may have put another there.
@@ -128,18 +140,19 @@ class AllowAll:
 
 
 class ApiKey:
-    """Lets in who sends one of some keys as ``X-API-Key``; they are given by their SHA-256 digests.
+    """Lets in who sends one of some keys as ``X-API-Key``; they are given by their SHA-256 digests, with their names.
 
-    An identity is ``key:`` and the first 16 hex digits of the digest. Without any key everybody is refused.
+    An identity is the name of the key, or ``key:`` and the first 16 hex digits of the digest of one that has none.
+    Without any key everybody is refused.
     """
 
     name = "api_key"
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
+    def __init__(self, keys: Mapping[bytes, str | None]) -> None:
         """Raises ValueError for a digest that is not 32 bytes."""
         if any(len(key) != hashlib.sha256().digest_size for key in keys):
             raise ValueError("an API key is given by its SHA-256 digest of 32 bytes")
-        self._keys = tuple(keys)
+        self._keys = {key: name or f"key:{key.hex()[:16]}" for key, name in keys.items()}
 
     def __repr__(self) -> str:
         return f"<ApiKey: {len(self._keys)} keys>"
@@ -155,10 +168,10 @@ class ApiKey:
             raise AuthRefused("api_key plugin is configured but no expected key is set")
         digest = _digest(request["headers"].get(API_KEY_HEADER, "").strip())
         # Every key is compared, whichever was right.
-        right = [hmac.compare_digest(key, digest) for key in self._keys]
-        if not any(right):
+        right = [name for key, name in self._keys.items() if hmac.compare_digest(key, digest)]
+        if not right:
             raise AuthRefused("unauthorized: invalid api key")
-        return f"key:{digest.hex()[:16]}"
+        return right[0]
 
 
 class Custom:
@@ -200,25 +213,48 @@ class Custom:
 
 
 def api_key(policy: Mapping[str, Any], environ: Mapping[str, str]) -> ApiKey:
-    """The plugin of a policy: ``value``, ``values``, ``sha256`` (one or a list of hex digests), together any number
-    of keys; without any the one in HYPERTERSE_API_KEY. Raises ValueError."""
-    read = AuthPolicy(ApiKey.name, policy, ("value", "values", "sha256"))
+    """The plugin of a policy: ``value``, ``values``, ``sha256`` (one or a list of hex digests), and ``keys``, a list of
+    ``{name, value}`` and ``{name, sha256}``, together any number of keys; without any the one in HYPERTERSE_API_KEY.
+
+    Raises ValueError.
+    """
+    read = AuthPolicy(ApiKey.name, policy, ("value", "values", "sha256", "keys"))
+    keys = dict(_named_keys(read))
+    for key in _nameless_keys(read, "policy"):
+        keys.setdefault(key, None)
+    if not keys and (expected := environ.get(API_KEY_VARIABLE, "").strip()):
+        keys[_digest(expected)] = None
+    return ApiKey(keys)
+
+
+def _named_keys(read: AuthPolicy) -> Iterator[tuple[bytes, str | None]]:
+    seen: dict[bytes, str] = {}
+    for place, entry in read.entries("keys", ("name", "value", "sha256")):
+        name, found = entry.text("name"), list(_nameless_keys(entry, place))
+        if name is None or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise read.refused(f"{place}.name is a text of 1 to {LONGEST_NAME} characters: whose key it is")
+        if len(found) != 1:
+            raise read.refused(f"{place} is one key: it has a name, and either a value or a sha256")
+        if seen.setdefault(found[0], name) != name:
+            raise read.refused(f"{place} is the key of two names")
+        yield found[0], name
+
+
+def _nameless_keys(read: AuthPolicy, place: str) -> Iterator[bytes]:
+    """The digests of the keys of a policy, or of one entry of its ``keys``."""
     value = read.text("value")
-    spelled = [*([value] if value else []), *read.texts("values")]
-    keys = [_digest(key) for key in spelled]
+    yield from map(_digest, [*([value] if value else []), *read.texts("values")])
     for text in read.texts("sha256"):
         try:
-            keys.append(bytes.fromhex(text))
+            key = bytes.fromhex(text)
         except ValueError:
-            raise read.refused("policy.sha256 is a SHA-256 digest in hex") from None
-        if len(keys[-1]) != hashlib.sha256().digest_size:
-            raise read.refused("policy.sha256 is a SHA-256 digest in hex, which has 64 digits")
-        if keys[-1] == _digest(""):
+            raise read.refused(f"{place}.sha256 is a SHA-256 digest in hex") from None
+        if len(key) != hashlib.sha256().digest_size:
+            raise read.refused(f"{place}.sha256 is a SHA-256 digest in hex, which has 64 digits")
+        if key == _digest(""):
             # What a pipeline makes of a variable that is not set, and what whoever sends no key would match.
-            raise read.refused("policy.sha256 is the digest of an empty text, which is no key")
-    if not keys and (expected := environ.get(API_KEY_VARIABLE, "").strip()):
-        keys.append(_digest(expected))
-    return ApiKey(keys)
+            raise read.refused(f"{place}.sha256 is the digest of an empty text, which is no key")
+        yield key
 
 
 def _digest(key: str) -> bytes:

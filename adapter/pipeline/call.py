@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.rules.callers import NOBODY, Caller
 
 if TYPE_CHECKING:
+    from adapter.pipeline.failures import Stage, StageFailed
     from adapter.pipeline.outcome import Outcome
+
+SafeStage = Literal["state_sync"]
+"""The stage that a call cannot fail at: the tool has done its work."""
 
 
 class Progress(Protocol):
@@ -37,13 +41,30 @@ def say_nothing(method: str, params: Mapping[str, Any]) -> None:
 
 
 @dataclass(slots=True)
+class CallTime:
+    """How far a call has come, and how long its stages may take: ``seconds``, which end at ``until`` on the monotonic
+    clock; that is None while nothing counts.
+
+    ``at`` is the stage that the call has come to, ``walking`` says that it has begun, ``overdue`` is the failure of a
+    call whose time has ended.
+    """
+
+    seconds: float | None = None
+    until: float | None = None
+    at: Stage | SafeStage = "resolve"
+    walking: bool = False
+    overdue: StageFailed | None = None
+
+
+@dataclass(slots=True)
 class PlannedCall:
     """One ``tools/call``. Stages change ``arguments`` by putting another mapping there, never in place.
 
     ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan.
     ``session`` tells callers of one principal apart, None where there are no sessions. ``deadline`` is Unix time in
-    seconds. ``given`` is the context where somebody has one already. ``identity`` is whom the tool's own check found,
-    ``select`` what of the data the caller wants to see.
+    seconds, for the user's code to read; ``time`` is what the adapter goes by. ``given`` is the context where somebody
+    has one already. ``identity`` is whom the tool's own check found, ``select`` what of the data the caller wants to
+    see.
     ``continues``: the call is more than its arguments, as it answers a question of the tool's or wants to be a task.
     """
 
@@ -57,6 +78,7 @@ class PlannedCall:
     progress: Progress = tell_nobody
     say: Say = say_nothing
     deadline: float | None = None
+    time: CallTime = field(default_factory=CallTime)
     identity: Any = None
     select: tuple[str, ...] | None = None
     continues: bool = False

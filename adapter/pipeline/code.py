@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import Stage, StageFailed
+from adapter.pipeline.failures import DOING, Reason, Stage, StageFailed
 from adapter.rules.exposure import Expose, exposed
 from adapter.rules.json_values import NotJson, compact
 from adapter.rules.outcomes import ToolUserError
@@ -18,6 +18,10 @@ from adapter.wire.envelope import parse
 
 Tell = Callable[[float, str | None], Awaitable[None]]
 """Told of the code's progress: percent of 100, and a sentence or None."""
+
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a job in a thread, and leaves it there when its caller is cancelled. Raises what the job raises."""
 
 
 class Code(Protocol):
@@ -57,12 +61,15 @@ class Function(Protocol):
         """
 
 
+class CodeMistake(TypeError):
+    """Code gave what its stage can do nothing with; ``str`` is the stage's own sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class CodeFailures:
-    """What a caller reads when the user's code fails at ``stage`` of ``tool``; ``doing`` names what it was to do."""
+    """What a caller reads when the user's code fails at ``stage`` of ``tool``."""
 
     stage: Stage
-    doing: str
     tool: str
     expose: Expose
     log: FilteringBoundLogger
@@ -75,20 +82,33 @@ class CodeFailures:
         if isinstance(error, ToolUserError):
             return StageFailed(self.stage, str(error))
         log = self.log.bind(server=call.server, tool=self.tool)
-        log.warning("a script failed", stage=self.stage, why=exposed(error))
+        log.warning("a script failed", stage=self.stage, why=exposed(error), error=type(error).__qualname__)
         log.debug("where the script failed", exc_info=error)
-        if isinstance(error, TimeoutError):
+        reason: Reason | None = "timeout" if isinstance(error, TimeoutError) else None
+        if self.stage == "context":
+            # What a factory asks on the way to a context is the adapter's own affair, and no caller's.
+            return StageFailed(self.stage, DOING[self.stage], reason)
+        if reason is not None:
             # How long something took is no secret; what the code itself says of it may be one.
             why = exposed(error) if self.expose == "message" and str(error) else "timed out"
-            return StageFailed(self.stage, self.sentence(why), "timeout")
+            return StageFailed(self.stage, self.sentence(why), reason)
         if self.expose == "safe":
             trace_id = call.context.get("trace_id")
             return StageFailed(self.stage, exposed(error, expose="safe", trace_id=trace_id))
-        return StageFailed(self.stage, self.sentence(exposed(error)))
+        return StageFailed(self.stage, self.sentence(_named(error)))
 
     def sentence(self, why: str) -> str:
         """The whole sentence, with the reason at its end."""
-        return f"{self.doing} for tool {self.tool}: {why}"
+        return f"{DOING[self.stage]} for tool {self.tool}: {why}"
+
+
+def _named(error: Exception) -> str:
+    """What an exception says, and its class behind that, which often says more: ``'name' (KeyError)``."""
+    said, kind = exposed(error), type(error)
+    # Two classes say nothing, and sentences of the adapter's own are whole.
+    if said == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):
+        return said
+    return f"{said} ({kind.__name__})" if kind.__name__.isidentifier() else said
 
 
 def shown(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from adapter.rules.exposure import Expose
 from adapter.rules.outcomes import Result, text_block
 
 Stage = Literal[
+    "resolve",
     "context",
     "auth",
     "limits",
@@ -28,6 +30,15 @@ Mode = Literal["result", "jsonrpc"]
 
 STAGE_FAILED = -32000
 """The code of every stage that fails."""
+
+DOING: Mapping[Stage, str] = {
+    "context": "context unavailable",
+    "input_transform": "input transform failed",
+    "middleware": "middleware failed",
+    "handler": "handler script failed",
+    "output_transform": "output transform failed",
+}
+"""What the sentences of stages with the user's code begin with."""
 
 ERROR_KEY = "adapter/error"
 """The member of a result's ``_meta`` that names the stage and the code."""

@@ -8,7 +8,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import CodeFailures, Function
+from adapter.pipeline.code import CodeFailures, CodeMistake, Function
 from adapter.pipeline.context import Context
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose
@@ -22,7 +22,7 @@ class Gathering:
 
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
         self._function = function
-        self._failures = CodeFailures("context", "context unavailable", tool, expose, log)
+        self._failures = CodeFailures("context", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<Gathering by {self._function.reference}>"
@@ -33,7 +33,7 @@ class Gathering:
             members = await self._function(call.context["request"])
             if not isinstance(members, Mapping):
                 kind = type(members).__name__
-                raise TypeError(f"the context factory has to return a mapping, not {kind}")
+                raise CodeMistake(f"the context factory has to return a mapping, not {kind}")
             call.context = extended(call.context, members)
         except Exception as error:
             raise self._failures.of(call, error) from None

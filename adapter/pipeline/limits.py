@@ -1,4 +1,4 @@
-"""How often, how many at once and for how long: what holds for all calls of one tool on one server.
+"""Limits on how often and how many at once: what holds for all calls of one tool on one server.
 
 Every object here belongs to one tool and is shared by all its calls; all of it runs on the event loop.
 """
@@ -155,11 +155,6 @@ class Serial(Concurrency):
 
     def __init__(self, tool: str) -> None:
         super().__init__(tool, max_active=1, max_queue=None)
-
-
-def overdue(tool: str, seconds: float) -> StageFailed:
-    """The failure of a call that took longer than it may."""
-    return _refused("handler", refusals.timed_out(tool, seconds=seconds), "timeout")
 
 
 def _principal(call: PlannedCall) -> Hashable:

@@ -8,7 +8,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import Code, CodeFailures, shown
+from adapter.pipeline.code import Code, CodeFailures, CodeMistake, shown
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose
 from adapter.rules.outcomes import Response, Result, as_result, as_rows
@@ -17,13 +17,10 @@ from adapter.rules.outcomes import Response, Result, as_result, as_rows
 class InputMapping:
     """A PlanStage: what the mapper makes of the arguments is what all later stages get instead of them."""
 
-    def __init__(
-        self, tool: str, code: Code, timeout: float | None, expose: Expose, log: FilteringBoundLogger
-    ) -> None:
+    def __init__(self, tool: str, code: Code, expose: Expose, log: FilteringBoundLogger) -> None:
         self._tool = tool
         self._code = code
-        self._timeout = timeout
-        self._failures = CodeFailures("input_transform", "input transform failed", tool, expose, log)
+        self._failures = CodeFailures("input_transform", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<InputMapping of {self._tool!r} by {self._code.reference}>"
@@ -32,9 +29,9 @@ class InputMapping:
         """See PlanStage. What is no object ends the call."""
         try:
             payload = {"inputs": shown(call.arguments), "tool": self._tool}
-            returned = await self._code.call(payload, call.context, self._timeout, call.progress)
+            returned = await self._code.call(payload, call.context, None, call.progress)
             if not isinstance(returned, Mapping):
-                raise TypeError(f"the mapper has to return an object, not {type(returned).__name__}")
+                raise CodeMistake(f"the mapper has to return an object, not {type(returned).__name__}")
             call.arguments = shown(returned)
         except Exception as error:
             raise self._failures.of(call, error) from None
@@ -52,7 +49,6 @@ class OutputMapping:
         self,
         tool: str,
         code: Code,
-        timeout: float | None,
         expose: Expose,
         log: FilteringBoundLogger,
         *,
@@ -61,10 +57,9 @@ class OutputMapping:
     ) -> None:
         self._tool = tool
         self._code = code
-        self._timeout = timeout
         self._rows = rows
         self._whole = whole
-        self._failures = CodeFailures("output_transform", "output transform failed", tool, expose, log)
+        self._failures = CodeFailures("output_transform", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<OutputMapping of {self._tool!r} by {self._code.reference}>"
@@ -74,9 +69,10 @@ class OutputMapping:
         outcome = await forward(call)
         if not outcome.shapable:
             return outcome
+        call.time.at = "output_transform"
         try:
             payload = self._payload(outcome)
-            returned = await self._code.call(payload, call.context, self._timeout, call.progress)
+            returned = await self._code.call(payload, call.context, None, call.progress)
             return outcome.written(self._result(returned))
         except Exception as error:
             raise self._failures.of(call, error) from None

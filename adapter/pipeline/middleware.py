@@ -10,9 +10,10 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import CodeFailures, Function, shown
+from adapter.pipeline.code import CodeFailures, CodeMistake, Function, shown
 from adapter.pipeline.gathering import extended
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.tracing import Part
 from adapter.rules.exposure import Expose
 from adapter.rules.outcomes import as_result
 
@@ -68,17 +69,19 @@ class Next:
 
     async def __call__(self, arguments: Mapping[str, Any] | None = None) -> Given:
         if self._called:
-            raise RuntimeError("next was called a second time: a call is executed once")
+            raise CodeMistake("next was called a second time: a call is executed once")
         self._called = True
         if arguments is not None:
             if not isinstance(arguments, Mapping):
-                raise TypeError(f"next takes an object of arguments, not {type(arguments).__name__}")
+                raise CodeMistake(f"next takes an object of arguments, not {type(arguments).__name__}")
             self._call.arguments = shown(arguments)
         try:
             self.outcome = await self._forward(self._call)
         except BaseException as raised:
             self.raised = raised
+            self._call.time.at = "middleware"
             raise
+        self._call.time.at = "middleware"
         self.given = Given(self.outcome)
         return self.given
 
@@ -105,10 +108,15 @@ class Middleware:
             raise ValueError(f"{function.reference!r} takes next, so it has to be async and await it.")
         self._function = function
         self._structured = structured
-        self._failures = CodeFailures("middleware", "middleware failed", tool, expose, log)
+        self._failures = CodeFailures("middleware", tool, expose, log)
 
     def __repr__(self) -> str:
         return f"<Middleware {self._function.reference}>"
+
+    @property
+    def part(self) -> Part:
+        """When it works: only one that calls ``next`` sees what the tool answers."""
+        return "around" if self._function.parameters >= RAW else "before"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is raised behind it and not caught by it passes as it is."""
@@ -126,7 +134,7 @@ class Middleware:
         if members is None:
             return {}
         if not isinstance(members, Mapping):
-            raise TypeError(f"a middleware without next returns a mapping, not {type(members).__name__}")
+            raise CodeMistake(f"a middleware without next returns a mapping, not {type(members).__name__}")
         return members
 
     async def _around(self, call: PlannedCall, behind: Next) -> Outcome:
@@ -145,9 +153,9 @@ class Middleware:
         if outcome is not None and (value is None or value is behind.given):
             return outcome
         if value is None:
-            raise TypeError("the middleware returned nothing: it has to return a result, or what next gave")
+            raise CodeMistake("the middleware returned nothing: it has to return a result, or what next gave")
         if isinstance(value, Given):
-            raise TypeError("the middleware returned what next gave to another call")
+            raise CodeMistake("the middleware returned what next gave to another call")
         result = as_result(value, structured=self._structured)
         if outcome is not None and outcome.shapable:
             return outcome.written(result)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Literal
 
-from adapter.pipeline.call import Forward, PlannedCall, PlanStage
-from adapter.pipeline.failures import ErrorStyle, StageFailed
+from structlog.typing import FilteringBoundLogger
+
+from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
+from adapter.pipeline.deadlines import LEFT_OVER_AT_MOST, crowded, overdue
+from adapter.pipeline.failures import ErrorStyle, Stage, StageFailed
 from adapter.pipeline.limits import Counting
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.tracing import Observing
+from adapter.pipeline.tracing import Observing, Part
 from adapter.rules.egress import limited
 
 TRACE_KEY = "_trace_id"
@@ -19,21 +23,44 @@ TRACE_KEY = "_trace_id"
 
 Kind = Literal["proxied", "script", "statement"]
 
+_STAGES: Mapping[str, Stage | SafeStage] = {
+    "resolve": "resolve",
+    "context": "context",
+    "auth": "auth",
+    "limits": "limits",
+    "input_transform": "input_transform",
+    "validate": "validation",
+    "middleware": "middleware",
+    # Where it takes long, another call is waited for.
+    "cache": "limits",
+    "output_transform": "output_transform",
+    "presenter": "presenter",
+    "state_sync": "state_sync",
+}
+"""The stage that a failure names, by the name of the step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage of a plan. ``number`` and ``name`` are those of the documented order, ``detail`` says how it is set."""
+    """One stage of a plan. ``number`` and ``name`` are those of the documented order, ``detail`` says how it is set.
+
+    ``part`` is when it works: on the way to the tool, with what the tool answers, or both.
+    """
 
     number: int
     name: str
     detail: str
     run: PlanStage
-    reshapes: bool = False
-    """Whether it changes what the tool answers, so that an answer must not leave without it."""
+    part: Part = "before"
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether it changes what the tool answers, so that an answer must not leave without it."""
+        return self.part != "before"
 
 
 class ToolPlan:
-    """The plan of one tool; immutable. ``egress`` is the most bytes of one result, None: any number.
+    """The plan of one tool. ``egress`` is the most bytes of one result, None: any number.
 
     ``steps`` are around each other in their order, the first outermost; around them all stands what every call
     ends with: failures become results, and no result is larger than allowed.
@@ -48,13 +75,17 @@ class ToolPlan:
         *,
         egress: int | None = None,
         observing: Observing | None = None,
+        log: FilteringBoundLogger | None = None,
     ) -> None:
         self.tool = tool
         self.kind = kind
         self.steps = tuple(steps)
         self.errors = errors
         self.egress = egress
-        self._walk = _composed(self.steps, observing)
+        self.left_over = 0
+        self._observing = observing
+        self._log = log
+        self._walk = _composed(self.steps, "connector" if kind == "statement" else "handler", observing)
         if observing is not None:
             self._walk = observing.whole(kind, self._walk)
 
@@ -69,13 +100,18 @@ class ToolPlan:
     @property
     def idle(self) -> bool:
         """Whether no call is under way or counted by a limit, so that nothing is forgotten with this plan."""
-        return all(step.run.idle for step in self.steps if isinstance(step.run, Counting))
+        return not self.left_over and all(
+            step.run.idle for step in self.steps if isinstance(step.run, Counting)
+        )
 
     async def walk(self, call: PlannedCall) -> Outcome:
         """The outcome of a call. Raises CallRefused, and what the call's ``execute`` raises.
 
         When the walk is cancelled, whoever watches the call's signal is told.
         """
+        if self.left_over >= LEFT_OVER_AT_MOST:
+            return self.errors.outcome(crowded(self.tool))
+        call.time.walking = True
         try:
             outcome = await self._walk(call)
         except StageFailed as failed:
@@ -83,8 +119,31 @@ class ToolPlan:
         except BaseException:
             call.context.given_up.abort()
             raise
+        finally:
+            if call.time.overdue is not None:
+                self.left_over -= 1
         if self.egress is not None:
             outcome = self._limited(outcome, self.egress)
+        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
+
+    def overdue(self, call: PlannedCall) -> Outcome | None:
+        """The outcome of a call whose time has ended, which is then to be cancelled; None where it goes on, as its
+        tool has done its work and others are told of it. Raises CallRefused in the mode ``jsonrpc``.
+
+        Until its walk ends the call is counted in ``left_over``.
+        """
+        time = call.time
+        if time.at == "state_sync":
+            return None
+        assert time.seconds is not None, "without an end nothing is late"
+        failed = time.overdue = overdue(time.at, self.tool, time.seconds)
+        self.left_over += time.walking
+        call.context.given_up.abort()
+        if self._log is not None:
+            self._log.warning("a call took longer than it may", tool=self.tool, stage=failed.stage)
+        if self._observing is not None:
+            self._observing.overdue(call, failed)
+        outcome = self.errors.outcome(failed)
         return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
 
     def _limited(self, outcome: Outcome, egress: int) -> Outcome:
@@ -98,11 +157,12 @@ def _traceable(outcome: Outcome, call: PlannedCall) -> Outcome:
     return outcome if trace_id in (None, "") else outcome.with_meta(TRACE_KEY, str(trace_id))
 
 
-def _composed(steps: Sequence[Step], observing: Observing | None) -> Forward:
-    walk: Forward = _execute if observing is None else observing.stage("execute", _execute)
+def _composed(steps: Sequence[Step], work: Stage, observing: Observing | None) -> Forward:
+    execute = _execute if observing is None else observing.work(_execute)
+    walk: Forward = partial(_working, work, execute)
     for step in reversed(steps):
-        around: Forward = partial(_around, step.run, walk)
-        walk = around if observing is None else observing.stage(step.name, around)
+        run = step.run if observing is None else observing.step(step.name, step.part, step.run)
+        walk = partial(_around, _STAGES.get(step.name, work), run, walk)
     return walk
 
 
@@ -110,5 +170,26 @@ def _execute(call: PlannedCall) -> Awaitable[Outcome]:
     return call.execute(call)
 
 
-def _around(run: PlanStage, forward: Forward, call: PlannedCall) -> Awaitable[Outcome]:
+def _working(stage: Stage, execute: Forward, call: PlannedCall) -> Awaitable[Outcome]:
+    time = call.time
+    if time.until is not None and monotonic() >= time.until:
+        raise _between(call)
+    time.at = stage
+    return execute(call)
+
+
+def _around(
+    stage: Stage | SafeStage, run: PlanStage, forward: Forward, call: PlannedCall
+) -> Awaitable[Outcome]:
+    time = call.time
+    if time.until is not None and monotonic() >= time.until:
+        raise _between(call)
+    time.at = stage
     return run(call, forward)
+
+
+def _between(call: PlannedCall) -> StageFailed:
+    """The failure of a call whose time ended in a stage that did not let go of the event loop."""
+    at, seconds = call.time.at, call.time.seconds
+    assert at != "state_sync" and seconds is not None, "a call with an end is on its way to its tool"
+    return overdue(at, call.tool, seconds)

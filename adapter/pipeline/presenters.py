@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from operator import getitem
 from typing import Any, Literal, TypeVar
 
 from adapter.rules.blocks import Suggestion, UiBlock
-from adapter.rules.censor import CENSORED, Censor, Censored, PathInvalid, censor_of
+from adapter.rules.censor import CENSORED, Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.conditions import Condition, ConditionInvalid, compile_condition
+from adapter.rules.declared_paths import JsonNotation, ShortNotation, unknown_name
 from adapter.rules.presenters import Embed, Presenter, Says, Suggest
-from adapter.rules.shapes import Check, Shape, json_shape, shape_of
+from adapter.rules.shapes import Check, Shape, StepsLeft, json_shape, shape_of
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
@@ -93,11 +94,12 @@ class _Building:
         declared, place = self._declarations[name], f"presenters.{name}"
         if declared.limit is not None and declared.limit < 1:
             self._wrong(f"{place}.limit", "At least one item has to be shown.")
+        shape = self._shape(declared, place)
         return Presenter(
             name=name,
-            shape=self._shape(declared, place),
+            shape=shape,
             limit=declared.limit,
-            censor=self._censor(declared, f"{place}.redact"),
+            censor=self._censor(declared, f"{place}.redact", checked=shape is not None),
             rules=self._each(f"{place}.rules", declared.rules, self._rule),
             ui=self._each(f"{place}.ui", declared.ui, self._ui),
             suggest=self._each(f"{place}.suggest", declared.suggest, self._suggest),
@@ -137,8 +139,10 @@ class _Building:
             self._wrong(place, str(error))
         return None
 
-    def _censor(self, declared: PresenterDeclaration, place: str) -> Censor | None:
-        paths = self._each(f"{place}.paths", declared.redact_paths, self._path)
+    def _censor(self, declared: PresenterDeclaration, place: str, *, checked: bool) -> Censor | None:
+        """``checked``: there is a schema that has to have what the paths lead to."""
+        read = partial(self._path, declared if checked else None)
+        paths = self._each(f"{place}.paths", declared.redact_paths, read)
         if not paths:
             return None
         stand_in: Any = declared.censor
@@ -146,12 +150,20 @@ class _Building:
             stand_in = self._loaded(declared.censor, f"{place}.censor", most=1)
         return censor_of(paths, stand_in)
 
-    def _path(self, path: str, place: str) -> str | None:
+    def _path(self, declared: PresenterDeclaration | None, path: str, place: str) -> str | None:
         try:
-            censor_of([path])
+            steps = segments(path)
         except PathInvalid as error:
             self._wrong(place, str(error))
             return None
+        unknown = None
+        if declared is not None and declared.schema is not None:
+            unknown = unknown_name(steps, declared.schema, ShortNotation())
+        elif declared is not None and declared.json_schema is not None:
+            unknown = unknown_name(steps, [declared.json_schema], JsonNotation(declared.json_schema))
+        if unknown is not None:
+            # Whoever misspells it believes that it is hidden.
+            self._wrong(place, f"{path}: {unknown}.")
         return path
 
     # --- what is said beside it -------------------------------------------------------------------------------
@@ -228,8 +240,8 @@ class _Building:
 def _past_censored(check: Check) -> Check:
     """The check without what it has against values that are censored: data of embedded presenters is so already."""
 
-    def judged(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
-        for place, keyword in check(data):
+    def judged(data: Any, left: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
+        for place, keyword in check(data, left):
             if not isinstance(_at(data, place), Censored):
                 yield place, keyword
 

@@ -6,12 +6,13 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.context import Context
+from adapter.pipeline.code import InThread
 from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.attachments import Attachments, attachments
@@ -19,9 +20,14 @@ from adapter.rules.exposure import told
 from adapter.rules.outcomes import NOTHING, payload, text_block
 from adapter.rules.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.refusals import misshapen
+from adapter.rules.schema.checker import STEPS
+from adapter.rules.schema.evaluation import OutOfSteps
 
 AT_ONCE = 256 * 1024
 """Characters of text that are presented on the event loop, in some milliseconds; more goes to a thread."""
+
+STEPS_AT_ONCE = 5_000
+"""Steps of checking it against a JSON Schema that are taken on the event loop, some milliseconds too."""
 
 FAILED = "The tool failed. What it said of it is withheld."
 
@@ -33,9 +39,11 @@ _DATA = re.compile(r"[{\[<]")
 @dataclass(frozen=True, slots=True)
 class Presenting:
     """``structured``: the data is the result's structured content too, as the clients of an upstream's tool expect.
+    ``in_thread`` runs what may take long, and the user's code among it.
 
     Where the presenter redacts, nothing of the tool's own result remains but what was presented: neither content nor
     ``_meta``. Files that the adapter keeps are still linked. Without redaction members beside the content stay.
+    ``max_steps`` is what checking the data against JSON Schemas may take.
 
     Of an upstream's failure, to which no path of a redaction applies, remains the sentence: the first line of each
     text up to where data begins, read as an exception's is. A task would hand the data out elsewhere, so there is none.
@@ -45,6 +53,12 @@ class Presenting:
     presenter: Presenter
     log: FilteringBoundLogger = field(repr=False)
     structured: bool = field(kw_only=True)
+    max_steps: int = field(default=STEPS, kw_only=True)
+    in_thread: InThread = field(default=asyncio.to_thread, repr=False, kw_only=True)
+    _calls_code: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_calls_code", self.presenter.calls_code)
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Whatever goes wrong here, the data does not leave."""
@@ -59,11 +73,23 @@ class Presenting:
             return self._withheld(outcome)
         if not outcome.shapable or self._warns(outcome):
             return outcome
+        call.time.at = "presenter"
         try:
-            if _weight(outcome) <= AT_ONCE:
-                return self._presented(outcome, call, call.context)
-            # Others' calls shall not wait for so much.
-            return await asyncio.to_thread(self._presented, outcome, call, call.context)
+            if not self._calls_code and _weight(outcome) <= AT_ONCE:
+                try:
+                    return self._presented(outcome, call, STEPS_AT_ONCE)
+                except OutOfSteps:
+                    pass
+            # Others' calls shall not wait for so much, or for code that never ends.
+            presented: Outcome = await self.in_thread(partial(self._presented, outcome, call, self.max_steps))
+            return presented
+        except OutOfSteps:
+            sentence = (
+                f"[{self.presenter.name} Presenter] Checking the data takes more than the {self.max_steps} steps "
+                "that validation.max_steps allows."
+            )
+            self._tell(call, sentence)
+            raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
         except PresenterFailed as error:
             self._tell(call, str(error))
             raise StageFailed.worded("presenter", str(error), error.result()) from None
@@ -82,10 +108,12 @@ class Presenting:
             isinstance(block, Mapping) and str(block.get("text")).startswith(_WARNING) for block in content
         ] == [True]
 
-    def _presented(self, outcome: Outcome, call: PlannedCall, context: Context) -> Outcome:
+    def _presented(self, outcome: Outcome, call: PlannedCall, steps: int) -> Outcome:
         parts = attachments(outcome.result)
         data = self._data(outcome, parts)
-        presented = self.presenter.present(data, context, select=call.select, beside=outcome.blocks)
+        presented = self.presenter.present(
+            data, call.context, select=call.select, beside=outcome.blocks, steps=steps
+        )
         return self._written(outcome, parts, presented)
 
     def _data(self, outcome: Outcome, parts: Attachments) -> Any:

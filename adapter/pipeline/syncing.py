@@ -54,6 +54,7 @@ class Syncing:
         except StageFailed as failed:
             failed.text = self.sync.decorated([text_block(failed.text)], None)[0]["text"]
             raise
+        call.time.at = "state_sync"
         ran = outcome.succeeded and not outcome.final
         invalidation = self.sync.invalidation(self.server, self.tool) if ran else None
         if invalidation is not None:
@@ -76,23 +77,27 @@ class Syncing:
 
     async def _announce(self, call: PlannedCall, invalidation: Invalidation) -> None:
         # Caches first: whoever hears of it and asks again must not get what was kept before.
-        await self._told("the caches", lambda: self.purge(invalidation))
+        await self._told("the caches", call, lambda: self.purge(invalidation))
         if (notify := self.notify) is not None:
-            await self._told("the client", lambda: notify(call, invalidation))
+            await self._told("the client", call, lambda: notify(call, invalidation))
         if (observe := self.observe) is not None:
-            await self._told("the observer", lambda: observe(self._event(invalidation)))
+            await self._told("the observer", call, lambda: observe(self._event(invalidation)))
 
-    async def _told(self, whom: str, tell: Callable[[], Any]) -> None:
+    async def _told(self, whom: str, call: PlannedCall, tell: Callable[[], Any]) -> None:
         try:
             told = tell()
             if inspect.isawaitable(told):
-                async with asyncio.timeout(self.patience):
-                    await told
+                await _within(self._patience(call), told)
         except (Exception, SystemExit) as error:
             # The tool has done its work; that somebody could not be told of it does not undo that.
             log = self.log.bind(server=self.server, tool=self.tool)
             log.warning("what went stale could not be told", whom=whom, why=type(error).__name__)
             log.debug("where telling failed", exc_info=True)
+
+    def _patience(self, call: PlannedCall) -> float:
+        """Seconds that somebody may keep the call waiting: never longer than that has time."""
+        until = call.time.until
+        return self.patience if until is None else min(self.patience, max(0.0, until - time.monotonic()))
 
     def _event(self, invalidation: Invalidation) -> dict[str, Any]:
         moment = datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
@@ -101,6 +106,20 @@ class Syncing:
             "patterns": list(map(str, invalidation.patterns)),
             "timestamp": moment.replace("+00:00", "Z"),
         }
+
+
+async def _within(seconds: float, told: Awaitable[Any]) -> None:
+    """Wait for it no longer than so many seconds, even if it does not end when it is cancelled. Raises TimeoutError."""
+    telling = asyncio.ensure_future(told)
+    # When the time is over nobody asks for it.
+    telling.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        done, _ = await asyncio.wait((telling,), timeout=seconds)
+        if not done:
+            raise TimeoutError
+        telling.result()
+    finally:
+        telling.cancel()
 
 
 def definition_with_cache_control(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Literal, Protocol
 
-from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
 
 Attributes = Mapping[str, str | int | float | bool]
+
+Part = Literal["before", "after", "around"]
+"""When a stage works: on the way to the tool, with what the tool answers, or both."""
+
+_EXECUTE = "stage.execute"
 
 CACHE = "cache"
 """The note of a call that says whether its result was kept already: ``hit`` or ``miss``."""
@@ -60,24 +65,68 @@ class Measures(Protocol):
 
 
 class Observing:
-    """Records the walks of plans, with either of its parts or both."""
+    """Records the walks of plans, with either of its parts or both.
+
+    Stages are around each other, but their spans are siblings, each as long as its stage itself works: it ends where
+    the stage calls what is behind it, and one that goes on with the answer has a second span.
+    """
 
     def __init__(self, tracing: Tracing | None, measures: Measures | None = None) -> None:
         self.tracing = tracing
         self._measures = measures
 
-    def stage(self, name: str, forward: Forward) -> Forward:
-        """A part of a plan within a span of its own."""
+    def step(self, name: str, part: Part, run: PlanStage) -> PlanStage:
+        """A stage with its work in spans; ``part`` is when it works."""
         tracing = self.tracing
         if tracing is None:
-            return forward
+            return run
+
+        async def observed(call: PlannedCall, forward: Forward) -> Outcome:
+            laps = _Laps(tracing, name, call)
+            passing: Exception | None = None
+
+            async def behind(call: PlannedCall) -> Outcome:
+                nonlocal passing
+                laps.end(None)
+                try:
+                    outcome = await forward(call)
+                except Exception as error:
+                    passing = error
+                    if part == "around":
+                        laps.begin()
+                    raise
+                if part != "before":
+                    laps.begin()
+                return outcome
+
+            if part != "after":
+                laps.begin()
+            try:
+                outcome = await run(call, behind)
+            except BaseException as error:
+                laps.end(None if error is passing else error)
+                raise
+            laps.end(None)
+            return outcome
+
+        return observed
+
+    def work(self, execute: Forward) -> Forward:
+        """The execution of a tool within a span."""
+        tracing = self.tracing
+        if tracing is None:
+            return execute
 
         async def walk(call: PlannedCall) -> Outcome:
-            with tracing.span(f"stage.{name}", {"tool.name": call.tool, "stage": name}) as span:
-                outcome = await forward(call)
-                if name == "execute" and CACHE in call.notes:
-                    span.set("cache.hit", call.notes[CACHE] == "hit")
-                return outcome
+            laps = _Laps(tracing, "execute", call)
+            laps.begin()
+            try:
+                outcome = await execute(call)
+            except BaseException as error:
+                laps.end(error)
+                raise
+            laps.end(None)
+            return outcome
 
         return walk
 
@@ -95,9 +144,16 @@ class Observing:
                 failed = error
                 raise
             finally:
-                self._count(call, outcome, failed, time.perf_counter() - began)
+                if call.time.overdue is None:
+                    self._count(call, outcome, failed, time.perf_counter() - began)
 
         return observed
+
+    def overdue(self, call: PlannedCall, failed: StageFailed) -> None:
+        """A call's time has ended; its walk may take a while to hear of it, or for ever."""
+        if self.tracing is not None:
+            _note_failure(self.tracing.current(), failed)
+        self._count(call, None, failed, call.time.seconds or 0.0)
 
     async def _told(self, kind: str, walk: Forward, call: PlannedCall) -> Outcome:
         if self.tracing is None:
@@ -108,11 +164,11 @@ class Observing:
         try:
             outcome = await walk(call)
         except StageFailed as failed:
-            span.set("error.stage", failed.stage)
-            span.set("error.type", failed.reason or "failed")
-            span.fail(failed)
+            if call.time.overdue is None:
+                _note_failure(span, failed)
             raise
-        span.set("success", not outcome.is_error)
+        if call.time.overdue is None:
+            span.set("success", not outcome.is_error)
         if CACHE in call.notes:
             span.set("cache.hit", call.notes[CACHE] == "hit")
         return outcome
@@ -127,3 +183,39 @@ class Observing:
             self._measures.cache(call.notes[CACHE] == "hit")
         if failed is not None and failed.stage == "auth":
             self._measures.auth_failed()
+
+
+class _Laps:
+    """The spans of one stage of one call, of which at most one is open."""
+
+    __slots__ = ("_attributes", "_call", "_name", "_open", "_span", "_tracing")
+
+    def __init__(self, tracing: Tracing, name: str, call: PlannedCall) -> None:
+        self._tracing = tracing
+        self._name = f"stage.{name}"
+        self._attributes = {"tool.name": call.tool, "stage": name}
+        self._call = call
+        self._open: AbstractContextManager[Span] | None = None
+
+    def begin(self) -> None:
+        self._open = self._tracing.span(self._name, self._attributes)
+        self._span = self._open.__enter__()
+
+    def end(self, error: BaseException | None) -> None:
+        """``error`` leaves the stage; harmless where no span is open."""
+        if self._open is None:
+            return
+        opened, self._open = self._open, None
+        if self._name == _EXECUTE and CACHE in self._call.notes:
+            self._span.set("cache.hit", self._call.notes[CACHE] == "hit")
+        # What is cancelled at its deadline was not given up by its client.
+        error = self._call.time.overdue or error
+        if error is not None:
+            self._span.fail(error)
+        opened.__exit__(None, None, None)
+
+
+def _note_failure(span: Span, failed: StageFailed) -> None:
+    span.set("error.stage", failed.stage)
+    span.set("error.type", failed.reason or "failed")
+    span.fail(failed)

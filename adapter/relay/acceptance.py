@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.relay.pins import Pins
+from adapter.relay.single_flight import SingleFlight
+from adapter.relay.turns import in_turns
 from adapter.rules.catalogue import Catalogue
-from adapter.rules.drift import Drift, drift
+from adapter.rules.drift import Drift, drift_piecewise
+from adapter.rules.remembered import RememberedDrift
 
 Mode = Literal["off", "warn", "block"]
 Origin = Literal["nothing", "lock", "accepted", "first_seen"]
-
-SPREAD_FOR = 2.0
-"""Seconds for which it is remembered what sessions saw first; to find that out takes a look at each."""
 
 DRIFTS = 32
 """Pairs of catalogues of which it is remembered how they differ."""
@@ -47,8 +48,10 @@ class NothingToAccept(AdapterError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one server stands. ``baseline`` is what its sessions start from, as ``origin`` has it; of what they saw
-    first, what most of them did. ``since`` is when it was accepted (Unix seconds). ``now`` is what was seen last.
+    """How one server stands. ``baseline`` is what it is held against, as ``origin`` has it: what an operator accepted
+    or a file says, else what anybody saw first. ``since`` is when that was (Unix seconds), None for a file.
+
+    ``now`` is what was seen last, and ``remembered`` what was met until then that nobody has accepted.
     """
 
     mode: Mode
@@ -57,20 +60,21 @@ class Standing:
     now: Catalogue | None
     drift: Drift | None
     since: float | None = None
+    remembered: RememberedDrift | None = None
 
     @property
     def drifted(self) -> int:
         """How many tools are not what they were."""
-        found = self.drift
-        if found is None:
-            return 0
-        return len(found.added) + len(found.removed) + len(found.renamed) + len(found.changed)
+        return self.drift.size if self.drift is not None else 0
 
     @property
     def accepted(self) -> bool:
-        """Whether what is offered now is what an operator, or a file, wants every session to start from."""
+        """Whether what is offered now is what an operator, or a file, wants every session to start from, and nothing
+        else was met since.
+        """
         return (
-            self.origin in ("lock", "accepted")
+            self.remembered is None
+            and self.origin in ("lock", "accepted")
             and self.baseline is not None
             and self.now is not None
             and self.baseline.digest == self.now.digest
@@ -80,7 +84,7 @@ class Standing:
 class Acceptance:
     """Compares, and accepts for the running adapter and all that share its store.
 
-    ``modes`` and ``locks`` are by server. ``now`` is a clock that never goes back, in seconds.
+    ``modes`` and ``locks`` are by server.
     """
 
     def __init__(
@@ -88,16 +92,14 @@ class Acceptance:
         pins: Pins,
         modes: Mapping[str, Mode],
         locks: Mapping[str, Catalogue],
-        now: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
         self._pins = pins
         self._modes = modes
         self._locks = locks
-        self._now = now
         self._log = log
-        self._spreads: dict[str, tuple[float, str | None]] = {}
         self._drifts: OrderedDict[tuple[str, str], Drift | None] = OrderedDict()
+        self._comparing = SingleFlight[tuple[str, str], Drift | None]()
         self._accepting: dict[str, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
@@ -112,7 +114,18 @@ class Acceptance:
         origin, baseline, since = await self._baseline(server)
         seen = await self._pins.last_seen(server)
         now = await self._pins.catalogue(seen.digest) if seen is not None else None
-        return Standing(mode, origin, baseline, now, self._drift(baseline, now), since)
+        found = await self._drift(baseline, now)
+        remembered = await self._pins.memory.of(server, baseline.digest) if baseline is not None else None
+        return Standing(mode, origin, baseline, now, found, since, remembered)
+
+    async def remembered(self, server: str) -> RememberedDrift | None:
+        """The drift of a server that nobody has accepted. Raises StoreUnavailable."""
+        if self._modes[server] == "off":
+            return None
+        if (lock := self._locks.get(server)) is not None:
+            return await self._pins.memory.of(server, lock.digest)
+        pin = await self._pins.of_server(server)
+        return await self._pins.memory.of(server, pin.digest) if pin is not None else None
 
     async def accept(self, server: str, digest: str, operator: str) -> Standing:
         """Have every session start from the tools of now, those that are open too.
@@ -123,7 +136,8 @@ class Acceptance:
         async with self._accepting.setdefault(server, asyncio.Lock()):
             standing = await self.standing(server)
             if standing.origin == "lock":
-                raise BoundByFile()
+                await self._settle_with_lock(server, standing, digest)
+                return await self.standing(server)
             if standing.now is None:
                 raise NothingToAccept()
             if standing.now.digest != digest:
@@ -134,31 +148,30 @@ class Acceptance:
             self._log.warning("tools accepted", server=server, digest=digest, operator=operator)
             return await self.standing(server)
 
+    async def _settle_with_lock(self, server: str, standing: Standing, digest: str) -> None:
+        """Forget what was met where the server offers what its file says again. Raises BoundByFile otherwise."""
+        baseline, now = standing.baseline, standing.now
+        if baseline is None or now is None or not baseline.digest == now.digest == digest:
+            raise BoundByFile()
+        await self._pins.memory.forget(server)
+
     async def _baseline(self, server: str) -> tuple[Origin, Catalogue | None, float | None]:
         if (lock := self._locks.get(server)) is not None:
             return "lock", lock, None
         if (accepted := await self._pins.look_up(server)) is not None:
             return "accepted", await self._pins.catalogue(accepted.digest), accepted.since
-        digest = await self._first_seen(server)
-        if digest is None:
+        first = await self._pins.first(server)
+        if first is None:
             return "nothing", None, None
-        return "first_seen", await self._pins.catalogue(digest), None
+        return "first_seen", await self._pins.catalogue(first.digest), first.since
 
-    async def _first_seen(self, server: str) -> str | None:
-        """What most of the scopes saw first."""
-        looked, digest = self._spreads.get(server, (float("-inf"), None))
-        if self._now() - looked > SPREAD_FOR:
-            spread = await self._pins.spread(server)
-            digest = min(spread, key=lambda each: (-spread[each], each), default=None)
-            self._spreads[server] = (self._now(), digest)
-        return digest
-
-    def _drift(self, baseline: Catalogue | None, now: Catalogue | None) -> Drift | None:
+    async def _drift(self, baseline: Catalogue | None, now: Catalogue | None) -> Drift | None:
         if baseline is None or now is None or baseline.digest == now.digest:
             return None
         key = baseline.digest, now.digest
         if key not in self._drifts:
-            self._drifts[key] = drift(baseline.tools, now.tools)
+            find = partial(in_turns, drift_piecewise(baseline.tools, now.tools))
+            self._drifts[key] = await self._comparing.get(key, find)
             if len(self._drifts) > DRIFTS:
                 self._drifts.popitem(last=False)
         return self._drifts[key]

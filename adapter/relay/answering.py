@@ -11,17 +11,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
-from adapter.relay.answers import too_large
+from adapter.relay.answers import messages_in, too_large
 from adapter.relay.exchange import Flow
 from adapter.relay.pacing import SLICE, breathe, slices
+from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, read_response
 from adapter.wire.failure import failure
-from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20
-"""Bytes of one event that are kept to look into. A larger one is taken for the answer: nothing else is so big."""
+"""Bytes of one event that are kept to look into. A larger one is taken for an answer: nothing else is so big."""
 
 UNREAD_AT_MOST = 64 << 10
 """Bytes of a piped stream that are kept unread; above, they are read and let go."""
@@ -89,6 +89,7 @@ class AnswerStream:
         self._heed = heed
         self._aside = aside
         self._reader = self._new_reader()
+        self._skipped = 0
         self._resumed = False
         self._failure: AdapterError | None = None
         self._unread: list[bytes] = []
@@ -163,12 +164,12 @@ class AnswerStream:
         """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
         not end with the answer is not looked into, for that takes its time.
         """
-        wanted = list(self._wanted)
+        wanted, skipped = list(self._wanted), self._skipped
         if not self._last_event_answers(body) and len(body) <= SLICE:
             for event in self._reader.feed(body):
                 self._strike_off(event)
         settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
-        self._wanted, self._reader = wanted, self._new_reader()
+        self._wanted, self._skipped, self._reader = wanted, skipped, self._new_reader()
         if settled and self._heed is not None:
             self._heed(body)
         return settled
@@ -245,7 +246,7 @@ class AnswerStream:
         leaving: list[bytes] = []
         for event in events:
             waiting = self._wanted
-            if event.data and self._strike_off(event):
+            if event.data and await self._is_answer(event):
                 try:
                     leaving.append(replace_data(event, await self._rewritten(event.data)))
                 except asyncio.CancelledError:
@@ -261,6 +262,15 @@ class AnswerStream:
         await breathe(len(events))
         return b"".join(leaving)
 
+    async def _is_answer(self, event: SseEvent) -> bool:
+        """As ``_strike_off`` of a stream that is read; a long list is looked through in turns."""
+        if event.data is None or self._asked.method != LIST or len(event.data) <= LARGE:
+            return self._strike_off(event)
+        if not self._wanted or not await is_response(event.data, self._asked.id):
+            return False
+        self._wanted = []
+        return True
+
     async def _rewritten(self, data: bytes) -> bytes:
         assert self._rewrite is not None
         try:
@@ -271,17 +281,26 @@ class AnswerStream:
     def _strike_off(self, event: SseEvent) -> bool:
         """Whether the event answers a request that is still waiting, which it then no longer is."""
         if event.skipped:
-            self._wanted.clear()
-            return True
+            # Nobody knows whose answer it is. Until it can be nobody else's, all of them wait: to be answered twice
+            # harms none, for the second one comes when its request is over.
+            self._skipped += 1
+            return self._settle()
         if not event.data:
             return False
-        answered = {said.id for said in map(read_response, _messages(event.data)) if said is not None}
+        answered = {said.id for said in map(read_response, messages_in(event.data)) if said is not None}
         if not answered:
             return False
         # An error that names no request may be that of any.
         waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
         struck, self._wanted = len(waiting) < len(self._wanted), waiting
-        return struck
+        return (self._skipped > 0 and self._settle()) or struck
+
+    def _settle(self) -> bool:
+        """Wait for none where as many answers were skipped as are waited for. Whether one was waited for."""
+        settled = 0 < len(self._wanted) <= self._skipped
+        if settled:
+            self._wanted = []
+        return settled
 
     def _reader_after(self, last_id: bytes) -> SseReader:
         reader = self._new_reader()
@@ -327,13 +346,3 @@ class _Overlooked:
         """See Sink."""
         await self._stream.catch_up()
         await self._sink.drained()
-
-
-def _messages(data: bytes) -> list[bytes]:
-    """The JSON-RPC messages of an event: one, or those of a batch (MCP 2025-03-26)."""
-    if data.lstrip()[:1] != b"[":
-        return [data]
-    try:
-        return [data[start:end] for start, end in items(data)]
-    except ValueError:
-        return [data]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.pacing import breathe, slices
-from adapter.upstream.port import UpstreamReply, header
-from adapter.wire.envelope import answers
+from adapter.relay.recognition import LARGE, is_response
+from adapter.relay.turns import own_turn
+from adapter.upstream.port import Headers, UpstreamReply, header
+from adapter.wire.envelope import read_response
+from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 ANSWER_LIMIT = 64 << 20
@@ -52,6 +56,24 @@ class WholeAnswer:
         return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
 
 
+class ReadReply:
+    """An UpstreamReply that has been read to its end, and is read by another once more."""
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.whole: bytes | None = body
+        self._unread = body
+
+    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+        """See UpstreamReply."""
+        chunk, self._unread = self._unread, b""
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply; no connection is left to be dropped."""
+
+
 def media_type(reply: UpstreamReply) -> str:
     """The type of the answer's body without its parameters, in lower case; empty where there is none."""
     return (header(reply.headers, "content-type") or "").partition(";")[0].strip().lower()
@@ -89,6 +111,9 @@ async def read_body(reply: UpstreamReply, silence: float | None, limit: int = AN
             chunks.append(chunk)
     finally:
         reply.abort()
+    if size > LARGE:
+        # Many may come to their end at once, and each copies megabytes.
+        await own_turn()
     return b"".join(chunks)
 
 
@@ -104,6 +129,36 @@ async def discard(reply: UpstreamReply, silence: float | None) -> None:
         return
     finally:
         reply.abort()
+
+
+async def with_result(
+    reply: UpstreamReply, request_ids: Collection[str | int | float | None], silence: float
+) -> UpstreamReply | None:
+    """The same reply read to its end, where it is JSON with the result of one of these requests; else None, and its
+    connection is dropped.
+
+    An answer that is longer than DISCARDED bytes, or takes longer than ``silence`` seconds, is none.
+    """
+    try:
+        async with asyncio.timeout(silence):
+            raw = await read_body(reply, silence, DISCARDED)
+        body = decoded(raw, reply, DISCARDED)
+    except (AdapterError, TimeoutError):
+        return None
+    for response in map(read_response, messages_in(body)):
+        if response is not None and "result" in response.message and response.id in request_ids:
+            return ReadReply(reply.status, reply.headers, raw)
+    return None
+
+
+def messages_in(data: bytes) -> list[bytes]:
+    """The JSON-RPC messages of a body or an event: one, or those of a batch (MCP 2025-03-26)."""
+    if data.lstrip()[:1] != b"[":
+        return [data]
+    try:
+        return [data[start:end] for start, end in items(data)]
+    except ValueError:
+        return [data]
 
 
 def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> bytes:
@@ -182,7 +237,7 @@ async def _read_events(
                 events = reader.feed(part)
                 for event in events:
                     raw += event.raw
-                    if event.data and answers(event.data, request_id):
+                    if event.data and await is_response(event.data, request_id):
                         return bytes(raw), event
                 if len(raw) > left:
                     raise too_large(reader.limit)
@@ -199,12 +254,12 @@ async def _read_events(
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
     if kind != "text/event-stream":
-        return body if answers(body, request_id) else None
+        return body if await is_response(body, request_id) else None
     reader = SseReader(len(body))
     for part in slices(body):
         events = reader.feed(part)
         for event in events:
-            if event.data and answers(event.data, request_id):
+            if event.data and await is_response(event.data, request_id):
                 return event.data
         await breathe(len(events))
     return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from adapter.errors import BadRequest
+from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import Answer, Ask, asking_plain
 from adapter.rules.answer_headers import of_changed_body
 from adapter.rules.unicode import shown
-from adapter.wire.envelope import Batch, Envelope
+from adapter.wire.envelope import Batch, Envelope, read_response
 from adapter.wire.failure import failure
-from adapter.wire.spans import Drop, Insert, edit, items
+from adapter.wire.spans import Drop, edit, items
 from adapter.wire.sse import encode
 
 _JSON = ("Content-Type", "application/json")
@@ -48,31 +48,96 @@ def refused_whole(refused: list[bytes]) -> Answer:
     return Answer(200, [_JSON], b"[" + b",".join(refused) + b"]")
 
 
-def joined(answer: Answer, refused: list[bytes]) -> Answer:
-    """The upstream's answer and the refusals in one: events before its own, or elements behind its own."""
-    kind = next((value for name, value in answer.headers if name.lower() == "content-type"), "").lower()
+async def joined(answer: Answer, requests: list[Envelope], refused: list[bytes]) -> Answer:
+    """The upstream's answer to ``requests`` and the refusals in one: events or elements before its own.
+
+    What is no answer to them, such as a body of status 500, becomes an error for each. A status between 400 and 499 is
+    left as it came, for it concerns all members: clients authorize, wait or initialize, and send all of them again.
+    """
+    if 400 <= answer.status < 500:
+        return answer
+    kind, coding = _field(answer, "content-type"), _field(answer, "content-encoding")
+    answer.headers = of_changed_body(answer.headers)
+    if coding not in ("", "identity"):
+        return await _replaced(answer, requests, refused, "compressed an answer that was asked for as it is.")
     if kind.startswith("text/event-stream"):
-        events = b"".join(encode(response) for response in refused)
-        body = answer.body
-        answer.body = events + body if isinstance(body, bytes) else _before(events, body)
-        answer.headers = of_changed_body(answer.headers)
-    elif answer.status == 200 and isinstance(answer.body, bytes) and answer.body.lstrip()[:1] == b"[":
-        answer.body = edit(
-            answer.body, [Insert((place,), each) for place, each in _behind(answer.body, refused)]
-        )
-        answer.headers = of_changed_body(answer.headers)
+        events = b"".join(map(encode, refused))
+        answer.body = events + answer.body if isinstance(answer.body, bytes) else _around(events, answer.body)
+        return answer
+    if isinstance(answer.body, bytes):
+        members = _responses(answer.body) if answer.status == 200 else []
+        return _listed(answer, [*refused, *members, *_missing(requests, members)])
+    if answer.status != 200:
+        return await _replaced(answer, requests, refused, f"answered with HTTP status {answer.status}.")
+    return await _enclosed(answer, requests, refused)
+
+
+def _field(answer: Answer, name: str) -> str:
+    return next((value for field, value in answer.headers if field.lower() == name), "").strip().lower()
+
+
+def _listed(answer: Answer, responses: list[bytes]) -> Answer:
+    """The answer with these responses as its whole body."""
+    answer.status, answer.length = 200, None
+    answer.headers = [field for field in answer.headers if field[0].lower() != "content-type"] + [_JSON]
+    answer.body = b"[" + b",".join(responses) + b"]"
     return answer
 
 
-def _behind(array: bytes, refused: list[bytes]) -> list[tuple[int, bytes]]:
-    length = sum(1 for _ in items(array))
-    return [(length + number, each) for number, each in enumerate(refused)]
-
-
-async def _before(events: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+def _responses(body: bytes) -> list[bytes]:
+    """The elements of an array, or the one response that came without an array around it."""
+    if body.lstrip()[:1] != b"[":
+        return [body] if read_response(body) is not None else []
     try:
-        yield events
+        return [body[start:end] for start, end in items(body)]
+    except ValueError:
+        return []
+
+
+def _missing(requests: list[Envelope], responses: list[bytes]) -> list[bytes]:
+    """An error for each request that none of the responses answers."""
+    answered = {response.id for response in map(read_response, responses) if response is not None}
+    if None in answered:  # an error that names no request may be that of any
+        return []
+    error = UpstreamBroken("The upstream server answered the batch without a response to this request.")
+    return [failure(error, each.id_bytes) for each in requests if each.id not in answered]
+
+
+async def _replaced(answer: Answer, requests: list[Envelope], refused: list[bytes], what: str) -> Answer:
+    """An error for each request in place of an answer of which the upstream server ``what``."""
+    if not isinstance(answer.body, bytes):
+        await answer.body.aclose()
+    error = UpstreamBroken(f"The upstream server {what}")
+    return _listed(answer, [*refused, *(failure(error, each.id_bytes) for each in requests)])
+
+
+async def _enclosed(answer: Answer, requests: list[Envelope], refused: list[bytes]) -> Answer:
+    """An answer that is too long to be held, with the refusals put before its first element as it passes."""
+    assert not isinstance(answer.body, bytes)
+    pieces = answer.body
+    first = (await anext(pieces, b"")).lstrip()
+    answer.length = None
+    before = b"[" + b",".join(refused)
+    if first[:1] == b"{":
+        answer.body = _around(before + b"," + first, pieces, b"]")
+        return answer
+    elements = first[1:].lstrip()
+    if first[:1] != b"[" or not elements:
+        return await _replaced(
+            answer, requests, refused, "answered the batch with something else than responses."
+        )
+    answer.body = _around(before + (b"" if elements[:1] == b"]" else b",") + elements, pieces)
+    return answer
+
+
+async def _around(
+    before: bytes, pieces: AsyncGenerator[bytes, None], after: bytes = b""
+) -> AsyncGenerator[bytes, None]:
+    try:
+        yield before
         async for piece in pieces:
             yield piece
+        if after:
+            yield after
     finally:
         await pieces.aclose()

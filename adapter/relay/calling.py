@@ -70,9 +70,11 @@ class Calling:
     async def is_free(self, ask: Ask, session: Session | None, member: Envelope) -> bool:
         """Whether a member of a batch may be piped with the others."""
         plan = ask.server.plan
-        if plan.stages_for(member) or (plan.unfold is not None and member.method == "tools/call"):
+        if plan.unfold is not None and member.method == "tools/call":
             return False
         try:
+            if plan.stages_for(member):
+                return False
             await self.admit(ask, session, member)
         except AdapterError:
             return False

@@ -5,6 +5,7 @@ A path that a tool names is data: it counts only where ``FileStore`` finds it to
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,14 @@ from adapter.relay.holdings import Holdings
 from adapter.relay.stages import Call
 from adapter.rules.filenames import default_name, names_a_file, stored_name
 from adapter.rules.holdings import FileRecord, Place
-from adapter.rules.locators import Locator, embedded, linked
+from adapter.rules.locators import Locator, embedded, length, linked
 from adapter.rules.media import media_type, named_after_type
 from adapter.wire.envelope import parse
 
 Result = Mapping[str, Any]
+
+AT_ONCE = 16 << 10
+"""Characters of text that are searched for paths on the event loop, in some milliseconds; more goes to a thread."""
 
 LONGEST_NAME = 255
 """Bytes of UTF-8 above which an artifact is called by the name it is stored under: it is said several times."""
@@ -94,7 +98,11 @@ class Capturing:
                     yield located
 
     async def _located(self, call: Call, began: float, result: Result) -> Captured | None:
-        for path in self.locator.located(result):
+        if length(result) <= AT_ONCE:
+            paths = self.locator.located(result)
+        else:
+            paths = await asyncio.to_thread(self.locator.located, result)
+        for path in paths:
             taken = await self.files.take(path, call.scope.id, began, self.limit)
             if taken is not None:
                 staging, measure = taken

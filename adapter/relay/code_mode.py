@@ -6,24 +6,27 @@ for it here. What a scope may not use it neither finds nor is told about.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import ToolUnknown
 from adapter.relay.mirrors import PREFIX, mirrored
 from adapter.relay.offering import Offered
 from adapter.relay.resources import asked_cursor
+from adapter.relay.single_flight import SingleFlight
 from adapter.relay.stages import Call, Plan, Stages
+from adapter.relay.turns import in_turns
 from adapter.rules.code_mode import Misasked, Names, asked_name, asked_query, definitions, told, unfold
 from adapter.rules.results import rpc_result, tool_result
-from adapter.rules.search import Found, Index, one_line
+from adapter.rules.search import Found, Index, index_of, one_line
 from adapter.rules.unicode import shown
 from adapter.wire.envelope import Envelope, dump, parse, read_envelope
 from adapter.wire.eras import encode_mirror
 from adapter.wire.failure import error_response
+from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import Insert, edit
 
 KEPT = 4
@@ -50,7 +53,8 @@ class CodeMode:
         self._judge = judge
         self._shown = (*own, *definitions(names))
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
-        self._indexes: OrderedDict[str, asyncio.Task[Index]] = OrderedDict()
+        self._indexes: OrderedDict[str, Index] = OrderedDict()
+        self._making = SingleFlight[str, Index]()
 
     def __repr__(self) -> str:
         return f"<CodeMode of {self._names.server!r}: {len(self._indexes)} catalogues indexed>"
@@ -112,7 +116,8 @@ class CodeMode:
         query = asked_query(call.envelope)
         offered = await self._judge.offered(call)
         index = await self._index(offered)
-        hits, total = index.search(query.words, query.limit, offered.allowed - self._own.keys())
+        allowed = offered.allowed - self._own.keys()
+        hits, total = await in_turns(index.search(query.words, query.limit, allowed))
         text, data = told([_as_offered(hit, offered) for hit in hits], total, self._names)
         return tool_result(call.envelope.id_bytes, text, data, modern=call.modern)
 
@@ -120,13 +125,12 @@ class CodeMode:
         name = asked_name(call.envelope, self._names)
         definition = self._own.get(name)
         if definition is None:
-            definition = (await self._judge.offered(call)).definition(name)
+            offered = await self._judge.offered(call)
+            size = len(offered.definitions.get(name, b""))
+            definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:
             raise Misasked(f"There is no tool {shown(name, 100)}; {self._names.search} finds tools.")
-        text = definition.decode("utf-8")
-        response = tool_result(call.envelope.id_bytes, text, None, modern=call.modern)
-        # The definition keeps its bytes: what an upstream's schema says is not for the adapter to spell.
-        return edit(response, [Insert(("result", "structuredContent"), definition)])
+        return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
 
     async def _explain(self, call: Call) -> bytes:
         """Why a call was not unfolded: only such a one still has this tool's name."""
@@ -134,16 +138,22 @@ class CodeMode:
         raise AssertionError("a call that can be unfolded is")
 
     async def _index(self, offered: Offered) -> Index:
-        """The index of a catalogue, made once, in a thread: ten thousand tools take about a second."""
-        making = self._indexes.get(offered.digest)
-        if making is None or (making.done() and making.exception() is not None):
-            making = asyncio.ensure_future(asyncio.to_thread(Index, offered.definitions))
-            self._indexes[offered.digest] = making
-        self._indexes.move_to_end(offered.digest)
-        if len(self._indexes) > KEPT:
-            self._indexes.popitem(last=False)
-        # Whoever leaves does not take it from the others.
-        return await asyncio.shield(making)
+        """The index of a catalogue, made once: ten thousand tools take about a second."""
+        index = self._indexes.get(offered.digest)
+        if index is None:
+            make = partial(in_turns, index_of(offered.definitions))
+            index = self._indexes[offered.digest] = await self._making.get(offered.digest, make)
+            if len(self._indexes) > KEPT:
+                self._indexes.popitem(last=False)
+        else:
+            self._indexes.move_to_end(offered.digest)
+        return index
+
+
+def _described(call: Call, definition: bytes) -> bytes:
+    response = tool_result(call.envelope.id_bytes, definition.decode("utf-8"), None, modern=call.modern)
+    # The definition keeps its bytes: what an upstream's schema says is not for the adapter to spell.
+    return edit(response, [Insert(("result", "structuredContent"), definition)])
 
 
 def _as_offered(found: Found, offered: Offered) -> Found:

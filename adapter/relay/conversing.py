@@ -12,8 +12,15 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken
-from adapter.relay.answers import too_large
+from adapter.errors import (
+    AdapterError,
+    MessageTooLong,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
+from adapter.relay.answers import RESUMPTIONS, too_large
 from adapter.relay.errands import Errands
 from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask
 from adapter.relay.http_callers import (
@@ -32,8 +39,11 @@ from adapter.relay.http_callers import (
 )
 from adapter.relay.mapping import LONGEST_RETRY
 from adapter.relay.pacing import breathe, slices
-from adapter.relay.relay import Relay
+from adapter.relay.recognition import LARGE
+from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.server import Server
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import long_response
 from adapter.rules.sessions import session_key
 from adapter.upstream.port import header
 from adapter.wire.envelope import response_in
@@ -42,6 +52,14 @@ from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 """Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
+
+MOST_REPLIES = 16
+"""Requests of the server that one conversation refuses at the same time. Its next message is read after one of these
+refusals has been taken, so that a server gets no more out of this adapter than it takes in.
+"""
+
+LISTS = {"tools/list": "tools", "resources/list": "resources"}
+"""The methods that answer with lists, and where in their result those stand."""
 
 _PROGRESS = ("progress", "total", "message")
 
@@ -62,6 +80,7 @@ class Conversation:
         self._asks = Asks(server)
         self._errands = errands
         self._ids = itertools.count(1)
+        self._replies = asyncio.Semaphore(MOST_REPLIES)
         self.era = era
         self.is_open = False
 
@@ -113,14 +132,14 @@ class Conversation:
             return False
         return True
 
-    async def close(self, principal: str) -> None:
-        """End the session, if there is one; an upstream that does not answer is left to the janitor."""
+    async def close(self, principal: str, within: float = CLOSE_SECONDS) -> None:
+        """End the session, if there is one; what the upstream does not close ``within`` seconds the janitor does."""
         if self._asks.session_id is None:
             return
         ask = self._asks.end(principal)
         self._asks.session_id, self.is_open = None, False
         with contextlib.suppress(AdapterError):
-            await (await self._relay.handle(ask)).close()
+            await (await self._relay.end(ask, within)).close()
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -135,8 +154,8 @@ class Conversation:
     ) -> dict[str, Any]:
         """The result of one request. Whoever cancels the wait cancels the request.
 
-        ``mirrors`` are header fields that a modern upstream wants of it. Raises ToolRefused, AdapterError, and what
-        ``tell`` raises.
+        Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
+        wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
         """
         assert self.era is not None, "it is open"
         return await self._exchange(who, method, params, self.era, tell, mirrors)
@@ -156,7 +175,8 @@ class Conversation:
             meta["progressToken"] = number
         message = request(number, method, {**params, "_meta": meta} if meta else params)
         try:
-            response = await self._response(self._asks.post(who, era, message, mirrors), who, number, tell)
+            ask = self._asks.post(who, era, message, mirrors)
+            response = await self._response(ask, who, number, tell, LISTS.get(method))
         except AdapterError:
             raise
         except BaseException:
@@ -166,12 +186,31 @@ class Conversation:
             raise
         return result_of(response)
 
-    async def _response(self, ask: Ask, who: Who, number: int, tell: Tell | None) -> dict[str, Any]:
-        """The response, over as many streams as the upstream makes of it."""
+    async def _response(
+        self, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+    ) -> dict[str, Any]:
+        """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
+        answer = await self._relay.handle(ask)
+        try:
+            return await self._followed(answer, ask, who, number, tell, listed)
+        except (SessionMissing, SessionUnknown):
+            # Whoever hears of an unknown session opens another and asks anew; but this request has left.
+            if ask.repeatable():
+                raise
+            raise UpstreamUnanswered(
+                "The session ended before the upstream server's answer came; the call may have run."
+            ) from None
+
+    async def _followed(
+        self, answer: Answer, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+    ) -> dict[str, Any]:
+        """The response to ``ask``, in its answer or on the streams with which the upstream goes on.
+
+        Raises SessionUnknown where the session ends meanwhile, and UpstreamBroken where no response can be had.
+        """
         last_id = b""
-        while True:
-            answer = await self._relay.handle(ask)
-            heard = await self._heard(answer, who, number, tell)
+        for _ in range(RESUMPTIONS):
+            heard = await self._heard(answer, who, number, tell, listed)
             if heard.response is not None:
                 return heard.response
             if answer.status != 200:
@@ -180,9 +219,15 @@ class Conversation:
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
             last_id = heard.last_id
             await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
-            ask = self._asks.listen(who, last_id.decode("latin-1"))
+            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+        await answer.close()
+        raise UpstreamBroken(
+            f"The upstream server put off its answer again and again, on {RESUMPTIONS} streams."
+        )
 
-    async def _heard(self, answer: Answer, who: Who, number: int, tell: Tell | None = None) -> _Heard:
+    async def _heard(
+        self, answer: Answer, who: Who, number: int, tell: Tell | None = None, listed: str | None = None
+    ) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
@@ -191,7 +236,7 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
-                return _Heard(response_in(body, number))
+                return _Heard(await _response_in(body, number, listed))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
                 for part in slices(piece):
@@ -199,7 +244,7 @@ class Conversation:
                     for event in events:
                         if not event.data:
                             continue
-                        response = response_in(event.data, number)
+                        response = await _response_in(event.data, number, listed)
                         if response is not None:
                             return _Heard(response)
                         await self._heed(event.data, who, number, tell)
@@ -221,14 +266,19 @@ class Conversation:
                 await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
         elif "method" in message and "id" in message:
             # Apart, for the server may not read it before it has been heard out here.
+            await self._replies.acquire()
             self._errands.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
+        """Refuse a request of the server's, but for a ping; then another may be refused."""
         if method == "ping":
             message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
             message = refusal(number, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
-        await self._send_quietly(who, message)
+        try:
+            await self._send_quietly(who, message)
+        finally:
+            self._replies.release()
 
     async def _say_cancelled(self, who: Who, number: int) -> None:
         params = {"requestId": number, "reason": "The caller has gone."}
@@ -241,6 +291,13 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
+
+
+async def _response_in(data: bytes, number: int, listed: str | None) -> dict[str, Any] | None:
+    """As ``envelope.response_in``; a long list is read in turns."""
+    if listed is None or len(data) <= LARGE:
+        return response_in(data, number)
+    return await in_turns(long_response(data, number, listed))
 
 
 async def _pieces(answer: Answer) -> AsyncIterator[bytes]:

@@ -9,8 +9,9 @@ from typing import Any
 from adapter.relay.answers import decoded, is_encoded, media_type, read_answer, read_body
 from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
 from adapter.relay.mapping import ACCEPT, Mapping, Resumption
+from adapter.relay.recognition import is_response
 from adapter.relay.sessions import Session
-from adapter.wire.envelope import Envelope, answers, dump, envelope_of, parse
+from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.spans import find
 
@@ -45,7 +46,7 @@ async def fetch(
         return None
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
         response = decoded(await read_body(reply, silence, limit), reply, limit)
-        return response if answers(response, request_id) else None
+        return response if await is_response(response, request_id) else None
     upstream_session = session.upstream_session if session else None
     resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
     return (await read_answer(reply, request_id, silence, resume, limit)).response

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
-from adapter.relay.conversing import Conversation, Tell
+from adapter.relay.conversing import LISTS, Conversation, Tell
 from adapter.relay.errands import Errands
 from adapter.relay.http_callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.mirrors import mirrored
-from adapter.relay.paging import PAGES, TOOLS
+from adapter.relay.paging import LONGEST_LIST, PAGES
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import MOST_ITEMS, LongList
+from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
+from adapter.wire.piecewise import Piecewise
 
 __all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
 
@@ -45,8 +49,14 @@ class _Held:
     used: float
     busy: int = 0
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    tools: Sequence[dict[str, Any]] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
     listed: float = float("-inf")
+
+    def known(self, name: str) -> dict[str, Any] | None:
+        """The tool of that name on the list that was read last."""
+        place = self.places.get(name)
+        return self.tools[place] if place is not None else None
 
 
 class HttpSessions:
@@ -82,15 +92,15 @@ class HttpSessions:
 
     # --- what can be asked ------------------------------------------------------------------------------------
 
-    async def tools(self, who: Who) -> list[dict[str, Any]]:
+    async def tools(self, who: Who) -> Sequence[dict[str, Any]]:
         """The definitions of all tools on all pages, as this caller may see them; none of a server without tools.
 
         Raises AdapterError, ToolRefused.
         """
 
-        async def listing(held: _Held) -> list[dict[str, Any]]:
-            found = await _all(held.conversation, who, "tools/list", "tools")
-            held.tools = {tool["name"]: tool for tool in found if isinstance(tool.get("name"), str)}
+        async def listing(held: _Held) -> Sequence[dict[str, Any]]:
+            found = await _all(held.conversation, who, "tools/list")
+            held.tools, held.places = found, await in_turns(_places(found))
             held.listed = self._clock()
             return found
 
@@ -99,9 +109,10 @@ class HttpSessions:
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
         held = self._held.get(_Key(who.principal, who.tab))
-        if held is not None and self._clock() - held.listed < KNOWN_FOR and name in held.tools:
-            return held.tools[name]
-        return next((tool for tool in await self.tools(who) if tool.get("name") == name), None)
+        if held is None or self._clock() - held.listed >= KNOWN_FOR or name not in held.places:
+            await self.tools(who)
+            held = self._held.get(_Key(who.principal, who.tab))
+        return held.known(name) if held is not None else None
 
     async def call(
         self, who: Who, name: str, arguments: Mapping[str, Any], progress: Tell | None = None
@@ -115,18 +126,16 @@ class HttpSessions:
         async def calling(held: _Held) -> dict[str, Any]:
             mirrors: list[tuple[str, str]] = []
             if held.conversation.era is Era.MODERN:
-                definition = held.tools.get(name) or await self.tool(who, name) or {}
+                definition = held.known(name) or await self.tool(who, name) or {}
                 mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
             params = {"name": name, "arguments": dict(arguments)}
             return await held.conversation.ask(who, "tools/call", params, tell=progress, mirrors=mirrors)
 
         return await self._using(who, calling)
 
-    async def resources(self, who: Who) -> list[dict[str, Any]]:
+    async def resources(self, who: Who) -> Sequence[dict[str, Any]]:
         """The resources on all pages, artifacts among them. Raises as ``tools``."""
-        return await self._using(
-            who, lambda held: _all(held.conversation, who, "resources/list", "resources")
-        )
+        return await self._using(who, lambda held: _all(held.conversation, who, "resources/list"))
 
     async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
         """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
@@ -220,28 +229,43 @@ class HttpSessions:
             self._forget(key, held)
         await asyncio.gather(*(held.conversation.close(key.principal) for key, held in resting))
 
-    async def close(self) -> None:
-        """Close every session."""
+    async def close(self, within: float) -> None:
+        """Close every session, upstream as far as that takes no longer than ``within`` seconds."""
         held, self._held = self._held, OrderedDict()
-        await asyncio.gather(*(each.conversation.close(key.principal) for key, each in held.items()))
+        await asyncio.gather(*(each.conversation.close(key.principal, within) for key, each in held.items()))
 
 
-async def _all(conversation: Conversation, who: Who, method: str, member: str) -> list[dict[str, Any]]:
+async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[dict[str, Any]]:
     """A list to its last page. Raises ToolRefused, AdapterError."""
-    found: list[dict[str, Any]] = []
+    pages: list[Sequence[dict[str, Any]]] = []
     params: dict[str, Any] = {}
-    for _ in range(PAGES):
+    count = size = 0
+    while len(pages) < PAGES and count <= MOST_ITEMS and size <= LONGEST_LIST:
         try:
             result = await conversation.ask(who, method, params)
         except ToolRefused as refused:
             if refused.code == METHOD_NOT_FOUND and not params:
                 return []
             raise
-        page, cursor = result.get(member), result.get("nextCursor")
-        if not isinstance(page, list):
+        page, cursor = result.get(LISTS[method]), result.get("nextCursor")
+        if isinstance(page, list):
+            page = [each for each in page if isinstance(each, dict)]
+        elif not isinstance(page, LongList):
             raise UpstreamBroken(f"The upstream server answered {method} with something that is no list.")
-        found += [each for each in page if isinstance(each, dict)]
-        if not isinstance(cursor, str) or len(found) > TOOLS:
-            return found
+        pages.append(page)
+        if not isinstance(cursor, str):
+            break
+        count, size = count + len(page), size + (page.size if isinstance(page, LongList) else len(dump(page)))
         params = {"cursor": cursor}
+    return LongList.joined(pages) if len(pages) > 1 else pages[0]
+
+
+def _places(tools: Sequence[dict[str, Any]]) -> Piecewise[dict[str, int]]:
+    """Where the tool of each name stands; of several the last."""
+    found: dict[str, int] = {}
+    for place in range(len(tools)):
+        name = tools[place].get("name")
+        if isinstance(name, str):
+            found[name] = place
+        yield None
     return found

@@ -18,7 +18,7 @@ from adapter.relay.answers import discard
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
 from adapter.relay.server import Servers
-from adapter.relay.sessions import Sessions
+from adapter.relay.sessions import Found, Sessions
 from adapter.rules.sessions import SessionRecord, SessionState
 from adapter.state.port import Row
 
@@ -28,7 +28,8 @@ CLOSINGS = 4
 CLOSE_SILENCE = 10.0
 """Seconds that a server may be silent about a session that is to be closed, unless any request may take less."""
 
-Overdue = list[tuple[Row, SessionRecord]]
+UNREADABLE_REST = 3600.0
+"""Seconds after which the janitor looks again at sessions that it cannot read, such as those of another version."""
 
 
 @dataclass(slots=True)
@@ -85,28 +86,43 @@ class Janitor:
 
     async def _tend_sessions(self) -> None:
         await self.sessions.write_last_seen()
-        by_server: dict[str, Overdue] = {}
-        for row, record in await self.sessions.overdue():
+        by_server: dict[str, Found] = {}
+        overdue = await self.sessions.overdue()
+        for row, record in overdue.found:
             by_server.setdefault(record.server, []).append((row, record))
+        if overdue.unreadable:
+            self.log.warning(
+                "sessions cannot be read and are passed over",
+                count=len(overdue.unreadable),
+                setting="state_persistence",
+            )
+            await self.sessions.put_off(overdue.unreadable, UNREADABLE_REST)
         # All are put off, so that those of a server that does not answer stand in no other's way next time.
-        keys = [row.key for overdue in by_server.values() for row, _ in overdue]
-        await self.sessions.put_off(keys, self.interval)
-        for server, overdue in by_server.items():
-            self._begin(("server", server), partial(self._tend_server, overdue))
+        await self.sessions.put_off([row.key for row, _ in overdue.found], self.interval)
+        for server, found in by_server.items():
+            self._begin(("server", server), partial(self._tend_server, found))
 
-    async def _tend_server(self, overdue: Overdue) -> None:
+    async def _tend_server(self, found: Found) -> None:
         """Tend the sessions of one server until it does not answer."""
-        left = iter(overdue)
+        left = iter(found)
         answers = True
 
         async def tend() -> None:
             nonlocal answers
             for row, record in left:
-                answers = answers and await self._tend(row, record)
                 if not answers:
                     return
+                answered = False
+                try:
+                    answered = await self._tend(row, record)
+                finally:
+                    answers = answers and answered
 
-        await asyncio.gather(*(tend() for _ in range(CLOSINGS)))
+        # All of them are over when this is, also where one fails: none may go on behind the store's end.
+        outcomes = await asyncio.gather(*(tend() for _ in range(CLOSINGS)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _tend(self, row: Row, record: SessionRecord) -> bool:
         """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""

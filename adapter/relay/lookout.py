@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable
 
-from adapter.errors import BadJson, SessionUnknown, UpstreamBroken
+from adapter.errors import BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
 from adapter.relay.errands import Errands
 from adapter.relay.listing import ToolLists
 from adapter.relay.offering import Definitions
@@ -20,6 +20,9 @@ _WORD = b"list_changed"
 _CHANGED = re.compile(rb"tools\\?/list_changed")
 _SEAM = len(rb"tools\/list_changed") - 1
 
+PATIENCE = 120.0
+"""Seconds that a server has for all pages of its list."""
+
 _ALL = ""
 
 UNREADABLE = "The upstream server did not list its tools, so none can be judged; try again."
@@ -30,7 +33,7 @@ class Lookout:
     call reads them anew, though calls at once share one read.
 
     ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
-    ``definitions`` is where those that are read are kept.
+    ``definitions`` is where those that are read are kept. All pages of a list have ``patience`` seconds.
     """
 
     def __init__(
@@ -41,8 +44,10 @@ class Lookout:
         now: Callable[[], float],
         errands: Errands,
         definitions: Definitions | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self._lists = lists
+        self._patience = patience
         self._fresh_for = fresh_for
         self._now = now
         self._errands = errands
@@ -121,6 +126,11 @@ class Lookout:
         self._shared, self._seen_by = seen, scope_id
         self._stale_at = self._now() + self._fresh_for
 
+    def note_page(self, page: Sighting) -> None:
+        """A scope was sent this page of a list. If it is newer, nobody is to be judged by what was seen before."""
+        if self._shared is not None and not self._shared.covers(page):
+            self.changed()
+
     def was_seen_by(self, scope_id: str) -> bool:
         """Whether what ``seen`` says came in this very scope's upstream session."""
         return self.varies or self._seen_by == scope_id
@@ -167,6 +177,7 @@ class Lookout:
             found = await self._read(call)
             if found is not None and whose == _ALL and epoch == self.epoch:
                 self._shared, self._seen_by = found, call.scope.id
+                self._stale_at = self._now() + self._fresh_for
             reading.set_result(found)
         except asyncio.CancelledError:
             _tell(reading, UpstreamBroken("The adapter is shutting down."))
@@ -183,12 +194,17 @@ class Lookout:
         if call.fetch is None:
             return None
         try:
-            pages = await all_pages(self._lists, call.fetch, modern=call.modern)
+            async with asyncio.timeout(self._patience):
+                pages = await all_pages(self._lists, call.fetch, modern=call.modern)
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+        except TimeoutError:
+            raise UpstreamSilent(
+                f"The upstream server did not list its tools within {self._patience:g} s; try again."
+            ) from None
         if pages is None:
             return None
-        found = sighting_of(pages)
+        found = await sighting_of(self._lists, pages)
         if self._definitions is not None:
             self._definitions.keep(found.catalogue.digest, tools_on(pages))
         return found

@@ -1,7 +1,7 @@
 """Requests on their way upstream under the upstream's own session id, and that session's renewal.
 
 An upstream that restarted answers 404 to a session it no longer knows. Only that status makes the adapter replay
-the client's initialize; no text of a result ever does.
+the client's initialize; no text of a result ever does. A 404 that brings a call's own result is that call's answer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadRequest, SessionUnknown, UpstreamBroken, UpstreamUnanswered
-from adapter.relay.answers import discard, read_answer
-from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.answers import discard, read_answer, with_result
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable, requests_of
 from adapter.relay.late_sessions import LateSessions, close_session
 from adapter.relay.server import Server
 from adapter.relay.sessions import Session, Sessions
@@ -63,7 +63,8 @@ class Mapping:
     async def send(
         self, ask: Ask, session: Session | None, body: bytes, silence: float | None
     ) -> UpstreamReply:
-        """Send ``body`` with the ask's headers, under the session's mapping, renewing that on a 404.
+        """Send ``body`` with the ask's headers, under the session's mapping, renewing that on a 404; but not where that
+        404 brings the result of a call, which has run then.
 
         Raises what Upstream.send raises, and SessionUnknown when the upstream will not open a session again.
         """
@@ -77,6 +78,8 @@ class Mapping:
             reply = await ask.server.upstream.send(self._request(ask, session, body), silence)
             if reply.status != 404 or session is None or session.upstream_session is None or attempts == 0:
                 return reply
+            if (ran := await _ran(ask, reply)) is not None:
+                return ran
             reply.abort()
             attempts -= 1
             await self.renew(ask, session, generation)
@@ -270,6 +273,13 @@ class Resumption:
             return reply
         reply.abort()
         return None
+
+
+async def _ran(ask: Ask, reply: UpstreamReply) -> UpstreamReply | None:
+    """The 404 as it came, where it brings the result of a request that must not run twice; None for any other."""
+    if ask.repeatable() or not (requests := requests_of(ask.envelope)):
+        return None
+    return await with_result(reply, {request.id for request in requests}, ABANDON_SILENCE)
 
 
 def _resendable(server: Server, record: SessionRecord) -> SessionRecord:

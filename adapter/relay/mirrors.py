@@ -5,18 +5,23 @@ Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.stages import Call
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import ListedTool, tool_on
 from adapter.rules.parameter_checks import check_parameters, value_at
-from adapter.rules.parameter_headers import Headers, annotated
+from adapter.rules.parameter_headers import NO_HEADERS, Headers, annotated
 from adapter.wire.envelope import parse
 from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
 
+KNOWN = 100_000
+"""Tools of one server whose headers are remembered, those that were listed last."""
 MOST_PAGES = 20
 """Pages of the upstream's list of tools that are read for the schema of one call."""
 
@@ -28,11 +33,16 @@ class Mirrors:
     """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:
-        self._headers: dict[str, Headers] = {}
+        self._headers: OrderedDict[str, Headers] = OrderedDict()
 
-    def learn(self, tool: str, schema: object) -> None:
-        """Take note of a tool's input schema."""
-        self._headers[tool] = dict(annotated(schema))
+    def learn(self, tools: Iterable[str], headers: Mapping[str, Headers]) -> None:
+        """Take note of tools, and of the headers of those that have any."""
+        known = self._headers
+        for tool in tools:
+            known[tool] = headers.get(tool, NO_HEADERS)
+            known.move_to_end(tool)
+            if len(known) > KNOWN:
+                known.popitem(last=False)
 
     async def check(self, call: Call) -> None:
         """Raise HeaderMismatch unless the headers of a modern call say what the arguments say that they mirror.
@@ -55,15 +65,13 @@ class Mirrors:
         cursor: dict[str, str] = {}
         for _ in range(MOST_PAGES):
             response = await call.fetch("tools/list", cursor) if call.fetch is not None else None
-            listed = _result(response)
-            tools, following = listed.get("tools"), listed.get("nextCursor")
-            for each in tools if isinstance(tools, list) else ():
-                if isinstance(each, dict) and each.get("name") == tool:
-                    self.learn(tool, each.get("inputSchema"))
-                    return
-            if not isinstance(following, str):
+            found = await _definition(response, tool)
+            if found.value is not None:
+                self.learn([tool], {tool: dict(annotated(found.value.get("inputSchema")))})
                 return
-            cursor = {"cursor": following}
+            if found.cursor is None:
+                return
+            cursor = {"cursor": found.cursor}
 
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
@@ -136,11 +144,9 @@ def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-def _result(response: bytes | None) -> Mapping[str, Any]:
-    """The result in a response, empty where there is none."""
+async def _definition(response: bytes | None, tool: str) -> ListedTool:
+    """The tool on a page of the list; nothing where there is none."""
     try:
-        message = parse(response) if response is not None else None
+        return await in_turns(tool_on(response, tool)) if response is not None else ListedTool()
     except BadJson:
-        return {}
-    result = message.get("result") if isinstance(message, dict) else None
-    return result if isinstance(result, dict) else {}
+        return ListedTool()

@@ -13,6 +13,10 @@ from adapter.wire.sse import encode
 RESOURCES_CHANGED = encode(b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}')
 
 
+MOST_WAITING = 256
+"""Events that wait for one client to read; for one more, the one that waited longest is left out."""
+
+
 class Inbox:
     """What waits to be said on one stream. Twice the same before it was taken is said once."""
 
@@ -22,6 +26,8 @@ class Inbox:
 
     def put(self, event: bytes) -> None:
         self._waiting[event] = None
+        if len(self._waiting) > MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
         self._arrived.set()
 
     async def take(self) -> bytes:

@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from adapter.rules.drift import Change, Drift, Rename, warned
+from adapter.rules.drift import Drift
+from adapter.rules.tool_pages import with_warning
 from adapter.rules.tools import Tool
-from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Insert, edit
 
 KEPT = 4
 """Catalogues of one server whose definitions are kept."""
@@ -32,21 +31,12 @@ class Offered:
         definition = self.definitions.get(name)
         if definition is None or name not in self.allowed:
             return None
-        if not self.warns_of(name):
+        if self.warns is None or not self.warns_of(name):
             return definition
-        assert self.warns is not None
-        described = parse(definition).get("description")
-        text = warned(described if isinstance(described, str) else None, reasons(self.warns).get(name))
-        return edit(definition, [Insert(("description",), dump(text))])
+        return with_warning(definition, name, self.warns)
 
     def warns_of(self, name: str) -> bool:
         return self.warns is not None and name in self.warns.unsettled
-
-
-def reasons(found: Drift) -> dict[str, Change | Rename]:
-    """What drift says of the tools of now, by name; nothing of those that were added."""
-    changed: dict[str, Change | Rename] = {change.name: change for change in found.changed}
-    return changed | {rename.new: rename for rename in found.renamed}
 
 
 class Definitions:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from adapter.relay.recognition import LIST, is_response
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Plan, Stages, finish, walk_response
 from adapter.rules.scopes import Scope
@@ -68,12 +69,12 @@ class Parking:
         held = self._held.get(session.key)
         if held is None:
             return None
-        key = next((key for key, each in held.items() if answers(data, each.call.envelope.id)), None)
-        if key is None:
+        key = await _answered(held, data)
+        parked = held.pop(key, None) if key is not None else None
+        if key is None or parked is None:
             return None
-        parked = held.pop(key)
         if not held:
-            del self._held[session.key]
+            self._held.pop(session.key, None)
         try:
             return await walk_response(parked.stages, parked.call, data)
         finally:
@@ -89,6 +90,19 @@ class Parking:
                 finish(parked.call)
             await self._store.delete(TABLE, row.key)
         self._held = {key: held for key, held in self._held.items() if held}
+
+
+async def _answered(held: Mapping[str, Parked], data: bytes) -> str | None:
+    """The key of the exchange that this is the response to."""
+    for key, each in list(held.items()):
+        envelope = each.call.envelope
+        if envelope.method == LIST:
+            found = await is_response(data, envelope.id)
+        else:
+            found = answers(data, envelope.id)
+        if found:
+            return key
+    return None
 
 
 def _key(session: Session, envelope: Envelope) -> str:

@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 import orjson
 
-from adapter.rules.catalogue import Catalogue, decode, encode
+from adapter.relay.catalogues import Catalogues
+from adapter.relay.drift_memory import DriftMemory
+from adapter.rules.catalogue import Catalogue
 from adapter.rules.scopes import Scope
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
-PINS, CATALOGUES, BASELINES, SEEN = "pins", "catalogues", "baselines", "seen"
-"""Tables: the pin of a scope; catalogues by their digest; what an operator accepted, and what was seen last, of a
-server.
-"""
-
-LOADED = 32
-"""Catalogues that are kept in memory. A server has one or a few at a time, and any number in the course of time."""
+PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
+"""Tables: the pin of a scope; what an operator accepted, what was seen first, and what was seen last, of a server."""
 
 KNOWN = 100_000
 """Pins of scopes that are kept in memory; of one that was dropped the janitor takes away what is left in the end."""
@@ -30,6 +27,9 @@ ENDED = 10_000
 LOOKED_UP = 10.0
 """Seconds for which an operator's word, or that there is none, is remembered."""
 
+SWEPT = 3600.0
+"""Seconds after which it is looked again for catalogues that nothing refers to."""
+
 
 class Pin(NamedTuple):
     """``digest`` of a catalogue, and since when (Unix seconds)."""
@@ -39,20 +39,23 @@ class Pin(NamedTuple):
 
 
 class Pins:
-    """``clock`` gives Unix time. Every method raises StoreUnavailable."""
+    """``clock`` gives Unix time. ``memory`` has the drift that was met. Every method raises StoreUnavailable."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
+        self._catalogues = Catalogues(store, clock)
+        self.memory = DriftMemory(store, clock)
+        self._firsts: dict[str, Pin] = {}
         self._baselines: dict[str, tuple[float, Pin | None]] = {}
         self._seen: dict[str, str] = {}
         self._known: dict[str, Pin] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._tidied = ""
+        self._swept_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<Pins: {len(self._catalogues)} catalogues loaded>"
+        return f"<Pins: {len(self._known)} known, {self._catalogues}>"
 
     # --- scopes -----------------------------------------------------------------------------------------------
 
@@ -74,7 +77,7 @@ class Pins:
             return accepted or made
         if accepted is not None or key in self._known:
             return await self.of(server, scope_id) or made
-        await self.keep(catalogue)
+        await self._catalogues.keep(server, catalogue)
         # Asked together they cost the store one turn, and an operator's word of this very moment is rare.
         accepted, is_first = await asyncio.gather(self.look_up(server), self._write(key, made, owner))
         if not is_first:
@@ -98,13 +101,29 @@ class Pins:
             await asyncio.gather(*map(self._take_away, keys))
 
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]]) -> None:
-        """Take away pins whose scope is ``gone``: one page of them each time, so that no round is a long one."""
+        """Take away pins whose scope is ``gone``: one page of them each time, so that no round is a long one.
+
+        Now and then also the catalogues that nothing refers to any more.
+        """
         rows = await self._store.scan(PINS, after=self._tidied)
         self._tidied = rows[-1].key if rows else ""
         scopes = [_scope(row) for row in rows]
         found = await asyncio.gather(*(gone(scope) for scope in scopes))
         keys = [row.key for row, is_gone in zip(rows, found, strict=True) if is_gone]
         await asyncio.gather(*map(self._take_away, keys))
+        if not 0 <= self._clock() - self._swept_at < SWEPT:
+            self._swept_at = self._clock()
+            await self._catalogues.tidy(await self._referred())
+
+    async def _referred(self) -> set[str]:
+        """The catalogues that somebody is pinned to, or an operator may want to look at."""
+        found = await self.memory.digests()
+        for table in (PINS, BASELINES, FIRST, SEEN):
+            after = ""
+            while rows := await self._store.scan(table, after=after):
+                found.update(_pin(row.value).digest for row in rows)
+                after = rows[-1].key
+        return found
 
     async def _own(self, key: str) -> Pin | None:
         known = self._known.get(key)
@@ -135,43 +154,41 @@ class Pins:
 
     async def catalogue(self, digest: str) -> Catalogue | None:
         """The catalogue of that digest; None if it is not known, or another version wrote it."""
-        found = self._catalogues.get(digest)
-        if found is not None:
-            self._catalogues.move_to_end(digest)
-            return found
-        row = await self._store.get(CATALOGUES, digest)
-        if row is None:
-            return None
-        try:
-            return self._load(decode(row.value))
-        except ValueError:
-            return None
-
-    async def keep(self, catalogue: Catalogue) -> None:
-        """Let every process know this catalogue by its digest."""
-        if catalogue.digest in self._catalogues:
-            return
-        if await self._store.get(CATALOGUES, catalogue.digest) is None:
-            # Equal digests have equal values, so it does not matter who is first.
-            await self._store.put(CATALOGUES, catalogue.digest, encode(catalogue))
-        self._load(catalogue)
+        return await self._catalogues.get(digest)
 
     async def saw(self, server: str, catalogue: Catalogue) -> None:
-        """Remember what a server offers now, for the operator who asks while it is away."""
-        if self._seen.get(server) != catalogue.digest:
-            await self.keep(catalogue)
-            await self._store.put(SEEN, server, _written(Pin(catalogue.digest, self._clock())))
-            self._seen[server] = catalogue.digest
+        """Remember what a server offers now, for the operator who asks while it is away; and what it offered first."""
+        if self._seen.get(server) == catalogue.digest:
+            return
+        await self._catalogues.keep(server, catalogue)
+        made = Pin(catalogue.digest, self._clock())
+        if server not in self._firsts:
+            self._firsts[server] = await self._make_first(server, made)
+        await self._store.put(SEEN, server, _written(made))
+        self._seen[server] = catalogue.digest
+
+    async def _make_first(self, server: str, made: Pin) -> Pin:
+        """What the server offered first: as an earlier version knows it, what it offered last."""
+        found = await self.first(server)
+        if found is not None:
+            return found
+        made = await self.last_seen(server) or made
+        try:
+            await self._store.put(FIRST, server, _written(made), expected=ABSENT)
+        except Conflict:
+            return await self.first(server) or made
+        return made
 
     async def last_seen(self, server: str) -> Pin | None:
         row = await self._store.get(SEEN, server)
         return _pin(row.value) if row is not None else None
 
-    def _load(self, catalogue: Catalogue) -> Catalogue:
-        self._catalogues[catalogue.digest] = catalogue
-        while len(self._catalogues) > LOADED:
-            self._catalogues.popitem(last=False)
-        return catalogue
+    async def first(self, server: str) -> Pin | None:
+        """What this server was first seen to offer, whoever saw it."""
+        found = self._firsts.get(server)
+        if found is None and (row := await self._store.get(FIRST, server)) is not None:
+            found = self._firsts[server] = _pin(row.value)
+        return found
 
     # --- operators --------------------------------------------------------------------------------------------
 
@@ -190,10 +207,15 @@ class Pins:
         return found
 
     async def accept(self, server: str, catalogue: Catalogue) -> None:
-        """Make this the baseline of every scope, those to come too."""
-        await self.keep(catalogue)
+        """Make this the baseline of every scope, those to come too; the drift that was met is settled by that."""
+        await self._catalogues.keep(server, catalogue)
         await self._store.put(BASELINES, server, _written(Pin(catalogue.digest, self._clock())))
         self._baselines.pop(server, None)
+        await self.memory.forget(server)
+
+    async def of_server(self, server: str) -> Pin | None:
+        """What a server is held against, whatever its scopes start from: what was accepted, or what was seen first."""
+        return await self.baseline(server) or await self.first(server)
 
     async def spread(self, server: str) -> dict[str, int]:
         """How many scopes are pinned to which catalogue of a server."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.call import CallTime, PlannedCall
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
@@ -35,8 +35,8 @@ NO_OBJECT = "The arguments of a tool are an object."
 
 
 class Planned:
-    """The stage that walks a tool's plan. ``timeout`` is how many seconds the upstream may take, and the stages
-    on either side of it; ``walks`` are those of the server's calls that are under way.
+    """The stage that walks a tool's plan. ``timeout`` is how many seconds the stages on both sides of the upstream may
+    take together; ``walks`` are those of the server's calls that are under way.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Planned:
         if said is not None and not isinstance(said, dict):
             # An upstream may be less strict, and would run what no stage has looked at.
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
-        walk = Walk(self._plan, self._planned(call, said or {}, params), self._timeout)
+        walk = Walk(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
         call.defer(walk.end)
         self._note(call, walk)
@@ -129,6 +129,7 @@ class Planned:
             session=call.scope.id,
             say=partial(self._notices.say, call.scope),
             deadline=deadline,
+            time=CallTime(self._timeout),
             continues=any(params.get(name) is not None for name in CONTINUING),
         )
         planned.notes[CALL] = call

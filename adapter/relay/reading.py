@@ -15,6 +15,7 @@ from adapter.relay.errands import Errands
 from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
 from adapter.relay.mapping import Mapping
 from adapter.relay.parking import Parking
+from adapter.relay.recognition import LARGE, LIST, is_response
 from adapter.relay.recovery import ExchangeRecovery
 from adapter.relay.sessions import Session
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
@@ -96,7 +97,7 @@ class Reading:
         body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
-        if _answers(ask, call, body):
+        if await _answers(ask, call, body):
             came, body = body, await walk_response(stages, call, body)
             if status != 200 and body is not came and find(body, ("error",)) is None:
                 status = 200
@@ -109,14 +110,15 @@ class Reading:
         return Answer(status, headers if body is raw else of_changed_body(headers), body)
 
 
-def _answers(ask: Ask, call: Call, body: bytes) -> bool:
+async def _answers(ask: Ask, call: Call, body: bytes) -> bool:
     """Whether the body is the response to the call. A long list that comes again and again is not read each time."""
+    if call.envelope.method != LIST:
+        return answers(body, call.envelope.id)
     gate = ask.server.plan.gate
-    if gate is not None and call.envelope.method == "tools/list":
-        known = gate.recognizes(body)
-        if known is not None:
-            return bool(parse(known) == call.envelope.id)
-    return answers(body, call.envelope.id)
+    known = gate.recognizes(body) if gate is not None else None
+    if known is not None:
+        return bool(parse(known) == call.envelope.id)
+    return await is_response(body, call.envelope.id)
 
 
 async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
@@ -125,7 +127,11 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
     What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came, unless the call is guarded.
     """
     try:
-        if answers(response, call.envelope.id):
+        if call.envelope.method == LIST:
+            is_answer = await is_response(response, call.envelope.id)
+        else:
+            is_answer = answers(response, call.envelope.id)
+        if is_answer:
             return await walk_response(stages, call, response)
         if not call.guarded:
             return response
@@ -142,6 +148,9 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
 
     None for what is no batch, or none with the response in it.
     """
+    if call.envelope.method == LIST and len(data) > LARGE:
+        # No client sends a batch for a list, and reading it to find that out would take long.
+        return None
     try:
         if not isinstance(parse(data), list):
             return None
@@ -164,7 +173,7 @@ def _aside(call: Call) -> Callable[[bytes], bytes] | None:
 
 def _refusal(call: Call, body: bytes) -> bytes:
     """What may leave of a body that came with the status of a failure: of a call's nothing, as it may tell of data."""
-    if call.envelope.method != "tools/list":
+    if call.envelope.method != LIST or len(body) > LARGE:
         return b""
     try:
         return b"" if may_hold(parse(body), "result") else body
@@ -177,6 +186,8 @@ def _seen_meanwhile(call: Call, data: bytes) -> bytes:
 
     Of a guarded call's stream whatever is no such message stays behind, such as a response that comes twice.
     """
+    if call.guarded and call.envelope.method == LIST and len(data) > LARGE:
+        return b""
     try:
         message = parse(data)
     except BadJson:

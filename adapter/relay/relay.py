@@ -23,6 +23,11 @@ from adapter.relay.sessions import Session, Sessions
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
+CLOSE_SECONDS = 10.0
+"""Seconds that a session's end may take at the upstream, where any request may take that long. The janitor closes what
+could not be closed by then.
+"""
+
 BATCH_VERSION = "2025-03-26"
 """The one protocol version that has JSON-RPC batches."""
 
@@ -45,9 +50,9 @@ class Relay:
             return await self._post(ask)
         session = None
         if ask.era is Era.LEGACY:
+            if ask.method == "DELETE":
+                return await self.end(ask, min(CLOSE_SECONDS, ask.server.silence.request))
             session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
-        if ask.method == "DELETE" and session is not None:
-            return await self._delete(ask, session)
         return await self.listening.listen(ask, session)
 
     # --- POST -------------------------------------------------------------------------------------------------
@@ -111,7 +116,7 @@ class Relay:
             await (await self._notify(rest, session)).close()
             return refused_whole(refused)
         assert isinstance(rest.envelope, Batch)
-        return joined(await self._exchange(rest, session, rest.envelope, requests), refused)
+        return await joined(await self._exchange(rest, session, rest.envelope, requests), requests, refused)
 
     async def _notify(self, ask: Ask, session: Session | None) -> Answer:
         """Notifications and responses: the upstream's own answer, 202 as a rule."""
@@ -137,21 +142,27 @@ class Relay:
 
     # --- DELETE -----------------------------------------------------------------------------------------------
 
-    async def _delete(self, ask: Ask, session: Session) -> Answer:
-        """End the session here in any case; the janitor closes upstream what could not be closed now."""
+    async def end(self, ask: Ask, within: float) -> Answer:
+        """End the session of a DELETE here in any case, upstream if that takes no longer than ``within`` seconds; the
+        janitor closes what could not be closed now.
+
+        Raises SessionMissing, SessionUnknown, StoreUnavailable.
+        """
+        session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
         self.sessions.begin_end(session)
         # Begun, it is finished, also when the client does not wait for it.
-        return await asyncio.shield(asyncio.ensure_future(self._end(ask, session)))
+        return await asyncio.shield(asyncio.ensure_future(self._end(ask, session, within)))
 
-    async def _end(self, ask: Ask, session: Session) -> Answer:
-        if session.renewal is not None:
-            # Begun before the end was, it would leave a session upstream that nobody closes.
-            await asyncio.wait([session.renewal])
+    async def _end(self, ask: Ask, session: Session, within: float) -> Answer:
         try:
-            reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
-            silence, limit = ask.server.silence.request, ask.server.answer_limit
-            body = await read_body(reply, silence, limit) if reply else b""
-        except AdapterError:
+            async with asyncio.timeout(within):
+                if session.renewal is not None:
+                    # Begun before the end was, it would leave a session upstream that nobody closes.
+                    await asyncio.wait([session.renewal])
+                reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
+                silence, limit = ask.server.silence.request, ask.server.answer_limit
+                body = await read_body(reply, silence, limit) if reply else b""
+        except (AdapterError, TimeoutError):
             await self.sessions.end(session, closed=False)
             return Answer(200, [], b"")
         if reply is not None and reply.status >= 500:

@@ -15,9 +15,13 @@ ARTIFACT = "artifact"
 
 @dataclass(slots=True, eq=False)
 class WaitingRound:
-    """A pending round, the request that goes on with it just now, and what lets go of what it holds."""
+    """A pending round, the request that goes on with it just now, and what lets go of what it holds.
+
+    ``size`` is in bytes of its row.
+    """
 
     pending: PendingRound
+    size: int = 0
     taken_by: Call | None = None
     releases: list[Callable[[], None]] = field(default_factory=list)
 
@@ -46,9 +50,10 @@ class RoundIndex:
         self._all: Group = {}
         self._of_scope: dict[str, Group] = {}
         self._by_key: dict[str, Group] = {}
+        self._size = 0
 
     def __repr__(self) -> str:
-        return f"<RoundIndex: {len(self._all)} rounds of {len(self._of_scope)} scopes>"
+        return f"<RoundIndex: {len(self._all)} rounds of {len(self._of_scope)} scopes, {self._size} bytes>"
 
     def __len__(self) -> int:
         return len(self._all)
@@ -78,16 +83,25 @@ class RoundIndex:
         """The rounds that waited too long, but for those that are gone on with."""
         return [each for each in self._all.values() if each.pending.due <= now and each.taken_by is None]
 
-    def surplus(self, scope_id: str, per_scope: int, total: int) -> Iterator[WaitingRound]:
-        """The rounds to give up so that a scope has no more than ``per_scope``, and all together ``total``."""
-        own = self._of_scope.get(scope_id, {})
-        yield from _first(own, len(own) - per_scope)
-        yield from _first(self._all, len(self._all) - total)
+    def surplus(self, scope_id: str | None, most: int, most_bytes: int) -> Iterator[WaitingRound]:
+        """The rounds to give up, the first to be due first, so that a scope, or None all together, has no more than
+        ``most``, and they are no larger than ``most_bytes``.
+        """
+        group = self._all if scope_id is None else self._of_scope.get(scope_id, {})
+        count = len(group)
+        size = self._size if scope_id is None else sum(each.size for each in group.values())
+        for each in group.values():
+            if count <= most and size <= most_bytes:
+                return
+            if each.taken_by is None:
+                count, size = count - 1, size - each.size
+                yield each
 
     def add(self, waiting: WaitingRound) -> None:
-        """Its states and its due time must not change until it is dropped."""
+        """Its states, its size and its due time must not change until it is dropped."""
         pending = waiting.pending
         self._all[pending.id] = waiting
+        self._size += waiting.size
         self._of_scope.setdefault(pending.scope.id, {})[pending.id] = waiting
         for key in pending.states:
             self._by_key.setdefault(key, {})[pending.id] = waiting
@@ -95,16 +109,11 @@ class RoundIndex:
     def drop(self, waiting: WaitingRound) -> None:
         """Harmless for one that is not there."""
         pending = waiting.pending
-        self._all.pop(pending.id, None)
+        if self._all.pop(pending.id, None) is not None:
+            self._size -= waiting.size
         _take(self._of_scope, pending.scope.id, pending.id)
         for key in pending.states:
             _take(self._by_key, key, pending.id)
-
-
-def _first(group: Group, count: int) -> list[WaitingRound]:
-    if count <= 0:
-        return []
-    return [each for each in group.values() if each.taken_by is None][:count]
 
 
 def _take(groups: dict[str, Group], key: str, pending_id: str) -> None:

@@ -58,7 +58,8 @@ def noted_earlier(call: Call, note: str) -> Any:
 class RoundLimits:
     """``ttl``: seconds that a round waits for its client. ``per_scope``, ``total``: rounds that wait at most; for a
     newcomer the one that waited longest is given up. ``files``, ``state_length`` (characters), ``note_bytes``:
-    the most that one of them may have; a longer state could hardly come back in a request.
+    the most that one of them may have; a longer state could hardly come back in a request. ``scope_bytes``,
+    ``total_bytes``: what the notes and states of a scope's rounds, and of all, may take together.
     """
 
     ttl: float = 3600.0
@@ -67,6 +68,8 @@ class RoundLimits:
     files: int = 1000
     state_length: int = 4 << 20
     note_bytes: int = 512 << 10
+    scope_bytes: int = 8 << 20
+    total_bytes: int = 64 << 20
 
 
 class Rounds:
@@ -103,16 +106,16 @@ class Rounds:
     async def open(self) -> None:
         """Know again what an earlier process kept. Raises StoreUnavailable."""
         after = ""
-        found: list[PendingRound] = []
+        found: list[tuple[PendingRound, int]] = []
         while rows := await self._store.scan(TABLE, after=after):
             after = rows[-1].key
             for row in rows:
                 try:
-                    found.append(decode(row.value))
+                    found.append((decode(row.value), len(row.value)))
                 except ValueError:  # one that another version wrote harms no other
                     self._log.warning("a pending round cannot be read and is passed over")
-        for pending in sorted(found, key=lambda each: each.due):
-            waiting = WaitingRound(pending)
+        for pending, size in sorted(found, key=lambda each: each[0].due):
+            waiting = WaitingRound(pending, size)
             self._index.add(waiting)
             self._hold(waiting)
 
@@ -182,11 +185,18 @@ class Rounds:
         self._index.add(waiting)
         self._hold(waiting)
         await self._write(waiting.pending, row)
-        for each in list(self._index.surplus(call.scope.id, self._limits.per_scope, self._limits.total)):
-            await self._give_up(each)
+        await self._make_room(call.scope.id)
         if given == state:
             return response
         return edit(response, [Replace(("result", "requestState"), dump(given))])
+
+    async def _make_room(self, scope_id: str) -> None:
+        """Give up what waited longest, of the scope and then of all, while it is too much."""
+        limits = self._limits
+        for each in list(self._index.surplus(scope_id, limits.per_scope, limits.scope_bytes)):
+            await self._give_up(each)
+        for each in list(self._index.surplus(None, limits.total, limits.total_bytes)):
+            await self._give_up(each)
 
     def _given(self, state: str, response: bytes) -> str:
         """Return the text that the client is given for a state."""
@@ -206,7 +216,8 @@ class Rounds:
         pending.due = self._clock() + limits.ttl
         pending.add_state(key_of(call, given), None if given == state else state)
         row = encode(pending)
-        return row if len(row) <= limits.note_bytes else None
+        waiting.size = len(row)
+        return row if waiting.size <= limits.note_bytes else None
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""

@@ -45,6 +45,10 @@ class Scopes:
             return self._of_principal(principal)
         return self._of_session(session.key)
 
+    def of_principal(self, principal: str) -> Scope:
+        """What belongs to a principal, whatever sessions it has."""
+        return self._of_principal(principal)
+
     def of_session_key(self, key: str) -> Scope:
         """What a session owns by itself, whoever else may own files too."""
         return self._of_session(key)

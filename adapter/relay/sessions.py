@@ -12,6 +12,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
 from adapter.relay.session import Session, SessionLimits
@@ -31,9 +32,20 @@ from adapter.rules.sessions import (
 )
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
-__all__ = ["TABLE", "Session", "SessionLimits", "Sessions"]
+__all__ = ["TABLE", "Found", "Overdue", "Session", "SessionLimits", "Sessions"]
 
 TABLE = "sessions"
+
+
+Found = list[tuple[Row, SessionRecord]]
+"""Sessions with the rows that they were read from."""
+
+
+class Overdue(NamedTuple):
+    """Sessions whose time has come; ``unreadable`` are the keys of those that this version cannot read."""
+
+    found: Found
+    unreadable: list[str]
 
 
 class Sessions:
@@ -296,10 +308,15 @@ class Sessions:
         if ttl is not None and used:
             await self._store.touch(TABLE, {session.key: session.last_seen + ttl for session in used})
 
-    async def overdue(self) -> list[tuple[Row, SessionRecord]]:
+    async def overdue(self) -> Overdue:
         """Sessions whose time has come: idle ones, tombstones past their time, ended ones not yet closed."""
-        rows = await self._store.overdue(TABLE, self._clock())
-        return [(row, decode(row.value)) for row in rows]
+        overdue = Overdue([], [])
+        for row in await self._store.overdue(TABLE, self._clock()):
+            try:
+                overdue.found.append((row, decode(row.value)))
+            except ValueError:  # one that another version wrote harms no other
+                overdue.unreadable.append(row.key)
+        return overdue
 
     def is_idle(self, key: str) -> bool:
         """Whether nobody has used that session for ``sessions.idle_ttl_seconds``, as far as is known here."""

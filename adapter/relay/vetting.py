@@ -12,21 +12,21 @@ from collections.abc import Awaitable, Callable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
+from adapter.relay.baselines import Baselines
 from adapter.relay.errands import Errands
 from adapter.relay.judging import Judging
 from adapter.relay.listing import Page, ToolLists
 from adapter.relay.lookout import Lookout
 from adapter.relay.offering import Definitions, Offered
-from adapter.relay.pins import Pins
+from adapter.relay.recognition import LARGE
 from adapter.relay.resources import asked_cursor
 from adapter.relay.stages import Call
+from adapter.relay.turns import own_turn
 from adapter.rules.drift import Drift, as_data, sentence
 from adapter.rules.repeatable import says_repeatable
 from adapter.rules.unicode import LONGEST_NAME, shown
-from adapter.rules.verdicts import Pinning, Verdict
+from adapter.rules.verdicts import Verdict
 from adapter.wire.failure import failure
-
-__all__ = ["Pinning", "Vetting"]
 
 RETRY = 30.0
 """Seconds after which tools that could not be read are asked for again, where no call depends on them."""
@@ -50,11 +50,9 @@ class Vetting:
 
     def __init__(
         self,
-        server: str,
         lists: ToolLists,
         hidden: Callable[[str], bool],
-        pinning: Pinning,
-        pins: Pins,
+        baselines: Baselines,
         *,
         revoke: Revoke,
         fresh_for: float,
@@ -64,11 +62,11 @@ class Vetting:
         by_content: bool = False,
         definitions: Definitions | None = None,
     ) -> None:
-        self._server = server
+        self._server = baselines.server
         self._lists = lists
         self._hidden = hidden
-        self._pinning = pinning
-        self._pins = pins
+        self._pinning = pinning = baselines.pinning
+        self._baselines = baselines
         self._revoke = revoke
         self._now = now
         self._errands = errands
@@ -78,7 +76,7 @@ class Vetting:
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
         self._lookout = Lookout(lists, fresh_for=fresh_for, now=now, errands=errands, definitions=definitions)
-        self._judging = Judging(server, pinning, pins, self._lookout, log)
+        self._judging = Judging(baselines, lists, self._lookout, log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._retry_at = float("-inf")
@@ -163,6 +161,8 @@ class Vetting:
             self._viewing.discard(call.scope.id)
 
     def _refuses(self, name: str) -> bool:
+        if self._lists.unread and self._lists.refuses(name):
+            return True
         if len(name) > LONGEST_NAME:
             return self._hidden(name)
         known = self._variants.get(name)
@@ -175,13 +175,13 @@ class Vetting:
     async def _refusal(self, call: Call, found: Drift) -> CatalogueDrifted:
         """The error of a call or list that drift concerns; the session ends with it where that is configured.
 
-        Not where its successor would start from the same baseline: a file's, an operator's, or its principal's.
+        Not where its successor would start from the same baseline: a file's, an operator's, the server's, or its
+        principal's.
         """
-        key = call.session if call.scope.session_key is not None else None
-        ends = self._pinning.invalidate and not self._pinning.subset and self._pinning.lock is None
-        ends = ends and key is not None and await self._pins.baseline(self._server) is None
-        if ends and key is not None:
-            await self._revoke(key, sentence(found))
+        ends = self._pinning.invalidate and not self._pinning.subset and call.session is not None
+        ends = ends and await self._baselines.begins_anew_with_session(call)
+        if ends and call.session is not None:
+            await self._revoke(call.session, sentence(found))
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
 
@@ -239,10 +239,12 @@ class Vetting:
 
     async def _list(self, call: Call, response: bytes) -> bytes:
         first = not _may_name_cursor(call.request) or asked_cursor(call.request) is None
-        try:
-            page = self._lists.page(response, call.envelope.id_bytes, first=first, modern=call.modern)
-        except BadJson as error:
-            raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+        if len(response) > LARGE:
+            # Megabytes are compared and copied for each client, and many may list them at once.
+            await own_turn()
+        page = self._lists.known(response, first=first, modern=call.modern)
+        if page is None:
+            page = await self._page(call, response, first=first)
         if page.listed is None or not self._watches:
             return page.response
         try:
@@ -254,13 +256,21 @@ class Vetting:
             return page.response
         return await self._as_judged(call, page, verdict)
 
+    async def _page(self, call: Call, response: bytes, *, first: bool) -> Page:
+        try:
+            return await self._lists.page(response, call.envelope.id_bytes, first=first, modern=call.modern)
+        except BadJson as error:
+            raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+
     async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> bytes:
         if self._pinning.mode == "block" and self._pinning.subset:
-            return page.only(verdict.allowed, modern=call.modern) if verdict.drift else page.response
+            return (
+                await self._lists.only(page, verdict, modern=call.modern) if verdict.drift else page.response
+            )
         if verdict.drift is None or self._pinning.mode == "off":
             return page.response
         if self._pinning.mode == "warn":
-            return page.with_warnings(verdict.drift, modern=call.modern)
+            return await self._lists.warned(page, verdict, modern=call.modern)
         raise await self._refusal(call, verdict.drift)
 
 

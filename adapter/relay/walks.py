@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
 from typing import Any
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import STAGE_FAILED, StageFailed, ToolRejected
-from adapter.pipeline.limits import overdue
+from adapter.pipeline.deadlines import GRACE
+from adapter.pipeline.failures import STAGE_FAILED, CallRefused, StageFailed, ToolRejected
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.stages import Withdrawn
@@ -37,19 +39,21 @@ class Rejected(ToolRejected):
 class Walk:
     """One plan being walked in a task of its own.
 
-    ``patience``: seconds after which it is given up where it neither comes to the tool nor, once that has answered, to
-    its end. The user's own code is among the stages, and might never let go; None waits for ever.
+    The stages on both sides of the tool have the call's time together, which stands still while the tool works; then
+    they are cancelled. The user's own code is among them, and might never let go.
     """
 
-    def __init__(self, plan: ToolPlan, call: PlannedCall, patience: float | None = None) -> None:
+    def __init__(self, plan: ToolPlan, call: PlannedCall) -> None:
         loop = asyncio.get_running_loop()
         self._plan = plan
+        self._call = call
         self._arguments: Mapping[str, Any] | None = None
-        self._moved: asyncio.Future[None] = loop.create_future()
+        self._turn: asyncio.Future[None] = loop.create_future()
         self._answered: asyncio.Future[Outcome] = loop.create_future()
         call.execute = self._execute
         self._signal = call.context.given_up
-        self._patience = patience
+        self._left = call.time.seconds
+        self._late: Callable[[], Outcome] | None = None
         self._withdrawn = False
         self._task = loop.create_task(plan.walk(call))
         self._task.add_done_callback(self._over)
@@ -57,22 +61,25 @@ class Walk:
     async def to_the_tool(self) -> Mapping[str, Any] | Outcome:
         """The arguments that the tool gets, or the outcome if the walk ends before it. Raises as the plan does, and
         Withdrawn."""
-        if not await self._in_time(self._moved):
-            return self._overdue()
+        if not self._turn.done():
+            await self._in_time()
         if self._withdrawn:
             raise Withdrawn
+        if self._late is not None:
+            return self._late()
         return self._task.result() if self._arguments is None or self._task.done() else self._arguments
 
     async def on(self, answer: Outcome | Rejected) -> Outcome:
         """Go on with what the tool answered. Raises as the plan does, and the rejection where no stage caught it."""
-        if not self._answered.done():
-            if isinstance(answer, Outcome):
-                self._answered.set_result(answer)
-            else:
-                self._answered.set_exception(answer)
-        if not await self._in_time(self._task):
-            return self._overdue()
-        return self._task.result()
+        if not self._task.done():
+            self._turn = self._task.get_loop().create_future()
+            if not self._answered.done():
+                if isinstance(answer, Outcome):
+                    self._answered.set_result(answer)
+                else:
+                    self._answered.set_exception(answer)
+            await self._in_time()
+        return self._task.result() if self._late is None else self._late()
 
     def withdraw(self) -> None:
         """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
@@ -96,18 +103,34 @@ class Walk:
         self._move()
         return await self._answered
 
-    async def _in_time(self, step: asyncio.Future[Any]) -> bool:
-        """Whether the step is done before the patience ends; it is left alone either way."""
-        if step.done():
-            return True
-        done, _ = await asyncio.wait((step,), timeout=self._patience)
-        return bool(done)
+    async def _in_time(self) -> None:
+        """Wait until the walk has come to the next place where it stands still, or its time is over."""
+        time, alarm = self._call.time, None
+        if self._left is not None:
+            now = monotonic()
+            time.until = now + self._left
+            alarm = self._task.get_loop().call_later(self._left, self._expire)
+        try:
+            await self._turn
+        finally:
+            if alarm is not None and time.until is not None:
+                alarm.cancel()
+                self._left, time.until = max(0.0, time.until - monotonic()), None
 
-    def _overdue(self) -> Outcome:
-        assert self._patience is not None, "without an end nothing is late"
-        self._signal.abort()
+    def _expire(self) -> None:
+        """The time is over: cancel the stages, and wait for them no longer than they may take to clean up."""
+        if self._turn.done():
+            return
+        try:
+            outcome = self._plan.overdue(self._call)
+        except CallRefused as refused:
+            self._late = partial(_raise, refused)
+        else:
+            if outcome is None:
+                return
+            self._late = lambda: outcome
         self.end()
-        return self._plan.errors.outcome(overdue(self._plan.tool, self._patience))
+        self._task.get_loop().call_later(GRACE, self._move)
 
     def _over(self, task: asyncio.Task[Outcome]) -> None:
         if not task.cancelled():
@@ -117,8 +140,12 @@ class Walk:
 
     def _move(self) -> None:
         """The walk is at the tool, or over."""
-        if not self._moved.done():
-            self._moved.set_result(None)
+        if not self._turn.done():
+            self._turn.set_result(None)
+
+
+def _raise(refused: CallRefused) -> Outcome:
+    raise refused
 
 
 Walks = dict[tuple[str, str | int | float], Walk]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapter.errors import UpstreamSilent
-from adapter.rules.lists import has_no_such_method, next_cursor
-from adapter.wire.envelope import parse
+from adapter.relay.turns import in_turns
+from adapter.rules.lists import names_on
 
 PAGES = 1000
 """Pages of one list that are looked through."""
@@ -86,25 +86,11 @@ async def _missing(visit: Inquirer, configured: frozenset[str]) -> frozenset[str
         told = await visit.ask("tools/list", params)
         if told.response is None:
             return None
-        if has_no_such_method(told.response):
-            break
-        names = _names(told.response)
-        if names is None:
+        page = await in_turns(names_on(told.response))
+        if page is None:
             return None
-        missing -= names
-        cursor = next_cursor(told.response)
-        if not missing or cursor is None:
+        missing -= page.names
+        if not missing or page.cursor is None:
             break
-        params = {"cursor": cursor}
+        params = {"cursor": page.cursor}
     return frozenset(missing)
-
-
-def _names(response: bytes) -> set[str] | None:
-    """The names on one page of a list; None where the response is none, such as a refusal."""
-    message = parse(response)
-    result = message.get("result") if isinstance(message, dict) else None
-    tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list):
-        return None
-    names = (tool.get("name") for tool in tools if isinstance(tool, dict))
-    return {name for name in names if isinstance(name, str)}

@@ -15,12 +15,17 @@ _PLACEHOLDERS = ("{{", "${")
 class AuthPolicy:
     """The members of one plugin's policy, each of a name in ``known``. A member that is null is absent."""
 
-    def __init__(self, plugin: str, members: Mapping[str, Any], known: Collection[str]) -> None:
-        """Raises ValueError for an unknown member, and where a placeholder was left as it was."""
+    def __init__(
+        self, plugin: str, members: Mapping[str, Any], known: Collection[str], place: str = "policy"
+    ) -> None:
+        """``place`` is where the members stand. Raises ValueError for an unknown member, and where a placeholder was
+        left as it was.
+        """
         self._plugin = plugin
+        self._place = place
         self._members = {name: value for name, value in members.items() if value is not None}
         if unknown := sorted(set(self._members) - set(known)):
-            raise self.refused(f"policy has no {unknown[0]}; it knows {', '.join(sorted(known))}")
+            raise self.refused(f"{place} has no {unknown[0]}; it knows {', '.join(sorted(known))}")
         refuse_placeholders(plugin, self._members)
 
     def __repr__(self) -> str:
@@ -35,7 +40,7 @@ class AuthPolicy:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise self.refused(f"policy.{name} is a text; write it in quotes")
+            raise self.refused(f"{self._place}.{name} is a text; write it in quotes")
         return value.strip() or None
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -43,8 +48,18 @@ class AuthPolicy:
         value = self._members.get(name, [])
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
-            raise self.refused(f"policy.{name} is a text or a list of texts; write each in quotes")
+            raise self.refused(f"{self._place}.{name} is a text or a list of texts; write each in quotes")
         return tuple(each.strip() for each in listed if each.strip())
+
+    def entries(self, name: str, known: Collection[str]) -> Iterator[tuple[str, AuthPolicy]]:
+        """A member that is a list of mappings: each with where it stands, its members each of a name in ``known``."""
+        value = self._members.get(name, [])
+        if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+            raise self.refused(f"policy.{name} is a list of mappings with {', '.join(known)}")
+        for index, entry in enumerate(value):
+            place = f"policy.{name}[{index}]"
+            members = {str(key): member for key, member in entry.items()}
+            yield place, AuthPolicy(self._plugin, members, known, place)
 
     def seconds(self, name: str, default: float) -> float:
         """A member that is a number of seconds, also when a variable gave it as text."""

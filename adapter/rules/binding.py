@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from adapter.rules.inputs import Scalar
+from adapter.rules.json_values import compact
 from adapter.rules.sql import Dialect, Token, literal_text, reads, tokens
 from adapter.rules.templates import (
     HOLE,
@@ -25,18 +27,20 @@ from adapter.rules.templates import (
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """One bound value. In code it is the input's own, in its type; in a literal it is a text, the literal's words
-    with the values between them, put together here and not by the database.
+    """One bound value. In code it is the input's own, in its type, and of arrays and objects the text of their JSON; in
+    a literal it is a text, the literal's words with the values between them, put together here and not by the database.
+    An optional input that is left out is NULL.
     """
 
     parts: tuple[Part, ...]
     is_text: bool
 
-    def value(self, sources: Sources) -> Scalar:
+    def value(self, sources: Sources) -> Scalar | None:
         if self.is_text:
-            return sources.text(self.parts)
+            return sources.whole_text(self.parts)
         (placeholder,) = named(self.parts)
-        return sources.value(placeholder)
+        value = sources.given(placeholder)
+        return compact(value) if isinstance(value, dict | list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,10 @@ class Paste:
         """Raises EnvironmentFailed where the variable holds what would end its quotes or, in code, more than a name
         or a number, and SubstitutionFailed where an input's value is not of its type.
         """
-        value = sources.value(self.placeholder)
+        value = sources.given(self.placeholder)
         name = self.placeholder.name
+        if value is None:
+            return "NULL"
         if self.placeholder.space == "env":
             text = str(value)
             if self.in_quotes and not _QUOTABLE.fullmatch(text):
@@ -89,7 +95,13 @@ class SqlStatement:
     reads: bool
     pastes: bool
 
-    def filled(self, sources: Sources) -> tuple[str, tuple[Scalar, ...]]:
+    @property
+    def pasted(self) -> tuple[str, ...]:
+        """The inputs whose values become part of the text."""
+        pastes = (piece.placeholder for piece in self.pieces if isinstance(piece, Paste))
+        return tuple(placeholder.name for placeholder in pastes if placeholder.space == "inputs")
+
+    def filled(self, sources: Sources) -> tuple[str, tuple[Scalar | None, ...]]:
         """The text for the driver, and the values in the order of its placeholders."""
         values = tuple([piece.value(sources) for piece in self.pieces if type(piece) is Bind])
         if not self.pastes:
@@ -148,18 +160,19 @@ def _pieces(template: Template, token: Token, dialect: Dialect, *, textual: bool
     elif token.kind == "literal" and not textual:
         _refuse_typed_literal(template, token, dialect)
         _refuse_joined(template, token.start, token.end)
+        _refuse_structures(parts)
         yield Bind(template.parts(literal_text(shape, token, dialect)), is_text=True)
     elif token.kind == "code":
         at = token.start
         for part in parts:
-            yield _in_code(template, part, at, textual=textual)
+            yield _in_code(template, part, at, dialect, textual=textual)
             at += len(part) if isinstance(part, str) else 1
     else:
         for part in parts:
             yield part if isinstance(part, str) else _in_quotes(part, token, textual=textual)
 
 
-def _in_code(template: Template, part: Part, at: int, *, textual: bool) -> Piece:
+def _in_code(template: Template, part: Part, at: int, dialect: Dialect, *, textual: bool) -> Piece:
     if isinstance(part, str):
         return part
     if part.ident or part.space == "env" or textual:
@@ -168,6 +181,8 @@ def _in_code(template: Template, part: Part, at: int, *, textual: bool) -> Piece
             raise StatementRefused(f"{part.source} stands directly beside a quote or a comment")
         return Paste(part, in_quotes=False)
     _refuse_joined(template, at, at + 1)
+    if part.declared is not None and part.declared.structured and _IN_LIST.search(template.shape[:at]):
+        raise StatementRefused(f"{part.source} is bound as one text of JSON: {_AS_ROWS[dialect.name]}")
     if re.search(r"\bby\s*\Z", template.shape[:at], re.IGNORECASE):
         raise StatementRefused(f"{part.source} stands for a name: {_AS_A_NAME}")
     return Bind((part,), is_text=False)
@@ -182,6 +197,12 @@ def _in_quotes(part: Placeholder, token: Token, *, textual: bool) -> Piece:
 # --- where nothing can be bound -------------------------------------------------------------------------------
 
 _AS_A_NAME = "write {{ inputs.x | ident }} and give the input an enum"
+_AS_ROWS: Final[Mapping[str, str]] = {
+    "sqlite": "write IN (SELECT value FROM json_each({{ inputs.x }}))",
+    "postgres": "write IN (SELECT jsonb_array_elements_text({{ inputs.x }}::jsonb))",
+    "mysql": "write IN (SELECT v FROM JSON_TABLE({{ inputs.x }}, '$[*]' COLUMNS (v TEXT PATH '$')) AS t)",
+}
+_IN_LIST = re.compile(r"\bin\s*\(\s*\Z", re.IGNORECASE)
 _JOINS = re.compile(rf"[\w$@?.&'\"`\x80-\U0010ffff{HOLE}]")
 _TYPED = re.compile(r"(?<![\w.])(?:date|time|timestamp|timestamptz|timetz|interval)\s*\Z", re.IGNORECASE)
 _TYPED_IN_MYSQL = re.compile(r"(?<![\w.])(?:date|time|timestamp)\s*\Z", re.IGNORECASE)
@@ -209,9 +230,20 @@ def _refuse_typed_literal(template: Template, token: Token, dialect: Dialect) ->
         raise StatementRefused(f"{word} {written} cannot be bound: write CAST({written} AS {word})")
 
 
+def _refuse_structures(parts: Iterable[Part]) -> None:
+    for placeholder in named(tuple(parts)):
+        if placeholder.declared is not None and placeholder.declared.type in ("array", "object"):
+            kind = placeholder.declared.type
+            raise StatementRefused(f"{placeholder.source} is an {kind}, which cannot be part of a text")
+
+
 def _refuse_free_texts(template: Template) -> None:
     for placeholder in template.placeholders:
         declared = placeholder.declared
+        if declared is not None and declared.structured:
+            raise StatementRefused(
+                f"textual substitution refuses input '{placeholder.name}': {declared.type} is no single value"
+            )
         if declared is None or declared.type != "string":
             continue
         members = declared.enum or ()

@@ -25,8 +25,9 @@ class _Every:
     """The segment ``*``."""
 
 
-_EVERY = _Every()
-_Segment = str | int | _Every
+EVERY = _Every()
+Segment = str | int | _Every
+"""One step of a path: a name, the index of an item, or every member and item."""
 
 
 class PathInvalid(ValueError):
@@ -46,7 +47,7 @@ class Censor:
     ``stand_in`` is what stands there, or makes it of the value that was there.
     """
 
-    paths: tuple[tuple[_Segment, ...], ...]
+    paths: tuple[tuple[Segment, ...], ...]
     stand_in: str | Callable[[Any], Any] = CENSORED
 
     def __call__(self, data: Any) -> Any:
@@ -54,12 +55,12 @@ class Censor:
             data = self._each(data, path) if isinstance(data, list) else self._at(data, path)
         return data
 
-    def _each(self, data: list[Any], path: tuple[_Segment, ...]) -> Any:
+    def _each(self, data: list[Any], path: tuple[Segment, ...]) -> Any:
         """A path of a list is one of its items, and may be one of the list itself."""
         seen = self._at(data, path)
         return [self._at(item, path) for item in seen] if isinstance(seen, list) else seen
 
-    def _at(self, value: Any, path: tuple[_Segment, ...]) -> Any:
+    def _at(self, value: Any, path: tuple[Segment, ...]) -> Any:
         if isinstance(value, Censored):
             return value
         if not path:
@@ -90,16 +91,16 @@ class Censor:
 
 def censor_of(paths: Iterable[str], stand_in: str | Callable[[Any], Any] = CENSORED) -> Censor:
     """The censor of these paths. Raises PathInvalid."""
-    return Censor(tuple(map(_segments, paths)), stand_in)
+    return Censor(tuple(map(segments, paths)), stand_in)
 
 
-def _segments(path: str) -> tuple[_Segment, ...]:
-    segments: list[_Segment] = []
+def segments(path: str) -> tuple[Segment, ...]:
+    segments: list[Segment] = []
     at = 0
     while found := _SEGMENT.match(path, at):
         at = found.end()
         if found["star"] or found["every"]:
-            segments.append(_EVERY)
+            segments.append(EVERY)
         elif found["index"]:
             segments.append(int(found["index"]))
         else:

@@ -72,6 +72,10 @@ def compile_redis(template: Template) -> RedisCommand:
     for word in runs:
         if any(not isinstance(part, str) and not part.ident for part in template.parts(word)):
             raise StatementRefused(f"{template.source(word)} would be run by {command}")
+    for placeholder in template.placeholders:
+        declared = placeholder.declared
+        if declared is not None and declared.type in ("array", "object"):
+            raise StatementRefused(f"{placeholder.source} is an {declared.type}: Redis takes single values")
     words = tuple(template.parts(word) for word in (command, *arguments))
     return RedisCommand(words, template.inputs, command in _READING)
 

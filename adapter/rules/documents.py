@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
-from adapter.rules.inputs import Scalar
+from adapter.rules.inputs import Value
 from adapter.rules.templates import (
     HOLE,
     EnvironmentFailed,
@@ -25,7 +25,8 @@ from adapter.rules.templates import (
 
 Path = tuple[str | int, ...]
 
-_STRING_OR_HOLE = re.compile(rf'"(?:[^"\\]|\\.)*"|([{HOLE}])', re.DOTALL)
+# A string that does not end is read to the end of the text, once: it is refused as JSON in any case.
+_STRING_OR_HOLE = re.compile(rf'"(?:[^"\\]++|\\.)*+"?+|([{HOLE}])', re.DOTALL)
 
 _CODE: Final = frozenset(("$where", "$function", "$accumulator", "$code"))
 """Members with JavaScript for the server in or below them, wherever they stand."""
@@ -63,12 +64,14 @@ class Leaf:
         field of the document or a variable of the server.
         """
         if len(self.parts) > 1:
-            value: object = sources.text(self.parts)
+            value: object = sources.whole_text(self.parts)
         else:
             (placeholder,) = named(self.parts)
-            value = sources.value(placeholder)
+            value = sources.given(placeholder)
             if self.bare and placeholder.space == "env":
                 value = _scalar(placeholder.name, str(value))
+            if isinstance(value, dict | list):
+                return self._structure(placeholder.name, value)
         if isinstance(value, str) and value.startswith("$") and not self.is_data:
             for placeholder in named(self.parts):
                 if placeholder.space == "inputs":
@@ -76,6 +79,29 @@ class Leaf:
                         placeholder.name, "begins with a $, which refers to a field there"
                     )
         return value
+
+    def _structure(self, name: str, value: object) -> object:
+        """An array or object as it is, where it is data and cannot be read as anything else."""
+        if not self.is_data:
+            raise SubstitutionFailed(name, "is not a single value, which is all it may be there")
+        for key in _keys(value):
+            if key.startswith("$") or "." in key or "\0" in key:
+                raise SubstitutionFailed(
+                    name, "has a member whose name is no plain one: without $, dots and zero bytes"
+                )
+        return value
+
+
+def _keys(value: object) -> Iterator[str]:
+    """The names of all members within a value."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            yield from each
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
 
 
 def _scalar(name: str, text: str) -> object:
@@ -104,9 +130,9 @@ class MongoCommand:
         filled: dict[str, Any] = _filled(self.document, sources)
         return filled
 
-    def values(self, sources: Sources) -> tuple[Scalar, ...]:
+    def values(self, sources: Sources) -> tuple[Value, ...]:
         """What took the placeholders' places, in their order."""
-        return tuple(sources.value(placeholder) for placeholder in self.placeholders)
+        return tuple(sources.given(placeholder) for placeholder in self.placeholders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +218,7 @@ def _compiled(node: Any, path: Path, template: Template, seen: list[str], comman
     seen.extend(re.findall(f"[{HOLE}]", text))
     parts = template.parts(text)
     _refuse_in_code_and_names(parts, path, command)
+    _refuse_structures(parts, is_data=_is_data(path))
     return Leaf(parts, bare, _is_data(path))
 
 
@@ -226,6 +253,22 @@ def _is_name(path: Path, command: str) -> bool:
     if _is_data(path):
         return False
     return path[-1] in _NAMES or path[-1] in _FIELDS or path[-2:] == ("$getField", "field")
+
+
+def _refuse_structures(parts: tuple[Part, ...], *, is_data: bool) -> None:
+    for placeholder in named(parts):
+        declared = placeholder.declared
+        if declared is None or declared.type not in ("array", "object"):
+            continue
+        if len(parts) > 1:
+            raise StatementRefused(
+                f"{placeholder.source} is an {declared.type}, which cannot be part of a text"
+            )
+        if not is_data:
+            raise StatementRefused(
+                f"{placeholder.source} is an {declared.type}, and stands where it would be part of the command: it may "
+                "stand in a filter, in a query, in documents, and behind an update's operator"
+            )
 
 
 def _is_data(path: Path) -> bool:

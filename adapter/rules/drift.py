@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from adapter.rules.differences import differences
 from adapter.rules.tools import PinnedTool
 from adapter.rules.unicode import shown
 from adapter.wire.envelope import parse
+from adapter.wire.piecewise import Piecewise, at_once, one_piece
 
 # MCP, "ToolAnnotations": what a client assumes of a tool that does not say, and what is the less safe.
 _HINTS = {"readOnlyHint": (False, False), "destructiveHint": (True, True), "openWorldHint": (True, True)}
@@ -22,6 +24,7 @@ _MOST_NAMES = 50
 _MOST_FIELDS_TOLD = 10
 _MOST_NAMES_SAID = 5
 _LONGEST_NAME = 128
+_EACH = 512
 
 
 class Rename(NamedTuple):
@@ -46,7 +49,7 @@ class Change:
     other_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Drift:
     """All that is not as it was pinned, each in the order of names."""
 
@@ -55,48 +58,73 @@ class Drift:
     renamed: tuple[Rename, ...] = ()
     changed: tuple[Change, ...] = ()
 
-    @property
+    @cached_property
     def unsettled(self) -> frozenset[str]:
         """The tools of now that are not those that were pinned; one of which only other keys differ is."""
         altered = (change.name for change in self.changed if change.fields)
         return frozenset((*self.added, *altered, *(rename.new for rename in self.renamed)))
+
+    @cached_property
+    def reasons(self) -> Mapping[str, Change | Rename]:
+        """What there is to say of the tools of now, by name; nothing of those that were added."""
+        changed: dict[str, Change | Rename] = {change.name: change for change in self.changed}
+        return changed | {rename.new: rename for rename in self.renamed}
 
     @property
     def is_of_other_keys_only(self) -> bool:
         """Whether nothing that a model is told is another."""
         return not (self.unsettled or self.removed)
 
+    @property
+    def size(self) -> int:
+        """How many tools are not what they were."""
+        return len(self.changed) + len(self.added) + len(self.renamed) + len(self.removed)
 
-def drift(baseline: Mapping[str, PinnedTool], now: Mapping[str, PinnedTool]) -> Drift | None:
+
+Pinned = Mapping[str, PinnedTool]
+
+
+def drift(baseline: Pinned, now: Pinned) -> Drift | None:
     """What differs between two catalogues by the names of their tools, None if nothing does."""
+    return at_once(drift_piecewise(baseline, now))
+
+
+def drift_piecewise(baseline: Pinned, now: Pinned) -> Piecewise[Drift | None]:
+    """As ``drift``."""
     added = sorted(now.keys() - baseline.keys())
     removed = sorted(baseline.keys() - now.keys())
-    renamed = _renames(baseline, removed, now, added)
+    yield None
+    changed: list[Change] = []
+    for place, (name, tool) in enumerate(now.items()):
+        before = baseline.get(name)
+        if before is not None and before[:2] != tool[:2]:
+            size = len(before.definition) + len(tool.definition)
+            changed.append((yield from one_piece(partial(_change, name, before, tool), size)))
+        elif place % _EACH == 0:
+            yield None
+    changed.sort(key=lambda change: change.name)
+    renamed = yield from _renames(baseline, removed, now, added)
     old_names, new_names = {rename.old for rename in renamed}, {rename.new for rename in renamed}
     found = Drift(
         tuple(name for name in added if name not in new_names),
         tuple(name for name in removed if name not in old_names),
         tuple(renamed),
-        tuple(
-            _change(name, baseline[name], now[name])
-            for name in sorted(now.keys() & baseline.keys())
-            if baseline[name][:2] != now[name][:2]
-        ),
+        tuple(changed),
     )
-    return found if found != Drift() else None
+    return found if found.size else None
 
 
-def _renames(
-    baseline: Mapping[str, PinnedTool], removed: list[str], now: Mapping[str, PinnedTool], added: list[str]
-) -> list[Rename]:
+def _renames(baseline: Pinned, removed: list[str], now: Pinned, added: list[str]) -> Piecewise[list[Rename]]:
     if not removed or not added:
         return []
     gone: dict[str, list[str]] = {}
     for name in reversed(removed):
-        gone.setdefault(_behaviour(baseline[name]), []).append(name)
+        behaviour = yield from one_piece(partial(_behaviour, baseline[name]), len(baseline[name].definition))
+        gone.setdefault(behaviour, []).append(name)
     renames = []
     for name in added:
-        if alike := gone.get(_behaviour(now[name])):
+        behaviour = yield from one_piece(partial(_behaviour, now[name]), len(now[name].definition))
+        if alike := gone.get(behaviour):
             renames.append(Rename(alike.pop(), name))
     return sorted(renames)
 
@@ -160,7 +188,18 @@ def as_data(drift: Drift) -> dict[str, Any]:
     removed = [_name(name) for name in drift.removed[:left]]
     left -= len(removed)
     told = {"changed": changed, "added": added, "renamed": renamed, "removed": removed}
-    return {**told, "more": _size(drift) - (_MOST_NAMES - left)}
+    return {**told, "more": drift.size - (_MOST_NAMES - left)}
+
+
+def counts(drift: Drift) -> dict[str, int]:
+    """How many tools changed, and in which way."""
+    return {
+        "changed": len(drift.changed),
+        "added": len(drift.added),
+        "renamed": len(drift.renamed),
+        "removed": len(drift.removed),
+        "less_safe": sum(bool(change.unsafe) for change in drift.changed),
+    }
 
 
 def sentence(drift: Drift) -> str:
@@ -222,7 +261,3 @@ def _fields(change: Change) -> str:
 
 def _name(name: str) -> str:
     return shown(name, _LONGEST_NAME)
-
-
-def _size(drift: Drift) -> int:
-    return len(drift.changed) + len(drift.added) + len(drift.renamed) + len(drift.removed)

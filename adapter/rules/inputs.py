@@ -6,12 +6,24 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-InputType = Literal["string", "int", "float", "boolean", "datetime"]
+import orjson
+
+if TYPE_CHECKING:
+    from adapter.rules.schema.wording import Fault
+
+InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
+Value = Scalar | list[Any] | dict[str, Any] | None
+"""A JSON value; of scalars those that an input is coerced to."""
+
+
+MOST_UNKNOWN = 100
+"""Fields that nobody declared of which a caller is told."""
 
 
 class Unset(Enum):
@@ -28,8 +40,14 @@ SCHEMA_TYPES: Final[Mapping[InputType, str]] = {
     "float": "number",
     "boolean": "boolean",
     "datetime": "string",
+    "array": "array",
+    "object": "object",
+    "any": "any",
 }
-"""The word JSON Schema has for each type."""
+"""The word that refusals have for each type, JSON Schema's own but for ``any``."""
+
+SCALARS: Final[frozenset[InputType]] = frozenset(("string", "int", "float", "boolean", "datetime"))
+"""The types that arguments are coerced to. What is of another is taken as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +55,8 @@ class Input:
     """One input as a configuration declares it.
 
     ``default`` and the members of ``enum`` are coerced as an argument would be, once; a null default is none.
-    Raises ValueError with a sentence for a default or a member that is not of the type, or not in the enum.
+    ``keywords`` are what else JSON Schema is to say of it; whoever takes the inputs as a whole checks them. Raises
+    ValueError with a sentence for a default or a member that is not of the type, or not in the enum.
     """
 
     type: InputType
@@ -45,6 +64,7 @@ class Input:
     optional: bool = False
     default: object = UNSET
     enum: tuple[object, ...] | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.type not in SCHEMA_TYPES:
@@ -61,9 +81,14 @@ class Input:
         """Neither optional nor with a default; a default that is given counts, also ""."""
         return not self.optional and self.default is UNSET
 
-    def accepted(self, value: object) -> Scalar:
+    @property
+    def structured(self) -> bool:
+        """Whether its values may be arrays or objects."""
+        return self.type not in SCALARS
+
+    def accepted(self, value: object) -> Any:
         """The value as one of this type. Raises ValueError saying what was expected; never quotes the value."""
-        scalar = _COERCIONS[self.type](value)
+        scalar: Any = _COERCIONS[self.type](value)
         if self.enum is not None and scalar not in self.enum:
             raise ValueError(f"expected one of {', '.join(json.dumps(member) for member in self.enum)}")
         return scalar
@@ -82,12 +107,20 @@ class Problem:
 
 
 class InputsRefused(ValueError):
-    """The arguments do not fit: ``str`` tells of the first problem, ``problems`` lists all of them."""
+    """The arguments do not fit: ``str`` tells of the first problem, ``problems`` lists all of them.
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        first = problems[0]
-        super().__init__(f"input validation failed: validation error for field '{first.field}': {first.text}")
+    ``faults`` are what JSON Schema has against the values, where it was asked.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...], faults: tuple[Fault, ...] = ()) -> None:
+        first = next(iter(problems), None)
+        super().__init__(
+            faults[0].sentence
+            if first is None
+            else f"input validation failed: validation error for field '{first.field}': {first.text}"
+        )
         self.problems = problems
+        self.faults = faults
 
 
 def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
@@ -102,12 +135,21 @@ def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
     return schema
 
 
-def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[str, Scalar]:
+def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The declared inputs' values, in the order of their declaration; an optional one that is absent is left out.
 
     A null argument is absent. Raises InputsRefused, which lists everything that is wrong at once.
     """
-    values: dict[str, Scalar] = {}
+    values, problems = read(inputs, arguments)
+    problems += undeclared(inputs, arguments)
+    if problems:
+        raise InputsRefused(tuple(problems))
+    return values
+
+
+def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """The values of the declared inputs that fit, and what is wrong with the others."""
+    values: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, declared in inputs.items():
         sent = arguments.get(name)
@@ -116,27 +158,27 @@ def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[s
                 missing = f"required input '{name}' is missing"
                 problems.append(Problem(name, missing, SCHEMA_TYPES[declared.type]))
             elif not isinstance(declared.default, Unset):
-                values[name] = declared.accepted(declared.default)
+                # A copy, for whoever gets it may change what is within.
+                default = declared.default
+                values[name] = default if declared.type in SCALARS else orjson.loads(orjson.dumps(default))
             continue
         try:
             values[name] = declared.accepted(sent)
         except ValueError as reason:
             text = f"type validation failed: {reason}"
             problems.append(Problem(name, text, SCHEMA_TYPES[declared.type], sent))
-    problems += _undeclared(inputs, arguments)
-    if problems:
-        raise InputsRefused(tuple(problems))
-    return values
+    return values, problems
 
 
-def _undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, sent in arguments.items():
-        if name not in inputs:
-            yield Problem(name, f"unknown input field '{name}'", sent=sent)
+def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[Problem]:
+    """Arguments that no input is declared for, the first MOST_UNKNOWN of them."""
+    for name in islice((name for name in arguments if name not in inputs), MOST_UNKNOWN):
+        yield Problem(name, f"unknown input field '{name}'", sent=arguments[name])
 
 
 def _property(declared: Input) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": SCHEMA_TYPES[declared.type]}
+    described: dict[str, Any] = {} if declared.type == "any" else {"type": SCHEMA_TYPES[declared.type]}
+    described.update(declared.keywords)
     if declared.type == "datetime":
         described["format"] = "date-time"
     if declared.description:
@@ -154,7 +196,7 @@ _INT64 = range(-(2**63), 2**63)
 """What every database has an integer for."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -232,12 +274,23 @@ def _is_time(year: int, month: int, day: int, *clock: int) -> bool:
     )
 
 
-_COERCIONS: Final[Mapping[InputType, Callable[[object], Scalar]]] = {
+def _structure(value: object) -> Any:
+    """As it came: of which type it has to be, the schema says."""
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Halves of characters, and integers of which no database has any, at whatever depth.
+        raise ValueError("expected valid Unicode and numbers of at most 64 bits") from None
+    return value
+
+
+_COERCIONS: Final[Mapping[InputType, Callable[[object], Any]]] = {
     "string": _string,
     "int": _int,
     "float": _float,
     "boolean": _boolean,
     "datetime": _datetime,
+    **dict.fromkeys(("array", "object", "any"), _structure),
 }
 
 

@@ -6,24 +6,80 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
+from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from numbers import Integral, Real
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 _COMPACT = orjson.OPT_NON_STR_KEYS
+_SCALARS = frozenset((int, float, bool, type(None)))
+_TEXTS = (Decimal, UUID, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
 _INDENTED = _COMPACT | orjson.OPT_INDENT_2
 
 
 class NotJson(ValueError):
-    """A value that no JSON can say: one that holds itself, or is nested beyond all measure."""
+    """A value that no JSON can say: an object of a class that stands for none, one that holds itself, or is nested
+    beyond all measure."""
+
+
+MOST_TEXT = 16 << 20
+"""Characters of text in a value that becomes a result: writing more would keep everybody else waiting."""
+
+MOST_VALUES = 250_000
+"""Values in it, for the same reason."""
+
+
+class TooLarge(NotJson):
+    """A value that holds more than becomes a result."""
+
+
+def require_size(value: Any) -> None:
+    """Raise TooLarge for a value with more than MOST_TEXT characters or MOST_VALUES values, before it is written."""
+    text, values = 0, 0
+    stack: list[Collection[Any]] = [(value,)]
+    while stack:
+        within = stack.pop()
+        values += len(within)
+        if values > MOST_VALUES:
+            raise TooLarge(f"The value holds more than {MOST_VALUES} values, or holds itself.")
+        for each in within:
+            kind = type(each)
+            if kind is str or kind is bytes:
+                text += len(each)
+            elif kind is dict:
+                stack.append(each.values())
+                for key in each:
+                    text += len(key) if type(key) is str else 0
+            elif kind is list or kind is tuple:
+                stack.append(each)
+            elif kind not in _SCALARS:
+                stack.append(_members(each))
+        if text > MOST_TEXT:
+            raise TooLarge(f"The value holds more than {MOST_TEXT} characters.")
+
+
+def _members(value: Any) -> list[Any]:
+    """What is within an object of another class, as far as that can be told without asking it."""
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return [str(value) if isinstance(value, str) else bytes(value)]
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, Collection) and not isinstance(value, type):
+        return list(value)
+    return list(vars(value).values()) if hasattr(value, "__dict__") and not isinstance(value, type) else []
 
 
 def plain(value: Any) -> Any:
     """The value in dicts with string keys, lists, strings, numbers, booleans and None; a new one, sharing nothing.
 
-    Moments are ISO 8601 texts; bytes are text where they are UTF-8, else base64; what is not finite is None; of
-    anything else it is ``str``. Raises NotJson.
+    Moments are ISO 8601 texts; bytes are text where they are UTF-8, else base64; what is not finite is None; decimals,
+    UUIDs, paths and addresses are texts, members of an Enum their values; any other object has to be a mapping, an
+    iterable, a dataclass or a number. Raises NotJson.
     """
     try:
         return _plain(value)
@@ -60,6 +116,8 @@ def _spelled(value: Any, option: int) -> str:
         return json.dumps(
             plain(value), indent=2 if spaced else None, separators=(",", ": " if spaced else ":")
         )
+    except NotJson:
+        raise
     except (RecursionError, ValueError):
         raise NotJson("The value is nested too deeply, or holds itself.") from None
     return text
@@ -95,8 +153,22 @@ def _plain_object(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Iterable) and not hasattr(value, "__next__"):
         return list(value)
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if callable(isoformat) else str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, _TEXTS):
+        return str(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if not isinstance(value, type):
+        if callable(isoformat := getattr(value, "isoformat", None)):
+            return isoformat()
+        # Paths and spans of time, by what they can do: nothing in these rooms knows files or clocks.
+        if hasattr(value, "__fspath__") or hasattr(value, "total_seconds"):
+            return str(value)
+    # Its repr would be a success that tells where it lies in memory, and nothing else.
+    raise NotJson(f"{type(value).__name__} is no JSON.")
 
 
 def _key(key: Any) -> str:

@@ -1,14 +1,25 @@
-"""Additions to the lists of an upstream (tools, resources); everything of its own keeps its bytes. Pure."""
+"""The lists of an upstream (tools, resources): additions to them, and what is on a long one. Pure.
+
+Everything of the upstream's own keeps its bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, overload
 
 from adapter.wire.envelope import dump, parse
+from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
+from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.spans import Edit, Insert, edit, find, items
 
 METHOD_NOT_FOUND = -32601
+
+MOST_ITEMS = 100_000
+"""Items of one page of a list that are looked at."""
 
 
 def ended_with(
@@ -41,7 +52,11 @@ def has_no_such_method(response: bytes) -> bool:
     """Whether the upstream answered that it does not know the method at all."""
     if b"-32601" not in response:
         return False
-    message = parse(response)
+    return says_no_such_method(parse(response))
+
+
+def says_no_such_method(message: Any) -> bool:
+    """Whether a message (as parsed) says that the upstream does not know the method at all."""
     error = message.get("error") if isinstance(message, dict) else None
     return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND
 
@@ -64,3 +79,131 @@ def _result(response: bytes) -> dict[str, Any] | None:
 def _kept_private(*, modern: bool) -> list[Edit]:
     """What was added is for this scope alone, so nobody may share the list (MCP 2026-07-28, caching)."""
     return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
+
+
+# --- long lists -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNames:
+    """The names on one page of a list, and where it goes on."""
+
+    names: frozenset[str]
+    cursor: str | None = None
+
+
+def names_on(response: bytes) -> Piecewise[ListedNames | None]:
+    """The names of the tools on one page: none of a server without tools, None where the response is no list.
+
+    Raises BadJson.
+    """
+    found = yield from _outline(response, "tools")
+    if found is None:
+        return None
+    rest = parse(found.rest(response))
+    if found.list_at is None:
+        return ListedNames(frozenset()) if says_no_such_method(rest) else None
+    names: set[str] = set()
+    for span in found.spans:
+        tool = response[slice(*span)]
+        place = yield from member(tool, "name")
+        name = parse(tool[slice(*place)]) if place is not None else None
+        if isinstance(name, str):
+            names.add(name)
+        yield None
+    cursor = rest["result"].get("nextCursor")
+    return ListedNames(frozenset(names), cursor if isinstance(cursor, str) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """The definition of one tool on a page of a list, None where it is not there, and where the list goes on."""
+
+    value: dict[str, Any] | None = None
+    cursor: str | None = None
+
+
+def tool_on(response: bytes, name: str) -> Piecewise[ListedTool]:
+    """The first tool of that name on one page; neither it nor a cursor where the response is no list.
+
+    Raises BadJson.
+    """
+    found = yield from _outline(response, "tools")
+    if found is None or found.list_at is None:
+        return ListedTool()
+    for span in found.spans:
+        raw = response[slice(*span)]
+        place = yield from member(raw, "name")
+        if place is not None and parse(raw[slice(*place)]) == name:
+            return ListedTool((yield from one_piece(partial(parse, raw), len(raw))))
+        yield None
+    cursor = parse(found.rest(response))["result"].get("nextCursor")
+    return ListedTool(None, cursor if isinstance(cursor, str) else None)
+
+
+class LongList(Sequence[dict[str, Any]]):
+    """The items of a long list, each read when it is asked for: what is read of all of them at once would be more
+    than the memory's collector looks through in a moment.
+    """
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self._items = items
+
+    @classmethod
+    def joined(cls, pages: Sequence[Sequence[dict[str, Any]]]) -> Sequence[dict[str, Any]]:
+        """The items of all pages; a list where all of them are."""
+        if not any(isinstance(page, LongList) for page in pages):
+            return list(chain.from_iterable(pages))
+        texts = (page._items if isinstance(page, LongList) else map(dump, page) for page in pages)
+        return cls(list(chain.from_iterable(texts)))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all items."""
+        return sum(map(len, self._items))
+
+    def __repr__(self) -> str:
+        return f"<LongList of {len(self._items)}>"
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> LongList: ...
+
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | LongList:
+        if isinstance(place, slice):
+            return LongList(self._items[place])
+        item: dict[str, Any] = parse(self._items[place])
+        return item
+
+
+def long_response(
+    data: bytes, request_id: str | int | float | None, key: str
+) -> Piecewise[dict[str, Any] | None]:
+    """As ``envelope.response_in``, with a LongList of the objects in ``result[key]``. Raises BadJson."""
+    if not (yield from responds(data, request_id)):
+        return None
+    found = yield from _outline(data, key)
+    if found is None:
+        return None
+    message: dict[str, Any] = parse(found.rest(data))
+    if found.list_at is not None:
+        items: list[bytes] = []
+        for span in found.spans:
+            item = data[slice(*span)]
+            value = yield from one_piece(partial(parse, item), len(item))
+            if isinstance(value, dict):
+                items.append(item)
+        message["result"][key] = LongList(items)
+    return message
+
+
+def _outline(response: bytes, key: str) -> Piecewise[Outline | None]:
+    try:
+        return (yield from outline(response, key, MOST_ITEMS))
+    except TooManyItems:
+        return None

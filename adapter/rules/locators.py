@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from adapter.rules.arguments import Step, steps
+from adapter.rules.text.expressions import Expression
 
 Mode = Literal["structured", "regex", "embedded", "resource", "none"]
 Result = Mapping[str, Any]
@@ -20,6 +21,8 @@ Result = Mapping[str, Any]
 
 _MOST_TEXT = 1 << 20
 _MOST_CANDIDATES = 100
+_MOST_WORK = 1 << 27  # instructions times characters: a tenth of a second as a rule, one at worst
+_WINDOWS = re.compile(r"/[A-Za-z]:[/\\]")
 _LONGEST_PATH = 4096  # bytes, with the NUL at its end
 
 _ENDS = r"""\s"'`<>|()\[\]{},;*?\x00-\x1f，。、；：！？「」（）"""
@@ -46,13 +49,13 @@ class Locator:
     """Finds the paths that one adapter's results name; its expressions are compiled once.
 
     ``regexes`` are used by mode ``regex``; when there are none, built-in ones find absolute paths of POSIX and
-    Windows and ``file:`` URLs. Raises re.error for an expression that is none.
+    Windows and ``file:`` URLs. Raises ExpressionInvalid for an expression that is none.
     """
 
     def __init__(self, mode: Mode, key: str | None = None, regexes: Sequence[str] = ()) -> None:
         self._mode: Mode = mode
         self._key = key
-        self._regexes = tuple(map(re.compile, regexes))
+        self._regexes = tuple(map(Expression, regexes))
 
     def __repr__(self) -> str:
         return f"<Locator {self._mode}: {self._key or len(self._regexes)}>"
@@ -66,17 +69,23 @@ class Locator:
         return located(self._mode, self._key, self._regexes, result)
 
 
-def located(mode: Mode, key: str | None, regexes: Sequence[re.Pattern[str]], result: Result) -> list[str]:
+def length(result: Result) -> int:
+    """How much text a result's blocks hold, in characters, as far as it is read."""
+    return sum(map(len, _texts(result)))
+
+
+def located(mode: Mode, key: str | None, regexes: Sequence[Expression], result: Result) -> list[str]:
     """Paths that a result names, each once, the likeliest first; ``file:`` URLs as the paths they stand for.
 
     ``structured`` reads what is at ``key``, a dotted path through objects and lists, in structuredContent; ``regex``
     the first group, else the whole match, of each expression in the text blocks. Other modes name none. At most 1 MiB
-    of text is read and 100 candidates are returned.
+    of text is read, less for expressions of many instructions, and 100 candidates are returned.
     """
     if mode == "structured" and key is not None:
         found = _texts_at(result.get("structuredContent"), steps(key))
     elif mode == "regex":
-        found = _matches(regexes or _BUILT_IN, _texts(result), trim=not regexes)
+        texts = list(_texts(result))
+        found = _claims(regexes, texts) if regexes else _built_in(texts)
     else:
         return []
     paths = (path for claim in found if (path := _path(claim)) is not None)
@@ -123,14 +132,19 @@ def _texts(result: Result) -> Iterator[str]:
             left -= len(text)
 
 
-def _matches(regexes: Iterable[re.Pattern[str]], texts: Iterable[str], *, trim: bool) -> Iterator[str]:
-    texts = list(texts)
+def _claims(regexes: Iterable[Expression], texts: Sequence[str]) -> Iterator[str]:
     for regex in regexes:
+        left = _MOST_WORK // regex.size
         for text in texts:
-            for match in regex.finditer(text):
-                claim = match[1] if regex.groups else match[0]
-                if claim:
-                    yield claim.rstrip(_BEHIND_A_PATH) if trim else claim
+            # Each match may look ahead to the end of the text, so they are counted too.
+            yield from filter(None, islice(regex.claims(text[:left]), _MOST_CANDIDATES))
+            left = max(0, left - len(text))
+
+
+def _built_in(texts: Sequence[str]) -> Iterator[str]:
+    for regex in _BUILT_IN:
+        for text in texts:
+            yield from (found[0].rstrip(_BEHIND_A_PATH) for found in regex.finditer(text))
 
 
 def _path(claim: str) -> str | None:
@@ -143,7 +157,7 @@ def _path(claim: str) -> str | None:
             return None
         if host.lower() not in ("", "localhost"):
             return None
-        claim = path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
+        claim = path[1:] if _WINDOWS.match(path) else path
     return claim if claim and _fits_a_system_call(claim) else None
 
 

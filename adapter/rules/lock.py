@@ -29,7 +29,7 @@ _INDENT = "  "
 _DEEPEST_INDENT = 24
 _SERVER = re.compile(r'server ("(?:[^"\\]|\\.)*+")')
 _TOOL = re.compile(r'tool ("(?:[^"\\]|\\.)*+") known sha256:([0-9a-f]{64}) other sha256:([0-9a-f]{64})')
-_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{][\]}]|[\[\]{},:]|[^\[\]{},:"]++')
+_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[{][\]}]|[\[\]{},:]|[^\[\]{},:"]++')
 
 
 class LockError(ValueError):

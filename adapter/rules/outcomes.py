@@ -15,7 +15,7 @@ from typing import Any, Final
 from adapter.errors import BadJson
 from adapter.rules.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
 from adapter.rules.envelopes import Severity, tool_error_text
-from adapter.rules.json_values import compact, indented
+from adapter.rules.json_values import compact, indented, require_size
 from adapter.wire.envelope import parse
 
 
@@ -114,6 +114,7 @@ class Response:
 
     def build(self) -> Result:
         """The result. Raises NotJson."""
+        require_size(self._data)
         texts = (spoken(self._data), *self._blocks.texts())
         return Result([text_block(text) for text in texts], data=self._data, blocks=self._blocks)
 
@@ -178,12 +179,13 @@ def required(field: str) -> Result:
 def as_result(value: Any, *, structured: bool = False) -> Result:
     """The result that a returned value stands for: a Result itself, an unbuilt response built, anything else as data.
 
-    With ``structured`` an object is the structured content too. Raises NotJson.
+    With ``structured`` an object is the structured content too. Raises NotJson, also for a value that is too large.
     """
     if isinstance(value, Response):
         value = value.build()
     if isinstance(value, Result):
         return value
+    require_size(value)
     text = compact(value)
     # From the text, so that both say the same and neither shares anything with the tool's own objects.
     said = parse(text.encode()) if structured and isinstance(value, Mapping) else None

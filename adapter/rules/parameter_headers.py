@@ -20,6 +20,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 Headers = Mapping[tuple[str, ...], str]
 """The header of each argument that has one, by its path."""
 
+NO_HEADERS: Headers = {}
+
 
 def annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
     """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
@@ -30,7 +32,17 @@ def annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
         if not isinstance(properties, dict) or len(path) == DEEPEST:
             continue
         for key, inner in properties.items():
+            if not isinstance(inner, dict):
+                continue
             todo.append(((*path, key), inner))
-            name = inner.get(ANNOTATION) if isinstance(inner, dict) else None
+            name = inner.get(ANNOTATION)
             if isinstance(name, str) and _TOKEN.fullmatch(name):
                 yield (*path, key), f"Mcp-Param-{name}"
+
+
+def headers_of(definition: bytes, value: Mapping[str, Any]) -> Headers:
+    """The headers of a tool's arguments. ``value`` is what ``definition`` says."""
+    # Few tools have any, and a backslash may hide the word.
+    if b"x-mcp-header" not in definition and b"\\" not in definition:
+        return NO_HEADERS
+    return dict(annotated(value.get("inputSchema")))

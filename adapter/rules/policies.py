@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from adapter.rules.prose import Prose, prose, rewritten
+from adapter.rules.text.expressions import Expression
 from adapter.rules.unicode import has_no_reading, nfkc, reading, visible
 from adapter.rules.wrapping import Wrapped, wrapped
 
@@ -32,8 +33,8 @@ class Sanitization:
     normalize_unicode: bool = True
     remove_invisible: bool = True
     max_title: int | None = 256
-    max_description: int | None = 2000
-    max_schema_text: int | None = 1000
+    max_description: int | None = 16384
+    max_schema_text: int | None = 8192
 
     def clean(self, piece: Prose, text: str) -> str:
         """What is left of a text. It depends on nothing but the text and where it stands."""
@@ -96,9 +97,9 @@ class Descriptions:
         return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
 
 
-class _Expression(NamedTuple):
-    exact: re.Pattern[str]
-    folded: re.Pattern[str]
+class _Folding(NamedTuple):
+    exact: Expression
+    folded: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +107,17 @@ class Disabled:
     """The tools that nobody sees or calls: each entry is a name and, read so, an expression for whole names."""
 
     readings: frozenset[str] = frozenset()
-    expressions: tuple[_Expression, ...] = ()
+    expressions: tuple[_Folding, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Disabled:
-        """Raises re.error for an entry that is no regular expression."""
+        """Raises ExpressionInvalid for an entry that is no regular expression."""
         names = tuple(entries)
-        compiled = [(name, re.compile(name), re.compile(name, re.IGNORECASE)) for name in names]
+        compiled = [(name, Expression(name), Expression(name, ignore_case=True)) for name in names]
         return cls(
             frozenset(map(reading, names)),
             # An expression without anything special matches itself alone, and that is looked up.
-            tuple(_Expression(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
+            tuple(_Folding(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
         )
 
 
@@ -163,7 +164,7 @@ def is_disabled(policies: Policies, name: str) -> bool:
         return True
     read = reading(name)
     return read in disabled.readings or any(
-        expression.exact.fullmatch(name) or expression.folded.fullmatch(read)
+        expression.exact.is_all_of(name) or expression.folded.is_all_of(read)
         for expression in disabled.expressions
     )
 

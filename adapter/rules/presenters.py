@@ -16,11 +16,12 @@ from adapter.rules import ui
 from adapter.rules.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
 from adapter.rules.censor import Censor
 from adapter.rules.conditions import Condition
-from adapter.rules.json_values import NotJson, indented, plain
+from adapter.rules.json_values import NotJson, compact, plain
 from adapter.rules.markup import json_without_tags, without_tags
 from adapter.rules.outcomes import Result, text_block
 from adapter.rules.refusals import misshapen
-from adapter.rules.shapes import Shape, ShapeRefused
+from adapter.rules.schema.checker import STEPS
+from adapter.rules.shapes import Shape, ShapeRefused, StepsLeft
 from adapter.rules.toon import toon
 
 SELECT = "_select"
@@ -107,6 +108,17 @@ class Presenter:
         """Whether anything is kept from the caller, here or in what is embedded."""
         return self.censor is not None or any(embed.presenter.redacts for embed in self.embeds)
 
+    @property
+    def calls_code(self) -> bool:
+        """Whether presenting calls functions of the user's, which take as long as they like."""
+        sources = (self.rules, self.ui, self.suggest)
+        collections = (self.collection_rules, self.collection_ui, self.collection_suggest)
+        return (
+            any(callable(source) for group in (*sources, *collections) for source in group)
+            or (self.censor is not None and callable(self.censor.stand_in))
+            or any(embed.presenter.calls_code for embed in self.embeds)
+        )
+
     def present(
         self,
         data: Any,
@@ -114,14 +126,17 @@ class Presenter:
         *,
         select: Iterable[str] | None = None,
         beside: Blocks = NO_BLOCKS,
+        steps: int = STEPS,
     ) -> Presented:
         """The data as a caller may see it. ``beside`` is what the tool itself had to say; ``select`` counts only if
-        the presenter lets callers select. Raises PresenterFailed.
+        the presenter lets callers select. ``steps`` is what checking against JSON Schemas may take, here and in what
+        is embedded. Raises PresenterFailed, and what a check raises when its steps are taken.
         """
+        left = StepsLeft(steps)
         view, hidden = self._truncated(self._read(data))
-        view = self.redacted(self._parsed(view))
+        view = self.redacted(self._parsed(view, left))
         sent = _selected(view, frozenset(select)) if self.select and select is not None else view
-        blocks = self._blocks(view, context)
+        blocks = self._blocks(view, context, left)
         if hidden:
             blocks = Blocks(ui=(_truncation(len(view), hidden),)) + blocks
         return Presented(self._written(sent), sent, blocks if self.redacts else beside + blocks)
@@ -152,11 +167,11 @@ class Presenter:
             return view, 0
         return view[: self.limit], len(view) - self.limit
 
-    def _parsed(self, view: Any) -> Any:
+    def _parsed(self, view: Any, left: StepsLeft) -> Any:
         if self.shape is None:
             return view
         try:
-            return self.shape.parsed(view)
+            return self.shape.parsed(view, left)
         except ShapeRefused as error:
             raise self._failure("\n".join(("Validation failed:", *error.bullets()))) from error
 
@@ -166,14 +181,14 @@ class Presenter:
         try:
             if self.format == "toon":
                 return without_tags(toon(view)) or "OK"
-            return json_without_tags(indented(view))
+            return json_without_tags(compact(view))
         except NotJson as error:
             raise self._failure(f"Not JSON: {error}") from error
 
     # --- what stands beside it --------------------------------------------------------------------------------
 
-    def _blocks(self, view: Any, context: Any) -> Blocks:
-        embedded = tuple(self._embedded(view, context))
+    def _blocks(self, view: Any, context: Any, left: StepsLeft) -> Blocks:
+        embedded = tuple(self._embedded(view, context, left))
         if isinstance(view, list):
             first = view[:1]
             return Blocks(
@@ -196,7 +211,7 @@ class Presenter:
             suggestions=tuple(self._said(self.suggest, [view], context, _suggestion)),
         )
 
-    def _embedded(self, view: Any, context: Any) -> Iterator[str]:
+    def _embedded(self, view: Any, context: Any, left: StepsLeft) -> Iterator[str]:
         """The blocks of embedded data: interface blocks of the first item only, all others once."""
         said: set[str] = set()
         for position, item in enumerate(view if isinstance(view, list) else [view]):
@@ -205,7 +220,7 @@ class Presenter:
                 if nested is None:
                     continue
                 child = embed.presenter
-                blocks = child._blocks(child._parsed(nested), context)
+                blocks = child._blocks(child._parsed(nested, left), context, left)
                 if position:
                     blocks = Blocks(
                         embedded=blocks.embedded, rules=blocks.rules, suggestions=blocks.suggestions

@@ -50,3 +50,8 @@ def bearer(value: str | None) -> str | None:
     if scheme.lower() != "bearer" or not token or " " in token or "\t" in token:
         return None
     return token
+
+
+def name_of(principal: str) -> str:
+    """A principal as it is shown: without the part that follows from its token."""
+    return principal if principal == ANONYMOUS else principal.rpartition(":")[0]

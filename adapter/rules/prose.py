@@ -14,7 +14,8 @@ from typing import NamedTuple
 from adapter.wire.envelope import dump
 
 # A key or text (1) and, where it is the key of a member, the text (2) or the container (3) behind it; or a bracket (4).
-_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+# In JSON every string ends; that its end is optional keeps what is none from being read again at each quote.
+_STRING = rb'"(?:[^"\\]++|\\.)*+"?+'
 _TOKEN = re.compile(
     rb"(" + _STRING + rb")(?:\s*+:\s*+(?:(" + _STRING + rb")|([\[{]))?)?|([\[\]{}])", re.DOTALL
 )

@@ -11,8 +11,12 @@ from typing import Any, Final
 from adapter.rules import envelopes
 from adapter.rules.envelopes import spelled, tool_error_text, validation_error_text
 from adapter.rules.outcomes import Result, failed
+from adapter.rules.text.events import shortened
 
 _LONGEST_SENT = 50
+_LONGEST_NAME = 100
+_LONGEST_FIELD = 300
+_LONGEST_LIST = 1_000
 
 
 class _Missing(Enum):
@@ -21,6 +25,12 @@ class _Missing(Enum):
 
 MISSING: Final = _Missing.MISSING
 """What was sent for a field that was not sent."""
+
+
+class AsShown(str):
+    """What was sent, as it is shown already."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +44,19 @@ class Issue:
 
     @property
     def field(self) -> str:
-        return ".".join(map(str, self.path)) or "(root)"
+        return (
+            shortened(".".join(shortened(str(part), _LONGEST_FIELD) for part in self.path), _LONGEST_FIELD)
+            or "(root)"
+        )
+
+    @property
+    def shown(self) -> str:
+        """What was sent, in so few characters that it does not drown the rest."""
+        return _shown(self.sent)
 
     @property
     def text(self) -> str:
-        parts = (self.message, f"You sent: {_shown(self.sent)}.", self.advice)
+        parts = (self.message, f"You sent: {self.shown}.", self.advice)
         return " ".join(part for part in parts if part)
 
 
@@ -55,13 +73,13 @@ def wrong_type(path: Sequence[str | int], sent: Any, expected: str) -> Issue:
 
 def not_an_option(path: Sequence[str | int], sent: Any, options: Iterable[Any]) -> Issue:
     """A field with a value that is none of its options."""
-    listed = ", ".join(_shown(option) for option in options)
+    listed = _enumerated(_shown(option) for option in options)
     return Issue(tuple(path), "Invalid option", sent, f"Valid options: {listed}.")
 
 
 def unrecognized(path: Sequence[str | int], keys: Iterable[str]) -> Issue:
     """Members of an object that knows no such."""
-    listed = ", ".join(f"'{key}'" for key in keys)
+    listed = _enumerated(f"'{shortened(key, _LONGEST_NAME)}'" for key in keys)
     advice = f"Remove or correct unrecognized fields: {listed}. Check for typos."
     return Issue(tuple(path), f"Unrecognized key(s) in object: {listed}", MISSING, advice)
 
@@ -138,10 +156,23 @@ def _refused(
     return failed(text, message=message, code=code, retry_after=retry_after)
 
 
+def _enumerated(texts: Iterable[str]) -> str:
+    """All of them, or as many as fit and a sign that there are more."""
+    listed: list[str] = []
+    left = _LONGEST_LIST
+    for text in texts:
+        left -= len(text) + 2
+        if left < 0:
+            return ", ".join((*listed, "…"))
+        listed.append(text)
+    return ", ".join(listed)
+
+
 def _shown(value: Any) -> str:
-    """What was sent, in so few characters that it does not drown the rest."""
     if value is MISSING:
         return "(missing)"
+    if isinstance(value, AsShown):
+        return str(value)
     if isinstance(value, str):
         cut = value if len(value) <= _LONGEST_SENT else value[: _LONGEST_SENT - 3] + "..."
         return f"'{cut}'"
@@ -149,6 +180,8 @@ def _shown(value: Any) -> str:
         return f"array({len(value)})"
     if isinstance(value, Mapping):
         return f"object({len(value)})"
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return f"an integer of {value.bit_length()} bits"
     return (
         json.dumps(value) if value is None or isinstance(value, bool | int | float) else type(value).__name__
     )

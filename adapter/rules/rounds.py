@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from adapter.rules.scopes import Scope
+from adapter.wire.nesting import dump_odd
 
 _FORMAT = 1
 STATE = b"requestState"
@@ -39,7 +40,9 @@ def asks_for_input(message: object) -> str | None:
 
 
 def round_key(scope_id: str, server: str, tool: str, arguments: object, state: str) -> str:
-    """The digest of all that makes a request the next round of a call, 64 hex digits."""
+    """The digest of all that makes a request the next round of a call, 64 hex digits. Raises BadJson for arguments that
+    are nested too deep to be written (see nesting).
+    """
     digest = hashlib.sha256()
     for part in (scope_id, server, tool, state):
         text = part.encode("utf-8", "surrogatepass")
@@ -52,7 +55,7 @@ def _sorted(value: object) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        return json.dumps(value, sort_keys=True).encode("ascii")
+        return dump_odd(value, sort_keys=True)
 
 
 @dataclass(slots=True)

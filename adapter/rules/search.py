@@ -5,22 +5,28 @@ The same words against the same catalogue rank the same way everywhere, for noth
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from adapter.rules.unicode import nfkc, visible
 from adapter.wire.envelope import parse
+from adapter.wire.piecewise import Piecewise, one_piece
 
 LONGEST_QUERY = 1000
 """Characters of a query that are read; of them at most ``MOST_WORDS`` words count."""
 
 MOST_WORDS = 32
+
+MOST_KNOWN = 100_000
+"""Words of one catalogue that are known; ten thousand honest tools say a few thousand."""
 
 ONE_LINE = 200
 """Characters of a description in a list of what was found."""
@@ -54,16 +60,21 @@ class Found(NamedTuple):
 
 
 class Index:
-    """The words of one catalogue. ``definitions`` are those of its tools, by name; each takes up to 0.1 ms."""
+    """The words of one catalogue, whose tools have these ``names``; see ``index_of``."""
 
-    def __init__(self, definitions: Mapping[str, bytes]) -> None:
-        self._names = sorted(definitions, key=_sortable)
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(names, key=_sortable)
         self._places = {name: place for place, name in enumerate(self._names)}
         self._shown: list[tuple[str | None, str]] = []
         self._tools_of: defaultdict[str, array[int]] = defaultdict(_entries)
         self._of_name: dict[str, list[int]] = {}
+        self._words: list[str] = []
+
+    def fill(self, definitions: Mapping[str, bytes]) -> Piecewise[None]:
+        """Take in what the definitions of the tools, by their names, say; each takes up to 0.1 ms."""
         for place, name in enumerate(self._names):
-            self._add(place, name, parse(definitions[name]))
+            definition = definitions[name]
+            yield from one_piece(partial(self._add, place, name, definition), len(definition))
         self._words = sorted(self._tools_of)
 
     def __repr__(self) -> str:
@@ -71,19 +82,21 @@ class Index:
 
     def search(
         self, query: str, limit: int, allowed: Collection[str] | None = None
-    ) -> tuple[list[Found], int]:
+    ) -> Piecewise[tuple[list[Found], int]]:
         """The best ``limit`` tools for a query, and how many it found. ``allowed`` are those that may be found.
 
         A query without any word finds every tool, in the order of names.
         """
-        scores = self._scores(query[:LONGEST_QUERY])
+        scores = yield from self._scores(query[:LONGEST_QUERY])
         if allowed is not None:
             may = {self._places[name] for name in allowed if name in self._places}
+            yield None
             scores = {place: score for place, score in scores.items() if place in may}
-        best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        return [self._found(place, score) for place, score in islice(best, limit)], len(best)
+        yield None
+        best = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
+        return [self._found(place, score) for place, score in best], len(scores)
 
-    def _scores(self, query: str) -> dict[int, float]:
+    def _scores(self, query: str) -> Piecewise[dict[int, float]]:
         wanted = list(dict.fromkeys(islice(words(query), MOST_WORDS)))
         if not wanted:
             return dict.fromkeys(range(len(self._names)), 0.0)
@@ -98,6 +111,8 @@ class Index:
                     place, score = entry >> _BITS, weight * (entry & _SUM)
                     if score > best.get(place, 0.0):
                         best[place] = score
+                # A catalogue whose tools all say a hundred words that begin alike is looked through for each.
+                yield None
             for place, score in best.items():
                 scores[place] = scores.get(place, 0.0) + score
         for place in self._of_name.get(_folded(query.strip()), ()):
@@ -126,7 +141,8 @@ class Index:
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _add(self, place: int, name: str, value: Any) -> None:
+    def _add(self, place: int, name: str, definition: bytes) -> None:
+        value = parse(definition)
         title, description = _text(value, "title"), _text(value, "description")
         self._shown.append((title or None, one_line(description)))
         self._of_name.setdefault(_folded(name), []).append(place)
@@ -142,7 +158,16 @@ class Index:
                 weights[word] = weights.get(word, 0) + weight
         tools_of, shifted = self._tools_of, place << _BITS
         for word, weight in weights.items():
-            tools_of[word].append(shifted | weight)
+            if word in tools_of or len(tools_of) < MOST_KNOWN:
+                tools_of[word].append(shifted | weight)
+
+
+def index_of(definitions: Mapping[str, bytes]) -> Piecewise[Index]:
+    """The index of one catalogue, by the definitions of its tools."""
+    index = Index(definitions)
+    yield None
+    yield from index.fill(definitions)
+    return index
 
 
 def _entries() -> array[int]:

@@ -8,18 +8,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.rules.censor import Censored
+from adapter.rules.schema.checker import STEPS
 
 _TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
 _DEEPEST = 32
 
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str]
-Check = Callable[[Any], Iterable[tuple[Sequence[str | int], str]]]
-"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there."""
 Parse = Callable[[Any, Path, list[Problem]], Any]
+
+MOST_PROBLEMS = 100
+"""So many are told of one result; a list of a million items may have one in each."""
+
+
+@dataclass(slots=True)
+class StepsLeft:
+    """Steps that all checks of one presentation together may still take."""
+
+    left: int
+
+
+Check = Callable[[Any, StepsLeft], Iterable[tuple[Sequence[str | int], str]]]
+"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there. It takes its steps
+from those that are left, and raises what it raises when there are none.
+"""
 
 
 class ShapeInvalid(ValueError):
@@ -41,21 +56,44 @@ class ShapeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared."""
+    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared.
+
+    ``check`` judges an item before anything is taken out of it.
+    """
 
     keys: tuple[str, ...]
     parse: Parse
+    check: Check | None = None
 
-    def parsed(self, data: Any) -> Any:
-        """The data with nothing in it that is not declared; each item's, if it is a list. Raises ShapeRefused."""
+    def parsed(self, data: Any, left: StepsLeft | None = None) -> Any:
+        """The data with nothing in it that is not declared; each item's, if it is a list.
+
+        Without ``left`` it may take as many steps as a check may. Raises ShapeRefused, and what the check raises when
+        its steps are taken.
+        """
         problems: list[Problem] = []
-        if isinstance(data, list):
-            seen: Any = [self.parse(item, (index,), problems) for index, item in enumerate(data)]
+        steps = StepsLeft(STEPS) if left is None else left
+        if not isinstance(data, list):
+            seen: Any = self._item(data, (), problems, steps)
         else:
-            seen = self.parse(data, (), problems)
+            seen = []
+            for index, item in enumerate(data):
+                seen.append(self._item(item, (index,), problems, steps))
+                if len(problems) >= MOST_PROBLEMS:
+                    break
         if problems:
-            raise ShapeRefused(problems)
+            raise ShapeRefused(problems[:MOST_PROBLEMS])
         return seen
+
+    def _item(self, item: Any, path: Path, problems: list[Problem], steps: StepsLeft) -> Any:
+        if self.check is not None:
+            found = [
+                (path + tuple(at), f"Does not satisfy {keyword}") for at, keyword in self.check(item, steps)
+            ]
+            problems += found
+            if found:
+                return None
+        return self.parse(item, path, problems)
 
 
 def shape_of(schema: Mapping[str, Any]) -> Shape:
@@ -72,14 +110,12 @@ def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
     Members that no part of the schema names are taken out, unless it says with additionalProperties or
     patternProperties what they are; one that forbids them has refused them before.
     """
-    known = _Declared(schema)
+    known = JsonDeclaration(schema)
 
-    def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
-        found = [(path + tuple(place), f"Does not satisfy {keyword}") for place, keyword in check(value)]
-        problems += found
-        return None if found else known.kept(value, [schema], 0)
+    def parse(value: Any, _: Path, __: list[Problem]) -> Any:
+        return known.kept(value, [schema], 0)
 
-    return Shape(tuple(known.members([schema])), parse)
+    return Shape(tuple(known.within([schema]).members), parse, check)
 
 
 # --- the short notation ---------------------------------------------------------------------------------------
@@ -182,34 +218,49 @@ _SCALARS: Mapping[str, Parse] = {
 # --- JSON Schema ----------------------------------------------------------------------------------------------
 
 
-class _Declared:
+class Within(NamedTuple):
+    """What a JSON Schema declares within a value: members by name and items, each as schemas that apply beside each
+    other. ``free``: there may be members that nobody names.
+    """
+
+    members: Mapping[str, Sequence[Any]]
+    items: Sequence[Any]
+    free: bool
+
+
+class JsonDeclaration:
     """Which members a JSON Schema names, through its references and the parts that may apply beside each other."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
+    def within(self, schemas: Sequence[Any]) -> Within:
+        """What is declared within a value to which all these schemas may apply."""
+        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        named = any("properties" in part for part in parts)
+        is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
+        is_open = is_open or any("patternProperties" in part for part in parts)
+        return Within(
+            self._properties(parts),
+            [part["items"] for part in parts if "items" in part],
+            is_open or not named,
+        )
+
     def kept(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
         if depth > _DEEPEST:
             return None
-        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        within = self.within(schemas)
         if isinstance(value, Mapping):
-            declared = self._properties(parts)
-            if not declared and not any("properties" in part for part in parts):
+            if within.free and not within.members:
                 return value
-            is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
-            is_open = is_open or any("patternProperties" in part for part in parts)
             return {
-                name: self.kept(member, declared.get(name, ()), depth + 1)
+                name: self.kept(member, within.members.get(name, ()), depth + 1)
                 for name, member in value.items()
-                if name in declared or is_open
+                if name in within.members or within.free
             }
         if isinstance(value, list):
-            items = [part["items"] for part in parts if "items" in part]
-            return [self.kept(item, items, depth + 1) for item in value] if items else value
+            return [self.kept(item, within.items, depth + 1) for item in value] if within.items else value
         return value
-
-    def members(self, schemas: Sequence[Any]) -> Iterable[str]:
-        return self._properties([part for schema in schemas for part in self._parts(schema, 0)])
 
     @staticmethod
     def _properties(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from adapter.rules.binding import SqlStatement, compile_sql
 from adapter.rules.commands import RedisCommand, compile_redis
 from adapter.rules.documents import MongoCommand, compile_mongo
-from adapter.rules.inputs import Input, Scalar
+from adapter.rules.inputs import Input, Value
 from adapter.rules.sql import DIALECTS
 from adapter.rules.templates import (
     Environment,
@@ -56,6 +56,11 @@ class Statement:
     form: SqlStatement | RedisCommand | MongoCommand = field(repr=False)
     env: Environment = field(repr=False)
 
+    @property
+    def pasted(self) -> tuple[str, ...]:
+        """The inputs whose values become part of the text: names, and what textual substitution lets through."""
+        return self.form.pasted if isinstance(self.form, SqlStatement) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -68,7 +73,7 @@ class Bound:
 
     kind: Kind
     text: str
-    values: tuple[Scalar, ...]
+    values: tuple[Value, ...]
     reads: bool
     argv: tuple[str, ...] = ()
     document: Mapping[str, Any] | None = None

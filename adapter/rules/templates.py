@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from adapter.rules.inputs import Input, Scalar
+from adapter.rules.inputs import Input, Scalar, Value
 
 Environment = Callable[[str], str | None]
 
@@ -151,25 +151,47 @@ class Sources:
 
     def value(self, placeholder: Placeholder) -> Scalar:
         """Raises EnvironmentFailed and SubstitutionFailed; lists, objects and null are no value."""
+        value = self.given(placeholder)
+        if value is None:
+            raise SubstitutionFailed(placeholder.name)
+        if isinstance(value, dict | list):
+            raise SubstitutionFailed(placeholder.name, "is not a single value")
+        return value
+
+    def given(self, placeholder: Placeholder) -> Value:
+        """The value, also an array or an object of an input that is one; None for an optional input that is left out.
+
+        Raises EnvironmentFailed and SubstitutionFailed.
+        """
         name = placeholder.name
         if placeholder.space == "env":
             text = self.env(name)
             if text is None:
                 raise EnvironmentFailed(name)
             return text
-        value = self.inputs.get(name)
+        value, declared = self.inputs.get(name), placeholder.declared
         if value is None:
-            raise SubstitutionFailed(name)
+            if declared is None or declared.required or placeholder.ident:
+                raise SubstitutionFailed(name)
+            return None
         # By exact type: what a subclass does when a driver asks it for its text is its own affair.
-        if not (type(value) is str or type(value) is int or type(value) is float or type(value) is bool):
-            raise SubstitutionFailed(name, "is not a single value")
-        if placeholder.ident and value not in ((placeholder.declared and placeholder.declared.enum) or ()):
-            raise SubstitutionFailed(name, "is none of the names it may be")
-        return value
+        if type(value) is str or type(value) is int or type(value) is float or type(value) is bool:
+            if placeholder.ident and value not in ((declared and declared.enum) or ()):
+                raise SubstitutionFailed(name, "is none of the names it may be")
+            return value
+        if (type(value) is dict or type(value) is list) and declared is not None and declared.structured:
+            return value
+        raise SubstitutionFailed(name, "is not a single value")
 
     def text(self, parts: tuple[Part, ...]) -> str:
         """The parts with their values, as one text."""
         return "".join(part if isinstance(part, str) else spelled(self.value(part)) for part in parts)
+
+    def whole_text(self, parts: tuple[Part, ...]) -> str | None:
+        """The same; None where an optional input in it is left out, as a database has it of a text with NULL."""
+        if any(self.given(part) is None for part in named(parts)):
+            return None
+        return self.text(parts)
 
 
 def spelled(value: Scalar) -> str:

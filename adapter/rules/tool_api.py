@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ import orjson
 
 from adapter.rules.json_values import compact, plain
 from adapter.rules.outcomes import text_block
+from adapter.wire.piecewise import Piecewise
 
 InvalidJson = Literal["empty", "reject"]
 """What a body is that cannot be read: no arguments, or refused."""
@@ -100,10 +101,8 @@ class ApiTool:
             if isinstance(annotations, dict)
             else None
         )
-        schema = _member(tool, "inputSchema")
-        if schema is None:
-            schema = _member(tool, "input_schema")
-        return cls(name, "" if description is None else str(description), kept or None, as_plain(schema))
+        schema = as_plain(input_schema_of(tool))
+        return cls(name, "" if description is None else str(description), kept or None, schema)
 
     def listed(self) -> dict[str, Any]:
         """As one of the list."""
@@ -117,10 +116,15 @@ class ApiTool:
         return {**self.listed(), "inputSchema": {} if self.input_schema is None else self.input_schema}
 
 
-def tool_list(tools: Iterable[Any]) -> Answered:
+def tool_list(tools: Iterable[Any]) -> Piecewise[Answered]:
     """The answer to ``GET /tools``."""
-    known = (ApiTool.of(tool) for tool in tools)
-    return Answered(200, _spelled([tool.listed() for tool in known if tool is not None]))
+    shown: list[bytes] = []
+    for tool in tools:
+        known = ApiTool.of(tool)
+        if known is not None:
+            shown.append(_spelled(known.listed()))
+        yield None
+    return Answered(200, b"[" + b",".join(shown) + b"]")
 
 
 def tool_detail(tool: ApiTool) -> Answered:
@@ -134,6 +138,12 @@ def is_destructive(tool: Any) -> bool:
     if not isinstance(annotations, _MAPPINGS):
         annotations = as_plain(annotations)
     return isinstance(annotations, _MAPPINGS) and annotations.get("destructiveHint") is True
+
+
+def input_schema_of(tool: Any) -> Any:
+    """The schema of a tool's arguments, as the tool has it; None where it has none."""
+    schema = _member(tool, "inputSchema")
+    return _member(tool, "input_schema") if schema is None else schema
 
 
 def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
@@ -266,16 +276,20 @@ Errors = Sequence[Mapping[str, str]]
 """What is wrong with arguments, each as ``{path, message, keyword}``, the path a JSON Pointer."""
 
 
-def validation(raw: bytes, errors: Callable[[dict[str, Any]], Errors]) -> Answered:
-    """The answer to a body that is only to be looked at. ``errors`` checks an object against the tool's schema."""
+def validated_arguments(raw: bytes) -> dict[str, Any] | Answered:
+    """The arguments that a body stands for which is only to be looked at, or why it stands for none."""
     try:
         value = _read(raw) if raw.strip() else {}
     except ValueError as error:
         return _invalid(400, [{"path": "", "message": f"Invalid JSON: {error}", "keyword": "format"}])
     if not isinstance(value, dict):
         return _invalid(200, [{"path": "", "message": "Arguments are an object.", "keyword": "type"}])
-    found = errors(value)
-    return _invalid(200, found) if found else Answered(200, _spelled({"valid": True}))
+    return value
+
+
+def validation(errors: Errors) -> Answered:
+    """The answer to arguments that have been looked at."""
+    return _invalid(200, errors) if errors else Answered(200, _spelled({"valid": True}))
 
 
 def _invalid(status: int, errors: Errors) -> Answered:

@@ -35,15 +35,15 @@ class PinnedTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them, ``value`` what they say.
+    """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them.
 
     ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members. ``doubtful``:
     another reader may find another definition in these bytes, as of a name or description that stands there twice.
     """
 
+    # What they say is not kept: ten thousand tools are a million objects, which the collector looks through.
     name: str
     raw: bytes
-    value: dict[str, Any]
     known: str
     unknown: str
     form: bytes
@@ -74,7 +74,14 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
     if _has_duplicates(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
         doubtful = doubtful or stands_twice(raw, TOOL)
-    return Tool(value["name"], raw, value, _digest(form), unknown, form, doubtful)
+    return Tool(value["name"], raw, _digest(form), unknown, form, doubtful)
+
+
+def is_doubtful(raw: bytes, value: dict[str, Any]) -> bool:
+    """Whether another reader may find another definition in these bytes than this value, which was read in them."""
+    if not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None:
+        return True
+    return _has_duplicates(raw, value) and stands_twice(raw, TOOL)
 
 
 def fingerprint(value: dict[str, Any]) -> Fingerprint:

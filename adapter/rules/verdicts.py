@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
-from adapter.rules.catalogue import Catalogue, of_pinned
-from adapter.rules.drift import Drift, drift
+from adapter.rules.catalogue import Catalogue, pinned_piecewise
+from adapter.rules.drift import Drift, drift_piecewise
 from adapter.rules.unicode import has_no_reading, reading
+from adapter.wire.piecewise import LARGE, Piecewise, at_once, one_piece
+
+_EACH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,7 @@ class Pinning:
     mode: Literal["off", "warn", "block"] = "warn"
     subset: bool = False
     invalidate: bool = True
+    baseline: Literal["session", "server"] = "session"
     lock: Catalogue | None = None
 
 
@@ -37,19 +42,30 @@ class Sighting:
         """Whether both show, and hide, the same tools."""
         return self.catalogue.digest == other.catalogue.digest and self.hidden == other.hidden
 
+    def covers(self, page: Sighting) -> bool:
+        """Whether all that is on the page is on this list."""
+        # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
+        if self.pages >= page.pages:
+            return True
+        tools = self.catalogue.tools
+        return page.hidden <= self.hidden and all(
+            tools.get(name) == tool for name, tool in page.catalogue.tools.items()
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
     """How a scope stands to the tools of ``now``.
 
     ``found`` is all that differs from what it saw first, ``drift`` the same if a model is told anything else than
-    before. ``allowed`` are the names that may be called.
+    before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what it saw first.
     """
 
     seen: Sighting
     found: Drift | None
     drift: Drift | None
     allowed: Set[str]
+    baseline: str = ""
     _suspect: frozenset[str] = field(default=frozenset(), repr=False)
     _only_allowed: bool = field(default=False, repr=False)
 
@@ -57,19 +73,9 @@ class Verdict:
     def now(self) -> Catalogue:
         return self.seen.catalogue
 
-    def covers(self, page: Sighting) -> bool:
-        """Whether all that is on the page was judged."""
-        # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
-        if self.seen.pages >= page.pages:
-            return True
-        tools = self.now.tools
-        return page.hidden <= self.seen.hidden and all(
-            tools.get(name) == tool for name, tool in page.catalogue.tools.items()
-        )
-
-    def with_page(self, page: Sighting) -> Sighting:
+    def with_page(self, page: Sighting) -> Piecewise[Sighting]:
         """What was judged with what is on the page in its place."""
-        tools = of_pinned({**self.now.tools, **page.catalogue.tools})
+        tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
         return Sighting(tools, self.seen.hidden | page.hidden)
 
     def hides(self, name: str) -> bool:
@@ -87,8 +93,15 @@ class Verdict:
 
 def judge(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Verdict:
     """The verdict on what was seen now by who saw ``baseline`` first."""
+    return at_once(judge_piecewise(pinning, baseline, seen))
+
+
+def judge_piecewise(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Piecewise[Verdict]:
+    """As ``judge``."""
     now = seen.catalogue
-    found = None if baseline.digest == now.digest else drift(baseline.tools, now.tools)
+    found = None
+    if baseline.digest != now.digest:
+        found = yield from drift_piecewise(baseline.tools, now.tools)
     # What only other keys tell apart is told, but no reason to keep a model from what it knows.
     matters = None if found is None or found.is_of_other_keys_only else found
     blocks = pinning.mode == "block"
@@ -97,7 +110,20 @@ def judge(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Verdict:
     if blocks and matters is not None:
         allowed = frozenset(allowed - matters.unsettled)
         gone = (*matters.removed, *(rename.old for rename in matters.renamed))
-        suspect = frozenset(map(reading, (*matters.unsettled, *gone)))
+        suspect = frozenset((yield from _readings((*matters.unsettled, *gone))).values())
     if seen.hidden:
-        allowed = frozenset(name for name in allowed if reading(name) not in seen.hidden)
-    return Verdict(seen, found, matters, allowed, suspect, blocks and pinning.subset)
+        readings = yield from _readings(allowed)
+        allowed = frozenset(name for name, read in readings.items() if read not in seen.hidden)
+    return Verdict(seen, found, matters, allowed, baseline.digest, suspect, blocks and pinning.subset)
+
+
+def _readings(names: Iterable[str]) -> Piecewise[dict[str, str]]:
+    found: dict[str, str] = {}
+    for place, name in enumerate(names):
+        if len(name) > LARGE:
+            found[name] = yield from one_piece(partial(reading, name), len(name))
+        else:
+            found[name] = reading(name)
+        if place % _EACH == 0:
+            yield None
+    return found

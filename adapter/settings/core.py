@@ -209,6 +209,18 @@ class Core(Section):
     max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
         default=100, description="Most messages in one JSON-RPC batch, up to 500; one with more gets 400."
     )
+    max_tool_definition_bytes: ByteSize = Field(
+        default=1024**2,
+        description="Largest definition of one tool in a server's list; a tool with a larger one is hidden.",
+    )
+    max_tool_list_bytes: ByteSize = Field(
+        default=32 * 1024**2,
+        description="Largest page of a server's list of tools; a larger one is an error where lists are judged.",
+    )
+    max_tools: Count = Field(
+        default=20_000,
+        description="Most tools of one server, on all pages of its list; more are an error where lists are judged.",
+    )
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="How long readiness waits for upstreams at start; the port opens at once."
     )
@@ -223,8 +235,8 @@ class Core(Section):
     )
     upstream_metadata_cache_ttl_seconds: SecondsOrZero = Field(
         default=300,
-        description="How long lists that the adapter reads for itself stay fresh; clients never get "
-        "a stale list.",
+        description="How long lists that the adapter reads for itself stay fresh, 0 has each call read them anew; "
+        "clients never get a stale list.",
     )
     readiness: Literal["any", "all"] = Field(
         default="any", description="Whether `/readyz` needs any or all servers ready."

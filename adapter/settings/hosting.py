@@ -10,6 +10,10 @@ from adapter.settings.root import Settings
 from adapter.settings.servers import Server
 from adapter.settings.tools import Tool
 
+NOTHING_KEPT = (
+    "says how results are kept, but none are: add enabled: true, or set servers[].tools.cache.enabled"
+)
+
 
 def repeated_connectors(connectors: Sequence[Connector]) -> Iterator[Problem]:
     """Connectors of one name, in whatever case."""
@@ -51,12 +55,18 @@ def _stage_problems(tool: Tool, place: str, server: Server, settings: Settings) 
     if server.tools.require_auth and server.stages_of(tool).auth is None:
         sentence = f"{tool.name} has no auth, which tools.require_auth demands; for everybody, the plugin is allow_all"
         yield Problem(place, sentence)
+    if tool.cache.idle(server.tools.cache.enabled):
+        yield Problem(f"{place}.cache", NOTHING_KEPT)
     exactly = server.stages.get(tool.name)
     if tool.handler is not None and (tool.cache.enabled or (exactly is not None and exactly.cache.enabled)):
         yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")
 
 
 def _work_problems(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]:
+    if tool.input_schema is not None and tool.inputs:
+        yield Problem(f"{place}.input_schema", "stands in place of inputs: leave out one of the two")
+    if tool.handler is not None and tool.substitution != "bound":
+        yield Problem(f"{place}.substitution", "is for statements: nothing is pasted into a script")
     if (tool.use is None) == (tool.handler is None):
         how = "neither" if tool.use is None else "both"
         yield Problem(place, f"{tool.name} has {how} of use and handler: exactly one says what it does")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from adapter.settings.core import is_loopback
+from adapter.settings.hosting import NOTHING_KEPT
 from adapter.settings.presenters import Presenter
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
@@ -15,6 +16,8 @@ def pipeline_problems(settings: Settings) -> Iterator[Problem]:
     yield from _embeds(settings.presenters)
     for index, server in enumerate(settings.servers):
         for glob, stages in server.stages.items():
+            if stages.cache.idle(server.tools.cache.enabled):
+                yield Problem(f"servers[{index}].stages.{glob}.cache", NOTHING_KEPT)
             if stages.presenter is not None and stages.presenter not in settings.presenters:
                 sentence = f"there is no presenter of the name {stages.presenter}"
                 yield Problem(f"servers[{index}].stages.{glob}.presenter", sentence)

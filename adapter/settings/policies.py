@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from adapter.rules.text.expressions import Expression, ExpressionInvalid
 from adapter.settings.section import Count, OffWord, Section, Spelled
 
 
 def _expressions(values: list[str]) -> list[str]:
     for value in values:
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"{value!r} is not a valid regular expression: {error}") from None
+            Expression(value)
+        except ExpressionInvalid as invalid:
+            shown = value if len(value) <= 100 else value[:99] + "…"
+            raise ValueError(f"{shown!r} is not a valid regular expression of RE2: {invalid}") from None
     return values
 
 
-ToolPatterns = Annotated[
-    list[str], AfterValidator(_expressions), Spelled("list of names or regular expressions")
-]
+ToolPatterns = Annotated[list[str], AfterValidator(_expressions), Spelled("list of names or RE2 expressions")]
 
 SanitizationMode = Literal["off", "sanitize", "block"]
 DescriptionMode = Literal["preserve", "truncate", "strip"]
 PinningMode = Literal["off", "warn", "block"]
 BlockStrategy = Literal["error", "baseline_subset"]
 SessionAction = Literal["keep", "invalidate"]
+PinningBaseline = Literal["session", "server"]
 
 
 class ToolDefaults(Section):
@@ -68,10 +68,10 @@ class MetadataSanitization(Section):
         default=256, description="Longest title of a tool, in characters."
     )
     max_tool_description_chars: Count | None = Field(
-        default=2000, description="Longest description of a tool, in characters."
+        default=16384, description="Longest description of a tool, in characters."
     )
     max_schema_text_chars: Count | None = Field(
-        default=1000, description="Longest title or description inside a schema, in characters."
+        default=8192, description="Longest title or description inside a schema, in characters."
     )
 
 
@@ -141,6 +141,11 @@ class DefinitionPinning(Section):
     block_error_session_action: SessionAction = Field(
         default="invalidate", description="Whether the error of `block` also ends the session."
     )
+    baseline: PinningBaseline = Field(
+        default="session",
+        description="`session` holds each session against what it saw first, `server` against what anybody saw "
+        "first; what an operator accepted takes the place of both.",
+    )
 
 
 class DefinitionPinningOverride(Section):
@@ -155,4 +160,7 @@ class DefinitionPinningOverride(Section):
     block_error_session_action: SessionAction | None = Field(
         default=None,
         description="Overrides `core.tool_definition_pinning.block_error_session_action` for this server.",
+    )
+    baseline: PinningBaseline | None = Field(
+        default=None, description="Overrides `core.tool_definition_pinning.baseline` for this server."
     )

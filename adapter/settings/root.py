@@ -30,6 +30,7 @@ from adapter.settings.state_sync import StateSync
 from adapter.settings.storage import Storage
 from adapter.settings.telemetry import Telemetry
 from adapter.settings.uploads import Uploads
+from adapter.settings.validation import Validation
 
 
 class Settings(BaseSettings):
@@ -54,6 +55,9 @@ class Settings(BaseSettings):
     presenters: dict[str, Presenter] = Field(
         default_factory=dict,
         description="What becomes of the data of tools, by the name that tools know it by.",
+    )
+    validation: Validation = Field(
+        default_factory=Validation, description="What it may cost to check values against JSON Schemas."
     )
     state_sync: StateSync = Field(
         default_factory=StateSync,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"\s*(\d+)\s*(?:([kmgt])(i?))?b?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*+(\d++)\s*+(?:([kmgt])(i?))?b?\s*+", re.IGNORECASE)
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 

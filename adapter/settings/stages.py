@@ -133,8 +133,9 @@ class StageLimits(Section):
     )
     timeout: Duration | None = Field(
         default=None,
-        description="How long a call may take; null: a statement as long as its connector says, a script 30 s, "
-        "a tool of an upstream until that is silent for too long.",
+        description="How long a call of a hosted tool may take, all stages together; null: 30 s, or the "
+        "`timeout_seconds` of its connector where those are more. Of an upstream's tool the stages have "
+        "`tool_call_timeout_seconds`.",
     )
 
     def merged(self, later: StageLimits) -> StageLimits:
@@ -143,7 +144,10 @@ class StageLimits(Section):
 
 
 class StageCache(Section):
-    """Whether a tool's results are kept; a key that is left out follows `servers[].tools.cache`."""
+    """Whether a tool's results are kept; a key that is left out follows `servers[].tools.cache`.
+
+    A block that nothing enables, neither itself nor the server's, is refused.
+    """
 
     enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
     ttl: Duration | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
@@ -153,6 +157,10 @@ class StageCache(Section):
         default=None,
         description="Callers who differ in these share no result; null: in `identity` if the tool has auth.",
     )
+
+    def idle(self, server_keeps: bool) -> bool:
+        """Whether it says something about results that nobody keeps: by mistake, then."""
+        return bool(self.said) and self.enabled is None and not server_keeps
 
 
 class ToolStateSync(Section):

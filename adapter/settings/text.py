@@ -11,7 +11,8 @@ import yaml
 
 from adapter.settings.problems import Problem, SettingsError, spelled
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# One that is not closed is read to the end of the text, once, and means itself.
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]*+))?+(\}|\Z)")
 
 
 class _OnceOnly(yaml.SafeLoader):
@@ -86,8 +87,8 @@ def _gaps(value: Any, environ: Mapping[str, str], location: tuple[str | int, ...
         for index, member in enumerate(value):
             yield from _gaps(member, environ, (*location, index))
     elif isinstance(value, str):
-        for name, default in (found.groups() for found in _VARIABLE.finditer(value)):
-            if name not in environ and default is None:
+        for name, default, end in (found.groups() for found in _VARIABLE.finditer(value)):
+            if end and name not in environ and default is None:
                 sentence = f"the environment variable {name} is not set, and ${{{name}}} has no default"
                 yield Problem(spelled(location), sentence)
 
@@ -98,5 +99,9 @@ def _filled(value: Any, environ: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_filled(member, environ) for member in value]
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: environ.get(found[1]) or found[2] or "", value)
+        return _VARIABLE.sub(lambda found: _meant(found, environ), value)
     return value
+
+
+def _meant(found: re.Match[str], environ: Mapping[str, str]) -> str:
+    return environ.get(found[1]) or found[2] or "" if found[3] else found[0]

@@ -9,7 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from adapter.settings.section import BlankIsNull, ByteSize, Duration, Entries, OptionalText, Section, Spelled
+from adapter.settings.section import (
+    BlankIsNull,
+    ByteSize,
+    Duration,
+    Entries,
+    OptionalText,
+    Section,
+    Spelled,
+    Text,
+    TextList,
+)
 from adapter.settings.stages import (
     Mappers,
     StageCache,
@@ -20,7 +30,9 @@ from adapter.settings.stages import (
     ToolStateSync,
 )
 
-InputKind = Literal["string", "int", "float", "boolean", "datetime"]
+InputKind = Literal[
+    "string", "int", "integer", "float", "number", "boolean", "datetime", "array", "object", "any"
+]
 ScriptRuntime = Literal["inprocess", "subprocess"]
 
 
@@ -33,10 +45,18 @@ def _spelled_out(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-class ToolInput(Section):
-    """One argument of a tool."""
+Number = Annotated[int | float, Spelled("number")]
+Length = Annotated[int, Field(ge=0), Spelled("whole number")]
+Schema = Annotated[dict[str, Any] | bool, Spelled("JSON Schema, with the same words for types")]
 
-    type: InputKind = Field(description="What a value has to be, or can be read as.")
+
+class ToolInput(Section):
+    """One argument of a tool. Beside these first keys it has those of JSON Schema that fit its type."""
+
+    type: InputKind = Field(
+        description="What a value has to be; a `string`, `int`, `float`, `boolean` or `datetime` is also read from "
+        "what spells one."
+    )
     description: str = Field(default="", description="What models read about it.")
     optional: bool = Field(default=False, description="Whether calls may leave it out.")
     default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = Field(
@@ -45,6 +65,73 @@ class ToolInput(Section):
     enum: Annotated[
         list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
     ] = Field(default=None, description="The values it may have; null allows all.")
+    minimum: Number | None = Field(default=None, description="The least number.")
+    maximum: Number | None = Field(default=None, description="The greatest number.")
+    exclusive_minimum: Number | None = Field(
+        default=None, alias="exclusiveMinimum", description="A number that it has to be above."
+    )
+    exclusive_maximum: Number | None = Field(
+        default=None, alias="exclusiveMaximum", description="A number that it has to be below."
+    )
+    multiple_of: Annotated[int | float, Field(gt=0), Spelled("number above 0")] | None = Field(
+        default=None, alias="multipleOf", description="A number that it is a multiple of."
+    )
+    min_length: Length | None = Field(
+        default=None, alias="minLength", description="Fewest characters of a `string`."
+    )
+    max_length: Length | None = Field(
+        default=None, alias="maxLength", description="Most characters of a `string`."
+    )
+    pattern: Text | None = Field(
+        default=None, description="Regular expression that occurs in a `string`; `^…$` is for all of it."
+    )
+    format: Text | None = Field(
+        default=None,
+        description="What a `string` is: `date`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `time`, "
+        "`uri` or `uuid`.",
+    )
+    items: Schema | None = Field(default=None, description="What each item of an `array` has to be.")
+    prefix_items: Annotated[list[Schema] | None, Spelled("list of JSON Schemas, or null")] = Field(
+        default=None,
+        alias="prefixItems",
+        description="What the first items of an `array` have to be, in turn.",
+    )
+    contains: Schema | None = Field(
+        default=None, description="What at least one item of an `array` has to be."
+    )
+    min_items: Length | None = Field(
+        default=None, alias="minItems", description="Fewest items of an `array`."
+    )
+    max_items: Length | None = Field(default=None, alias="maxItems", description="Most items of an `array`.")
+    unique_items: bool | None = Field(
+        default=None, alias="uniqueItems", description="Whether no two items of an `array` may be equal."
+    )
+    properties: Annotated[dict[str, Schema] | None, Spelled("mapping of names to JSON Schemas, or null")] = (
+        Field(default=None, description="The members of an `object`; any others are refused.")
+    )
+    required: TextList | None = Field(default=None, description="Members that an `object` has to have.")
+    additional_properties: Schema | None = Field(
+        default=None,
+        alias="additionalProperties",
+        description="What other members an `object` may have; false, where `properties` are named.",
+    )
+    min_properties: Length | None = Field(
+        default=None, alias="minProperties", description="Fewest members of an `object`."
+    )
+    max_properties: Length | None = Field(
+        default=None, alias="maxProperties", description="Most members of an `object`."
+    )
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What is said beside the keys of the short form, by the words of JSON Schema."""
+        fields = type(self).model_fields
+        return {
+            fields[name].alias or name: value for name, value in self.said.items() if name not in _SHORT_FORM
+        }
+
+
+_SHORT_FORM = frozenset(("type", "description", "optional", "default", "enum"))
 
 
 class Tool(Section):
@@ -73,6 +160,14 @@ class Tool(Section):
     )
     inputs: dict[str, ToolInput] = Field(
         default_factory=dict, description="The arguments by name; any others are refused."
+    )
+    input_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema of an object, or null")] = Field(
+        default=None, description="All arguments in JSON Schema, in place of `inputs`."
+    )
+    substitution: Literal["bound", "textual"] = Field(
+        default="bound",
+        description="`textual` pastes inputs into an SQL statement where nothing can be bound; it refuses a `string` "
+        "without an `enum` of plain words.",
     )
     rows: bool = Field(
         default=False,

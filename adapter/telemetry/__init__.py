@@ -4,6 +4,6 @@
 these is imported, and OpenTelemetry is not either, unless the settings ask for it.
 """
 
-from adapter.telemetry.opening import Telemetry, TelemetryMissing, open_telemetry
+from adapter.telemetry.opening import Telemetry, TelemetryMissing, open_telemetry, require_telemetry
 
-__all__ = ["Telemetry", "TelemetryMissing", "open_telemetry"]
+__all__ = ["Telemetry", "TelemetryMissing", "open_telemetry", "require_telemetry"]

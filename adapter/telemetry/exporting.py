@@ -115,6 +115,14 @@ def exports(settings: Settings) -> Exports:
     return Exports(traces, meters, logs, gate)
 
 
+def load_exporters(settings: Settings) -> None:
+    """Import the exporters that ``exports`` will use. Raises ModuleNotFoundError."""
+    if settings.transport == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter  # noqa: F401  (loaded)
+    if settings.transport == "http" or settings.emit_logs:
+        from opentelemetry.exporter.otlp.proto.http import trace_exporter as over_http  # noqa: F401  (loaded)
+
+
 def _resource(settings: Settings) -> Resource:
     named = {"service.name": settings.service_name}
     if settings.service_namespace is not None:

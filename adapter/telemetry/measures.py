@@ -5,10 +5,14 @@ from __future__ import annotations
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 
+from adapter.rules.text.events import encodable, shortened
+
 DURATION = "adapter.tool.duration"
 
 # Milliseconds. A browser's tools take seconds, the longest the SDK's own buckets know is ten of them.
 _BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000)
+
+_LONGEST_NAME = 200
 
 VIEWS = (View(instrument_name=DURATION, aggregation=ExplicitBucketHistogramAggregation(_BUCKETS)),)
 """How the durations are put into buckets; the meter's provider takes it."""
@@ -37,7 +41,9 @@ class Measures:
 
     def call(self, server: str, tool: str, success: bool, seconds: float) -> None:
         """A tool call ended. ``success``: its result is no error."""
-        attributes: dict[str, str | bool] = {"tool.name": tool, "server.id": server, "success": success}
+        # A client may call a tool by any name.
+        name = shortened(encodable(tool), _LONGEST_NAME)
+        attributes: dict[str, str | bool] = {"tool.name": name, "server.id": server, "success": success}
         self._executions.add(1, attributes)
         self._durations.record(seconds * 1000, attributes)
 

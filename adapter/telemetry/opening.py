@@ -21,7 +21,14 @@ SCOPE = "mcp-adapter"
 
 
 class TelemetryMissing(Exception):
-    """Telemetry was asked for and something it needs is not there; ``str(error)`` is a sentence for the operator."""
+    """Telemetry was asked for and cannot be had; ``str(error)`` is a sentence for the operator.
+
+    ``setting`` is the key that asks for it.
+    """
+
+    def __init__(self, setting: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.setting = setting
 
 
 class Telemetry:
@@ -82,6 +89,28 @@ class Telemetry:
         self._exports.drain(self._patience)
 
 
+def require_telemetry(settings: Settings) -> None:
+    """Raise TelemetryMissing where ``open_telemetry`` would for want of a library; nothing is opened."""
+    if not settings.enabled:
+        return
+    if not settings.drop_on_queue_full:
+        raise TelemetryMissing(
+            "telemetry.drop_on_queue_full",
+            "false cannot be had, because calls would then wait for the collector; leave the key out, and raise "
+            "telemetry.max_queue_size if much is dropped",
+        )
+    try:
+        from adapter.telemetry import exporting
+
+        exporting.load_exporters(settings)
+    except ModuleNotFoundError as missing:
+        raise TelemetryMissing(
+            "telemetry.enabled",
+            f"needs the extra telemetry ({missing.name} is not installed): "
+            "pip install 'mcp-file-adapter[telemetry]'",
+        ) from None
+
+
 def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
     """Telemetry as the settings have it, exporting from now on; None where it is off.
 
@@ -90,20 +119,16 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
     """
     if not settings.enabled:
         return None
-    if not settings.drop_on_queue_full:
-        raise TelemetryMissing(
-            "telemetry.drop_on_queue_full: false cannot be had, because calls would then wait for the collector; "
-            "leave the key out, and raise telemetry.max_queue_size if much is dropped."
-        )
-    try:
-        from adapter.telemetry import exporting, lines, measures, secrets, spans
+    require_telemetry(settings)
+    from adapter.telemetry import exporting, lines, measures, secrets, spans
 
+    try:
         exports = exporting.exports(settings)
-    except ModuleNotFoundError as missing:
+    except Exception as refused:
+        # Exporters read variables of the environment and files that those name, and raise whatever they like.
         raise TelemetryMissing(
-            f"telemetry.enabled needs the extra telemetry ({missing.name} is not installed): "
-            "pip install 'mcp-file-adapter[telemetry]'."
-        ) from None
+            "telemetry", f"cannot be opened: {redact(str(refused)) or type(refused).__name__}"
+        ) from refused
     redaction = secrets.Redaction(redact)
     return Telemetry(
         spans.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),

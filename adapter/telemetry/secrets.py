@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+
+from adapter.rules.text.events import encodable
+from adapter.rules.text.secrets import is_telling
 
 Value = str | int | float | bool
 
@@ -12,10 +14,6 @@ LONGEST_KNOWN = 64
 """Characters of a text that is known again: names of tools and stages are in every span."""
 
 HIDDEN = "[REDACTED]"
-
-_TELLING = re.compile(
-    r"passw(?:or)?d|secret|token|api[-_ ]?key|authorization|connection[-_ ]?string|dsn", re.IGNORECASE
-)
 
 
 class Redaction:
@@ -32,11 +30,11 @@ class Redaction:
         """The value that is recorded under this key."""
         if isinstance(value, str) and (key, value) in self._harmless:
             return value
-        if _TELLING.search(key):
+        if is_telling(key):
             return HIDDEN
         if not isinstance(value, str):
             return value
-        told = self._redact(value)
+        told = encodable(self._redact(value))
         if told == value and len(value) <= LONGEST_KNOWN:
             if len(self._harmless) >= MOST_KNOWN:
                 self._harmless.clear()
@@ -46,7 +44,7 @@ class Redaction:
     def message(self, error: BaseException) -> str:
         """What an exception says, as far as it may be told."""
         try:
-            return self._redact(str(error))
+            return encodable(self._redact(str(error)))
         except Exception:
             # An exception of somebody's code, whose __str__ is that code too.
             return ""

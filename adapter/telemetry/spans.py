@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from contextvars import Token
 from types import TracebackType
 
 from opentelemetry import context as contexts
@@ -71,7 +70,8 @@ class Span(Noted):
             kind=self._kind,
             attributes={key: clean(key, value) for key, value in self._attributes.items()},
         )
-        self._token: Token[Context] = contexts.attach(trace.set_span_in_context(self._span))
+        self._around = contexts.get_current()
+        contexts.attach(trace.set_span_in_context(self._span))
         return self
 
     def __exit__(
@@ -80,7 +80,8 @@ class Span(Noted):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        contexts.detach(self._token)
+        # Not by a token, which holds in the task alone that began the span: a stage may go on in another.
+        contexts.attach(self._around)
         if error is not None:
             self.fail(error)
         self._span.end()

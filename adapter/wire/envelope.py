@@ -15,6 +15,7 @@ from adapter.errors import BadJson, BadRequest
 from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
+from adapter.wire.nesting import dump_odd
 from adapter.wire.weight import has_more_values
 
 LONGEST_ID = 1024
@@ -167,12 +168,11 @@ def _parse_large(body: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON, also where a text in it holds what UTF-8 cannot."""
+    """A value as JSON, also where a text in it holds what UTF-8 cannot, as a file's name may. Raises BadJson."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        # In ASCII a lone surrogate, which a file's name may hold, is legal.
-        return json.dumps(value).encode("ascii")
+        return dump_odd(value)
 
 
 def _parse_patiently(body: bytes) -> Any:

@@ -28,16 +28,16 @@ _PLAIN_MEMBER = re.compile(
 _SHORT_STRING = rb'"[^"\\]{0,200}+(?:\\.[^"\\]{0,200}+){0,50}+"'
 
 
-def _run(levels: int) -> bytes:
+def run(levels: int) -> bytes:
     """A pattern of whatever may follow each other in a container, itself nested at most ``levels`` deep."""
-    inner = rb"|[\[{]" + _run(levels - 1) + rb"[\]}]" if levels else b""
+    inner = rb"|[\[{]" + run(levels - 1) + rb"[\]}]" if levels else b""
     return rb'(?:[^"\[\]{}]++|' + _SHORT_STRING + inner + rb")*+"
 
 
-_RUN = re.compile(_run(8), re.DOTALL)
+_RUN = re.compile(run(8), re.DOTALL)
 # Brackets one behind the other, with what stands between them.
-_OPENINGS = re.compile(rb"(?:[\[{]" + _run(0) + rb")++", re.DOTALL)
-_CLOSINGS = re.compile(rb"(?:[\]}]" + _run(0) + rb")++", re.DOTALL)
+_OPENINGS = re.compile(rb"(?:[\[{]" + run(0) + rb")++", re.DOTALL)
+_CLOSINGS = re.compile(rb"(?:[\]}]" + run(0) + rb")++", re.DOTALL)
 _STRINGS = re.compile(_SHORT_STRING, re.DOTALL)
 _NOT_CLOSING = bytes(set(range(256)) - set(b"]}"))
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
@@ -94,7 +94,7 @@ def members(doc: bytes, start: int = 0) -> Iterator[Member]:
             raise ValueError(f"no colon after the key at byte {at}")
         value = skip_space(doc, colon + 1)
         end = end_of_value(doc, value)
-        yield Member(_unescape(doc[at:key_end]), at, value, end)
+        yield Member(unescape(doc[at:key_end]), at, value, end)
         at = _next(doc, end, CLOSE_OBJECT)
         if at < 0:
             return
@@ -228,7 +228,7 @@ def _run_end(doc: bytes, at: int) -> int:
     return at
 
 
-def _unescape(quoted: bytes) -> str:
+def unescape(quoted: bytes) -> str:
     if _BACKSLASH not in quoted:
         return quoted[1:-1].decode("utf-8")
     text: str = json.loads(quoted)

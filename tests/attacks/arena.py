@@ -64,20 +64,28 @@ async def attacked(place: Path, upstream: str, **sections: Any) -> AsyncIterator
     """The adapter in front of ``upstream``, with a bystander at another server of it.
 
     ``sections`` join the settings file; ``server`` among them joins the attacked server's entry, and ``servers`` are
-    further entries. Raises AssertionError at the end when the bystander has suffered.
+    further entries; ``token`` is the bystander's, where tokens are asked for. Raises AssertionError at the end when the
+    bystander has suffered.
     """
     async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
         quiet = await start([sys.executable, "-m", "tests.bench.upstream"], place / "quiet.log")
         stack.push_async_callback(quiet.stop)
         port = int(await quiet.line(START_TIMEOUT))
         entry: Mapping[str, Any] = sections.pop("server", {})
+        token = sections.pop("token", None)
         servers = [
             {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}, **entry},
             {"id": "quiet", "mount_path": "/quiet", "upstream": {"url": f"http://127.0.0.1:{port}/mcp"}},
             *sections.pop("servers", []),
         ]
         front = await stack.enter_async_context(adapter(place, upstream, servers=servers, **sections))
-        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.attacks.bystander",
+            f"{front.base}/quiet",
+            *filter(None, [token]),
+        ]
         bystander = await start(command, place / "bystander.log")
         stack.push_async_callback(bystander.stop)
         assert await bystander.line(START_TIMEOUT) == "watching"

@@ -1,8 +1,8 @@
 """A client with a session of its own that does nothing wrong, and how long each of its calls took.
 
-``python -m tests.attacks.bystander URL`` calls ``echo`` there until its standard input ends, one call at a time, then
-prints ``{"calls": N, "failed": N, "worst": S, "median": S}``, in seconds. It is a process of its own, so that what is
-measured is the adapter's loop and not the attacker's.
+``python -m tests.attacks.bystander URL [TOKEN]`` calls ``echo`` there until its standard input ends, one call at a
+time, then prints ``{"calls": N, "failed": N, "worst": S, "median": S}``, in seconds. It is a process of its own, so
+that what is measured is the adapter's loop and not the attacker's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEWEST_CALLS = 10
 """Calls to make in any case: an attack may be over before as many were made."""
 
 
-async def watch(url: str) -> dict[str, float]:
+async def watch(url: str, token: str | None = None) -> dict[str, float]:
     """Calls until standard input ends."""
     loop = asyncio.get_running_loop()
     over = loop.run_in_executor(None, sys.stdin.buffer.read)
@@ -32,13 +32,14 @@ async def watch(url: str) -> dict[str, float]:
     assert place.port is not None
     took: list[float] = []
     failed = 0
+    known = {} if token is None else {"authorization": f"Bearer {token}"}
     async with RawClient(place.port) as client:
-        head, _ = await client.request("POST", INITIALIZE, place.path)
+        head, _ = await client.request("POST", INITIALIZE, place.path, **known)
         client.session = head["mcp-session-id"]
         print("watching", flush=True)
         while not over.done() or len(took) < FEWEST_CALLS:
             began = time.perf_counter()
-            head, body = await client.request("POST", call_body("echo", len(took) + 1), place.path)
+            head, body = await client.request("POST", call_body("echo", len(took) + 1), place.path, **known)
             took.append(time.perf_counter() - began)
             failed += head.status != 200 or "result" not in orjson.loads(body)
             await asyncio.sleep(PAUSE)
@@ -51,4 +52,4 @@ async def watch(url: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(asyncio.run(watch(sys.argv[1]))).decode(), flush=True)
+    print(orjson.dumps(asyncio.run(watch(*sys.argv[1:]))).decode(), flush=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import secrets
 import statistics
 import subprocess
 import sys
@@ -21,8 +22,18 @@ from typing import Any
 import orjson
 import uvloop
 
-from tests.bench.fronts import ROOT, Running, adapter, end, end_tidily_when_terminated, nginx
-from tests.bench.load import Client
+from tests.bench.fronts import (
+    ROOT,
+    Running,
+    adapter,
+    adapter_settings,
+    adapter_with,
+    end,
+    end_tidily_when_terminated,
+    free_port,
+    nginx,
+)
+from tests.bench.load import Address, Client
 from tests.bench.process import cpu_seconds, rss_bytes, tree
 from tests.bench.upstream import Sessions, UpstreamConnection, json_answer
 
@@ -109,6 +120,17 @@ class Stage:
     async def adapter(self, core: dict[str, Any]) -> Running:
         return await self._stack.enter_async_context(adapter(self._upstream, self._room(), core=core))
 
+    async def adapter_of_two(self, core: dict[str, Any]) -> tuple[Running, Address]:
+        """With a second server, at that address, of which nobody has asked anything yet."""
+        room = self._room()
+        address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
+        settings: dict[str, Any] = adapter_settings(self._upstream, address.port, address.bearer, room)
+        settings["core"].update(core)
+        (first,) = settings["servers"]
+        settings["servers"].append({**first, "id": "second", "mount_path": "/mcp/second"})
+        front = await self._stack.enter_async_context(adapter_with(settings, address, room))
+        return front, Address(address.port, "/mcp/second", address.bearer)
+
     async def nginx(self) -> Running:
         return await self._stack.enter_async_context(nginx(self._upstream, self._room()))
 
@@ -164,8 +186,10 @@ async def _pinned_rss(stage: Stage, core: dict[str, Any], sessions: int) -> int:
     return rss_bytes(tree(front.pid)) - before
 
 
-async def _first_list(stage: Stage) -> float:
-    """CPU seconds that the first list takes a guarding front more than one that pipes it."""
+async def _first_list(stage: Stage) -> tuple[float, float, float]:
+    """CPU seconds that the first list takes a guarding front more than one that pipes it; and the longest and the
+    median seconds for which somebody else had to wait meanwhile.
+    """
     spent = []
     for core in (OPEN, GUARDED):
         front = await stage.adapter(core)
@@ -176,7 +200,27 @@ async def _first_list(stage: Stage) -> float:
         # All since its start: a call that comes first has the list read before it.
         spent.append(cpu_seconds(tree(front.pid)))
         client.close()
-    return spent[1] - spent[0]
+    return spent[1] - spent[0], *await _stalls(stage)
+
+
+async def _stalls(stage: Stage) -> tuple[float, float]:
+    """How long others wait, at most and in the median, while a guarding front reads its first list."""
+    _, address = await stage.adapter_of_two(GUARDED)
+    argv = [sys.executable, "-m", "tests.bench.stalls", str(address.port)]
+    watching = await asyncio.create_subprocess_exec(
+        *argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert watching.stdin is not None and watching.stdout is not None
+    await watching.stdout.readline()
+    client = await Client.connect(address)
+    await client.initialize()
+    await client.list()
+    client.close()
+    watching.stdin.close()
+    told = await watching.stdout.read()
+    await watching.wait()
+    longest, median = map(float, told.split())
+    return longest, median
 
 
 async def run(rounds: int, sessions: int) -> None:
@@ -202,8 +246,10 @@ async def run(rounds: int, sessions: int) -> None:
                 f"{sessions} sessions: {rss[1] / 2**20:.1f} MiB pinned, {rss[0] / 2**20:.1f} not: {each:.0f} B each"
             )
         async with _stage(place, 10_000) as stage:
+            cpu, longest, median = await _first_list(stage)
+            print(f"first tools/list of 10000: {cpu:.2f} s of CPU more than piped (must: 1)")
             print(
-                f"first tools/list of 10000: {await _first_list(stage):.2f} s of CPU more than piped (must: 1)"
+                f"others wait {longest * 1e3:.0f} ms at most for it, {median * 1e3:.1f} in the median (must: 50)"
             )
 
 

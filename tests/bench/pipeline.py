@@ -38,6 +38,7 @@ from tests.bench.process import cpu_seconds, ended_seconds, pin, tree
 from tests.bench.report import table
 from tests.bench.staging import FRONTS, HIT, PIPED, ROWS, SCHEMA, Row, Tokens, definitions, settings_of
 from tests.bench.upstream import Sessions, response
+from tests.pipeline.walking import CHECKS
 
 MOST_OF_A_HIT = 1.5
 """Piped calls that a hit in the cache of a SQLite tool may cost at most."""
@@ -207,7 +208,7 @@ async def compilations() -> int:
     async def behind(_: PlannedCall) -> Outcome:
         return Outcome({})
 
-    stage = Validating("tool", schema_of)
+    stage = Validating("tool", schema_of, CHECKS)
     for _ in range(CHECKED):
         context = Context.of(AuthRequest.of("bench", "tool", NOBODY))
         await stage(PlannedCall("bench", "tool", {"a": 1}, behind, context), behind)

@@ -46,9 +46,7 @@ HELD = {"draw": {"seed": 1, "size": 64, "filename": "cases.bin"}}
 """The call that leaves an artifact, by its tool."""
 
 STRANGER = "Bearer of-nobody"
-FOR_ALL = frozenset(
-    ("listTools", "showTool", "showMeta", "validateArguments", "showHealth", "showLive", "showReady")
-)
+FOR_ALL = frozenset(("listTools", "showTool", "showMeta", "showHealth", "showLive", "showReady"))
 """Operations that strangers may use; files are theirs who have a signed link."""
 
 PROMISES = [

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.processes import adapter
 from tests.e2e.provision import ROOT
+from tests.edge.raw import RawClient
 
 ADAPTER = Path(sys.executable).with_name("mcp-adapter")
 
@@ -142,6 +144,26 @@ def test_the_list_says_how_each_server_stands(shop: Shop) -> None:
     away = shop.pins("list")
     assert away.status == 0
     assert "now          unknown: The upstream server cannot be reached" in away.out
+
+
+async def test_what_sessions_met_is_shown_until_it_is_accepted(shop: Shop) -> None:
+    """Also when the server has taken it back, and the adapter has gone: nobody says that nothing changed."""
+    was = list(shop.tools)
+    servers = [{"id": "shop", "mount_path": "/mcp", "upstream": {"url": shop.url}}]
+    async with adapter(shop.place, shop.url, servers=servers) as front:
+        for tools in (was, [changed(READ, description="Reads a file and mails it."), WRITE, REMOVE], was):
+            shop.offer(*tools)
+            async with RawClient(front.port) as client:
+                await client.initialize()
+                await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+    said = shop.pins("list").out
+    assert "met          " in said and "by 1 session or principal, first by anonymous, " in said
+    diff = shop.pins("diff")
+    assert diff.status == 1
+    assert "remembered until an operator accepts" in diff.out and "{+ and mails it+}" in diff.out
+    assert shop.pins("accept", "--yes").status == 0
+    diff = shop.pins("diff")
+    assert diff.status == 0 and "remembered" not in diff.out
 
 
 def test_accepting_asks_at_a_terminal(shop: Shop) -> None:

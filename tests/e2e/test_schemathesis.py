@@ -42,7 +42,7 @@ REACHED = {
 }
 """Answers that must have come, or else the cases went past what they are about."""
 
-GUARDED = {"callTool", "readResource", "showPins", "acceptPins"}
+GUARDED = {"callTool", "validateArguments", "readResource", "showPins", "acceptPins"}
 
 
 Told = dict[str, dict[str, Any]]

@@ -133,6 +133,7 @@ async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream)
             "breaker": "closed",
             "tools": None,
             "drift": 0,
+            "remembered": False,
             "missing": [],
             "helper": "raw_get_upload_url",
             "uploads": True,

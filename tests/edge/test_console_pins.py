@@ -67,6 +67,7 @@ async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
             "origin": "nothing",
             "digest": None,
             "accepted": None,
+            "remembered": None,
             "drift": 0,
             "tools": [],
             "more": 0,
@@ -129,6 +130,51 @@ async def test_a_hostile_catalogue_makes_no_endless_answer(tmp_path: Path, upstr
         changes = told["tools"][0]["changes"]
         assert changes[0]["after"] == "x" * 8000 + "…"
         assert told["tools"][-1]["changes"][0] == {"path": "description", "before": None, "after": None}
+
+
+# --- asking twice ---------------------------------------------------------------------------------------------
+
+
+async def test_trying_again_moves_no_baseline(tmp_path: Path, upstream: StartUpstream) -> None:
+    """A refused list of the tool API stays refused, in a new tab too; health and the console remember since when."""
+    shop = Shop(CLICK, SHOOT)
+    ending = {"tool_definition_pinning": {"block_error_session_action": "invalidate"}}
+    execute = {"allow_execute": True}
+    async with upstream(shop) as up, console(tmp_path, up, core=ending, console=execute) as front:
+        assert (await tools_of(front))[0] == 200
+        assert (await remembered(front))["drift"] == "none"
+        shop.tools = (EVIL, SHOOT)
+        for tab in ("", "", "one", "two"):
+            status, answer = await tools_of(front, tab)
+            assert status == 409 and "An operator has to accept them." in str(answer)
+        health = await remembered(front)
+        assert (health["drift"], health["by"], health["sessions"]) == ("remembered", "anonymous", 1)
+        told = await front.get("/pins/raw")
+        (met,) = told["remembered"]["catalogues"]
+        assert (told["drift"], met["digest"], met["counts"]["changed"]) == (1, told["digest"], 1)
+        # What it takes back is not forgotten either.
+        shop.tools = (CLICK, SHOOT)
+        assert (await tools_of(front))[0] == 200
+        told = await front.get("/pins/raw")
+        assert told["drift"] == 0 and told["remembered"]["sessions"] == 1
+        assert (await front.get("/servers"))[0]["remembered"] is True
+        assert (await front.accept(told["digest"]))[0] == 200
+        assert (await remembered(front))["drift"] == "none"
+
+
+async def tools_of(front: Console, tab: str = "") -> tuple[int, Any]:
+    """What the tool API says of the server's tools."""
+    fields = {"x-adapter-session": tab} if tab else {}
+    async with front.client() as client:
+        head, body = await client.request("GET", b"", "/explorer/raw/tools", **fields)
+    return head.status, orjson.loads(body)
+
+
+async def remembered(front: Console) -> Any:
+    """What health says of the server's tools."""
+    async with front.client() as client:
+        _, body = await client.request("GET", b"", "/healthz")
+    return orjson.loads(body)["servers"][0]["tools"]
 
 
 # --- who may accept -------------------------------------------------------------------------------------------

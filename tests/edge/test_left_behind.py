@@ -77,9 +77,9 @@ async def test_stuck_sessions_do_not_delay_the_janitor(
         await client.initialize()
         await up.stop()
         await client.request("DELETE")
-        assert len(await front.app.sessions.overdue()) == 1
+        assert len((await front.app.sessions.overdue()).found) == 1
         await front.app.janitor.go_round()
-        assert await front.app.sessions.overdue() == []
+        assert (await front.app.sessions.overdue()).found == []
 
 
 async def test_compressed_body_with_something_behind_its_end_is_refused(

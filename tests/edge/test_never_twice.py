@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 from typing import Any
 
 import orjson
@@ -156,3 +158,73 @@ async def test_batch_is_sent_again_where_all_its_members_may_be(
         _, body = await client.request("POST", batch)
         assert len(up.seen) - before == sent
         assert (b"may have run" in body) == (sent == 1)
+
+
+def padded(size: int) -> bytes:
+    return result(5, "x" * size)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        (result(5), 1),
+        (b"[" + result(5) + b"]", 1),
+        (gzip.compress(result(5)), 1),
+        (padded(60_000), 1),
+        (padded(70_000), 2),
+        (result(6), 2),
+        (b'{"jsonrpc":"2.0","id":true,"result":{}}', 2),
+        (b'{"jsonrpc":"2.0","id":5,"error":{"code":-32002,"message":"no such order"}}', 2),
+        (b"Session not found", 2),
+        (b"", 2),
+    ],
+    ids=["result", "array", "gzip", "long", "too long", "another id", "no id", "error", "text", "nothing"],
+)
+async def test_a_404_with_the_result_of_a_call_is_its_answer(
+    upstream: StartUpstream, adapter: StartAdapter, answer: bytes, sent: int
+) -> None:
+    """The call has run, whatever the status says. Any other 404 is that of a session the server no longer knows."""
+
+    async def script(exchange: Exchange) -> None:
+        if len(up.calls("tools/call")) > 1:
+            await exchange.json(result(5))
+        else:
+            coding = ["Content-Encoding: gzip"] if answer.startswith(b"\x1f") else []
+            await exchange.answer(404, answer, "Content-Type: application/json", *coding)
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, body = await client.call("write", 5)
+        assert len(up.calls("tools/call")) == sent and up.opened == sent
+        assert (head.status, body) == ((404, answer) if sent == 1 else (200, result(5)))
+
+
+async def test_a_404_that_does_not_end_is_not_waited_for(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Two seconds are enough for what a server says of a session that it does not know."""
+
+    async def script(exchange: Exchange) -> None:
+        if len(up.calls("tools/call")) > 1:
+            await exchange.json(result(5))
+        else:
+            await exchange.send(b"HTTP/1.1 404 X\r\nContent-Length: 1000\r\n\r\n{")
+            await exchange.gone()
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        async with asyncio.timeout(10):
+            assert (await client.call("write", 5))[1] == result(5)
+
+
+async def test_reading_that_met_a_404_is_repeated(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Whatever came with it: what changes nothing may be sent again."""
+
+    async def script(exchange: Exchange) -> None:
+        status = 404 if len(up.calls("tools/list")) == 1 else 200
+        await exchange.answer(status, result(7), "Content-Type: application/json")
+
+    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.request("POST", LIST)
+        assert head.status == 200 and len(up.calls("tools/list")) == 2

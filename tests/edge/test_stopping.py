@@ -13,9 +13,10 @@ import pytest
 
 from adapter.app import build, running
 from adapter.relay.flows import RETRY, last_words_behind
+from adapter.relay.http_sessions import Who
 from adapter.settings.root import Settings
 from adapter.wire.sse import SseReader
-from tests.edge.conftest import StartUpstream
+from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import (
     MODERN_VERSION,
     Exchange,
@@ -230,3 +231,26 @@ def test_last_words_behind_a_part_of_an_event(sent: bytes) -> None:
     events = reader.feed(sent + last_words_behind(sent[-4:]))
     assert [each.event for each in events] == [b"torn"]
     assert (reader.retry, reader.rest) == (3000, b"")
+
+
+async def test_a_server_that_hangs_does_not_hold_up_the_stop(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Not for as long as requests may take; the next process closes what is left open there."""
+    settings: dict[str, Any] = {
+        "console": {"enabled": True},
+        "core": {"upstream_request_timeout_seconds": 60, "cleanup_interval_seconds": 0.1},
+    }
+
+    async def listing(exchange: Exchange) -> None:
+        number = exchange.message["id"]
+        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": []}}))
+
+    async with upstream(listing, ending=hang) as up:
+        async with asyncio.timeout(10), adapter(up, **settings) as front:
+            assert await front.app.exploring.sessions["raw"].tools(Who()) == []
+        assert len(up.calls("DELETE")) == 1 and up.sessions
+        up.ending = None
+        async with asyncio.timeout(10), adapter(up, **settings):
+            while up.sessions:
+                await asyncio.sleep(0.01)

@@ -361,9 +361,21 @@ async def test_a_client_that_goes_cancels_its_call(accept: str) -> None:
 # --- validation -----------------------------------------------------------------------------------------------
 
 
+async def test_validation_is_for_those_who_may_call() -> None:
+    """A stranger is told so before anything is looked at: neither tool nor body."""
+    async with serving(tools(), tokens={"ann": ANN}) as api:
+        for path, body in (("echo", b"{}"), ("zz", b"{}"), ("echo", b"{"), ("echo", b"x" * 2_000_000)):
+            head, said = await api.post(f"/tools/{path}/validate", body)
+            assert (head.status, said) == (401, {"error": "Unauthorized"})
+        wrong = {"authorization": "Bearer wrong"}
+        assert (await api.post("/tools/echo/validate", **wrong))[0].status == 401
+        known = {"authorization": f"Bearer {ANN}"}
+        assert (await api.post("/tools/echo/validate", b'{"text":"x"}', **known))[1] == {"valid": True}
+
+
 async def test_e15_validation_needs_no_leave() -> None:
-    """Execution may be off and the caller a stranger: nothing runs."""
-    async with serving(tools(), tokens={"ann": ANN}, allow_execute=False) as api:
+    """Execution may be off: nothing runs."""
+    async with serving(tools(), allow_execute=False) as api:
         head, body = await api.post("/tools/echo/validate", b'{"text":"x"}')
         assert (head.status, body) == (200, {"valid": True})
         head, body = await api.post("/tools/echo/validate", b"{}")

@@ -29,6 +29,7 @@ from adapter.rules.principals import Principals
 from adapter.upstream.port import Upstream
 from tests.edge.raw import Head, RawClient
 from tests.hosted.serving import LOG
+from tests.pipeline.walking import CHECKS
 from tests.relay.relaying import Relaying
 
 PATH = "/explorer"
@@ -108,6 +109,7 @@ async def serving(
         authenticate=callers.authenticate,
         hook=AuthHook(hook, LOG, patience) if hook is not None else None,
         view=provider.view,
+        checks=CHECKS,
     )
     lines: list[dict[str, object]] = []
     apis = {"one": ServerApi(api, Previews(sessions, callers))}
@@ -116,7 +118,7 @@ async def serving(
         try:
             yield Served(port, relaying, sessions, recent, lines)
         finally:
-            await sessions.close()
+            await sessions.close(within=5)
             await relaying.errands.close()
             await upstream.close()
 

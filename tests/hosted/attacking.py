@@ -39,6 +39,8 @@ INPUTS: Mapping[str, Mapping[str, Any]] = {
     "born": {"type": "datetime", "default": "2030-01-01"},
     "column": {"type": "string", "enum": ["id", "name"], "default": "id"},
     "way": {"type": "string", "enum": ["asc", "desc"], "default": "asc"},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "who": {"type": "object"},
 }
 
 
@@ -161,6 +163,8 @@ class Dialect:
     quote: str
     tables: str
     bytes_of: str
+    members: str
+    """A table of the members of ``{{ inputs.tags }}``."""
     more: tuple[str, ...] = ()
     """Further places for a text, only this database has them."""
 
@@ -172,6 +176,7 @@ DIALECTS: Mapping[str, Dialect] = {
         '"',
         "SELECT name FROM sqlite_master ORDER BY name",
         "hex(body)",
+        "SELECT value FROM json_each({{ inputs.tags }})",
     ),
     "postgres": Dialect(
         "serial PRIMARY KEY",
@@ -179,6 +184,7 @@ DIALECTS: Mapping[str, Dialect] = {
         '"',
         "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1",
         "upper(encode(convert_to(body, 'UTF8'), 'hex'))",
+        "SELECT jsonb_array_elements_text({{ inputs.tags }}::jsonb)",
         ("SELECT $${{ inputs.text }}$$ AS said", "SELECT $q${{ inputs.text }}$q$::text AS said"),
     ),
     "mysql": Dialect(
@@ -187,6 +193,7 @@ DIALECTS: Mapping[str, Dialect] = {
         "`",
         "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'app' ORDER BY 1",
         "hex(body)",
+        "SELECT v FROM JSON_TABLE({{ inputs.tags }}, '$[*]' COLUMNS (v longtext PATH '$')) AS t",
         ('SELECT "{{ inputs.text }}" AS said', "SELECT '100%' AS full, '{{ inputs.text }}' AS said"),
     ),
 }

@@ -6,6 +6,7 @@ The servers are asked themselves: what they hold before and after, and which sta
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -242,6 +243,34 @@ async def test_w1_what_is_written_is_what_was_sent(target: Target) -> None:
         left = await _bodies(target)
         assert not left & Counter(map(_hexed, PAYLOADS[::5]))
         assert left & Counter(_hexed(f"<{one}>") for one in PAYLOADS[::5] if not _unholdable(target, one))
+
+
+async def test_w1_what_is_in_an_array_is_a_member_of_it(target: Target) -> None:
+    """One text of JSON is bound, in which every payload is what was sent; in an object too."""
+    statements = {
+        "members": f"{MY} name IN ({DIALECTS[target.kind].members})",
+        "array": "SELECT CAST({{ inputs.tags }} AS char(70000)) AS said",
+        "object": "SELECT CAST({{ inputs.who }} AS char(70000)) AS said",
+    }
+    if target.kind == "sqlite":
+        statements = {name: text.replace("char(70000)", "text") for name, text in statements.items()}
+    async with target.under(*statements.items()) as attack:
+        await attack.each(["array"], [["warm"]] * 8, "tags")
+        async with target.witness() as witness:
+            answers = await attack.each(
+                ["members", "array"], [[one] for one in PAYLOADS if len(one) < 9_000], "tags"
+            )
+            answers += await attack.each(
+                ["object"], [{one: one} for one in PAYLOADS if len(one) < 9_000], "who"
+            )
+            seen = None if witness is None else await witness.seen()
+    for said in answers:
+        said.harmless(*target.private)
+        if said.tool == "members" and not said.failed:
+            assert said.rows == [row for row in MINE if [row["name"]] == said.sent], said
+        elif said.tool != "members":
+            assert not said.failed and json.loads(said.rows[0]["said"].rstrip()) == said.sent, said
+    _one_for_each(seen, "select", answers)
 
 
 def test_the_list_bites() -> None:

@@ -241,6 +241,38 @@ async def test_w1_mongodb_s_extended_json_takes_no_other_type(
             assert said.failed or said.rows == [], said
 
 
+STRUCTURES = {
+    "among": '{"command": {"find": "people", "filter": {"owner": "me", "name": {"$in": {{ inputs.tags }}}}}}',
+    "like": '{"command": {"find": "people", "filter": {"owner": "me", "name": {"$eq": {{ inputs.who }}}}}}',
+    "keep": '{"command": {"insert": "notes", "documents": [{"owner": "me", "body": {{ inputs.who }}}]}}',
+}
+
+
+async def test_w1_mongodb_takes_structures_without_operators(
+    mongodb: Server, documents: Asking, tmp_path: Path
+) -> None:
+    """Members of arrays are compared as texts; an object with an operator or a path in it is refused at any depth."""
+    tools = [tool(name, text) for name, text in STRUCTURES.items()]
+    async with attacked(tmp_path, "mongodb", mongodb.url, tools) as attack:
+        for said in await attack.each(["among"], [[one] for one in PAYLOADS], "tags"):
+            said.harmless()
+            assert said.rows == [row for row in OWN if [row["name"]] == said.sent], said
+        for one in PAYLOADS:
+            for sent in ({one: 1}, {"a": {"b": [{one: 1}]}}):
+                for name in ("like", "keep"):
+                    said = await attack.call(name, sent, who=sent)
+                    said.harmless()
+                    if one.startswith("$") or "." in one or "\0" in one:
+                        assert said.failed and said.error["stage"] == "substitution", said
+                    elif name == "like" and not said.failed:
+                        assert said.rows == [], said
+        for operator in ({"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"$in": ["Mia"]}, {"a": [{"$gt": 1}]}):
+            for name in ("like", "keep"):
+                said = await attack.call(name, operator, who=operator)
+                assert said.failed and said.error["stage"] == "substitution", said
+        await documents.mongodb({"delete": "notes", "deletes": [{"q": {"owner": "me"}, "limit": 0}]})
+
+
 async def test_w1_mongodb_keeps_what_was_sent(mongodb: Server, documents: Asking, tmp_path: Path) -> None:
     """As texts in documents of the tool's own, and gone when the same text is forgotten."""
     statements = {**INSERTING, "forget": FORGETTING}

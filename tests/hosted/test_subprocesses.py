@@ -195,6 +195,17 @@ async def test_output_has_an_end(load: Load) -> None:
         await called(load("while True: print('x' * 10000)", output_bytes=1_000_000))
 
 
+async def test_what_stands_within_texts_is_no_value(load: Load) -> None:
+    """However often a text has the signs that stand between values, with escapes and quotes among them."""
+    signs = ',{["\\'
+    script = load(f"import json\nprint(json.dumps([{signs!r} * 300_000, '', 1]))")
+    assert await called(script) == [signs * 300_000, "", 1]
+    with pytest.raises(ScriptFailed, match="wrote more than 250000 values"):
+        await called(load("import json\nprint(json.dumps(['\"'] * 300_000))"))
+    with pytest.raises(ScriptFailed, match="wrote more than 250000 values"):
+        await called(load("import json\nprint(json.dumps([''] * 1_500_000))"))
+
+
 @pytest.mark.parametrize(
     ("source", "said", "confined"),
     [

@@ -104,7 +104,7 @@ async def test_h3_an_error_ends_the_call_and_is_told() -> None:
         return Outcome({})
 
     with pytest.raises(StageFailed) as failed:
-        await stage(ApiKey([DIGEST]))(planned, rest)
+        await stage(ApiKey({DIGEST: None}))(planned, rest)
     assert ran == []
     assert str(failed.value) == "unauthorized: invalid api key"
     assert ErrorStyle().outcome(failed.value).result == {
@@ -143,7 +143,7 @@ async def test_the_request_is_the_callers_whatever_the_context_says() -> None:
     planned = call({"X-API-Key": "wrong"})
     planned.context = planned.context.merged({"request": request({"X-API-Key": KEY})})
     with pytest.raises(StageFailed, match="invalid api key"):
-        await stage(ApiKey([DIGEST]))(planned, answered)
+        await stage(ApiKey({DIGEST: None}))(planned, answered)
 
 
 async def test_a_refusal_may_say_when_to_come_again() -> None:
@@ -221,12 +221,52 @@ async def test_w3_there_may_be_several_keys_and_digests_of_keys() -> None:
         await plugin(request({"X-API-Key": DIGEST.hex()}))
 
 
+NAMED = {"keys": [{"name": "ops", "value": KEY}, {"name": "ci", "sha256": hashlib.sha256(b"b").hexdigest()}]}
+
+
+async def test_v22_a_key_has_the_name_of_whose_it_is() -> None:
+    """Given itself or by its digest, beside keys without a name; one that is among both has its name."""
+    plugin = api_key({**NAMED, "value": KEY, "values": ["c"]}, {"HYPERTERSE_API_KEY": "d"})
+    names = [await plugin(request({"X-API-Key": sent})) for sent in (KEY, "b", "c")]
+    assert names == ["ops", "ci", f"key:{hashlib.sha256(b'c').hexdigest()[:16]}"]
+    with pytest.raises(AuthRefused):
+        await plugin(request({"X-API-Key": "d"}))
+    assert KEY not in repr(plugin)
+
+
+async def test_v22_the_request_is_the_named_callers() -> None:
+    """What scripts see in ``context.request``; the session stays whose it is."""
+    planned = call({"X-API-Key": KEY})
+    await stage(api_key(NAMED, {}))(planned, answered)
+    assert (planned.identity, planned.context.user, planned.context.request.principal) == (
+        "ops",
+        "ops",
+        "ops",
+    )
+    assert planned.context.request.tool == "get-user" and planned.caller.principal == "alice:1"
+
+
+@pytest.mark.parametrize(
+    ("identity", "principal"),
+    [("ann", "ann"), ({"sub": "ann"}, "ann"), ({"id": 7}, "alice:1"), (None, "alice:1")],
+)
+async def test_the_request_is_of_whom_a_plugin_found(identity: Any, principal: str) -> None:
+    """Its name: a text, or the subject of claims; who has none is known by what the adapter itself was sent."""
+
+    async def check(request: AuthRequest, policy: Mapping[str, Any]) -> Any:
+        return identity
+
+    planned = call()
+    await stage(Custom(UserFunction(check), {}))(planned, answered)
+    assert planned.context.request.principal == principal
+
+
 async def test_v22_every_key_is_compared_whichever_is_right() -> None:
     """How long a refusal takes depends on the number of keys alone, since all that is compared are digests."""
-    plugin = ApiKey([DIGEST, hashlib.sha256(b"other").digest()])
+    plugin = ApiKey({DIGEST: None, hashlib.sha256(b"other").digest(): None})
     assert await plugin(request({"X-API-Key": KEY})) != await plugin(request({"X-API-Key": "other"}))
     with pytest.raises(ValueError, match="32 bytes"):
-        ApiKey([KEY.encode()])
+        ApiKey({KEY.encode(): None})
     assert KEY not in repr(plugin)
     assert DIGEST.hex() not in repr(plugin)
 
@@ -237,11 +277,32 @@ async def test_v22_every_key_is_compared_whichever_is_right() -> None:
         ({"value": "{{ env.API_KEY }}"}, "policy.value holds a placeholder that was not resolved"),
         ({"values": ["a", "${KEY}"]}, "policy.values holds a placeholder that was not resolved"),
         ({"sha256": "${HASH}"}, "policy.sha256 holds a placeholder that was not resolved"),
-        ({"key": "a"}, "policy has no key; it knows sha256, value, values"),
+        ({"key": "a"}, "policy has no key; it knows keys, sha256, value, values"),
         ({"value": 12345}, "policy.value is a text; write it in quotes"),
         ({"values": [1]}, "policy.values is a text or a list of texts; write each in quotes"),
         ({"sha256": "abc"}, "policy.sha256 is a SHA-256 digest in hex"),
         ({"sha256": "abcd"}, "policy.sha256 is a SHA-256 digest in hex, which has 64 digits"),
+        ({"keys": "a"}, "policy.keys is a list of mappings with name, value, sha256"),
+        ({"keys": [{"value": "a"}]}, "policy.keys[0].name is a text of 1 to 128 characters: whose key it is"),
+        (
+            {"keys": [{"name": "x" * 129, "value": "a"}]},
+            "policy.keys[0].name is a text of 1 to 128 characters: whose key it is",
+        ),
+        (
+            {"keys": [{"name": "a"}]},
+            "policy.keys[0] is one key: it has a name, and either a value or a sha256",
+        ),
+        (
+            {"keys": [{"name": "a", "value": "b", "sha256": "0" * 64}]},
+            "policy.keys[0] is one key: it has a name, and either a value or a sha256",
+        ),
+        ({"keys": [{"name": "a", "sha256": "b"}]}, "policy.keys[0].sha256 is a SHA-256 digest in hex"),
+        ({"keys": [{"name": "a", "key": "b"}]}, "policy.keys[0] has no key; it knows name, sha256, value"),
+        ({"keys": [{"name": n, "value": "b"} for n in "xy"]}, "policy.keys[1] is the key of two names"),
+        (
+            {"keys": [{"name": "a", "value": "${B}"}]},
+            "policy.keys.value holds a placeholder that was not resolved",
+        ),
     ],
 )
 def test_w3_a_policy_that_cannot_be_meant_ends_the_start(policy: dict[str, Any], sentence: str) -> None:

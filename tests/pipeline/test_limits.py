@@ -12,7 +12,7 @@ import pytest
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.limits import Concurrency, Rate, RateKey, Serial, overdue, rate_key
+from adapter.pipeline.limits import Concurrency, Rate, RateKey, Serial, rate_key
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.callers import Caller
 from adapter.rules.outcomes import text_block
@@ -295,20 +295,6 @@ async def test_v21_destructive_calls_run_one_after_the_other() -> None:
         work.finish(name)
     assert await asyncio.gather(*calls) == [DONE] * 50
     assert (work.begun, work.most) == (names, 1)
-
-
-# --- for how long ---------------------------------------------------------------------------------------------
-
-
-def test_v4_who_waits_too_long_hears_of_it() -> None:
-    """The failure is the call's own, in the golden words."""
-    late = overdue("bz", 0.01)
-    assert late.meta() == {"stage": "handler", "code": -32000, "reason": "timeout"}
-    assert late.text == (
-        '<tool_error code="TIMEOUT" severity="error">\n'
-        "<message>[bz] No answer within 0.01 seconds.</message>\n"
-        "</tool_error>"
-    )
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 from adapter.pipeline.mappers import InputMapping, OutputMapping
 from adapter.pipeline.outcome import Outcome
 from adapter.rules.exposure import Expose
+from adapter.rules.json_values import NotJson
 from adapter.rules.outcomes import ToolUserError, error, response, tool_error
 from tests.pipeline.walking import LOG, Behind, Scripted, a_call, answered, raising, refused
 
@@ -18,11 +19,11 @@ Work = Callable[[Any, Any], Any]
 
 
 def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapping:
-    return InputMapping("get-user", code, 5.0, expose, LOG)
+    return InputMapping("get-user", code, expose, LOG)
 
 
 def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> OutputMapping:
-    return OutputMapping("get-user", code, 5.0, "message", LOG, rows=rows, whole=whole)
+    return OutputMapping("get-user", code, "message", LOG, rows=rows, whole=whole)
 
 
 # --- of the arguments -------------------------------------------------------------------------------------------
@@ -77,11 +78,13 @@ async def test_w7_what_is_no_object_ends_the_call(returned: object) -> None:
 
 
 async def test_h4_a_mapper_that_raises_ends_the_call() -> None:
-    """H10's sentence, with no more of the exception than may be told."""
+    """H10's sentence, with no more of the exception than may be told: its first line, and its class."""
     behind = Behind()
     broken = Scripted(raising(ValueError("password=hunter2 is wrong\nand more")))
     failed = await refused(mapping_in(broken), a_call(), behind)
-    assert str(failed) == "input transform failed for tool get-user: password=[redacted] is wrong"
+    assert (
+        str(failed) == "input transform failed for tool get-user: password=[redacted] is wrong (ValueError)"
+    )
     assert failed.text == str(failed)
     assert failed.reason is None
     assert not behind.reached
@@ -227,12 +230,29 @@ async def test_h7_a_mapper_may_return_what_a_handler_may() -> None:
     assert not failed.shapable
 
 
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        (RuntimeError("boom"), "boom"),
+        (Exception("boom"), "boom"),
+        (ValueError(), "ValueError"),
+        (type("<script>", (Exception,), {})("boom"), "boom"),
+        (NotJson("Opaque is no JSON."), "Opaque is no JSON."),
+        (ZeroDivisionError("division by zero"), "division by zero (ZeroDivisionError)"),
+    ],
+)
+async def test_w9_an_exceptions_class_is_told_where_it_says_something(raised: Exception, why: str) -> None:
+    """Behind what it says; neither a sentence of the adapter's own nor a name that is none has one."""
+    failed = await refused(mapping_in(Scripted(raising(raised))), a_call(), Behind())
+    assert str(failed) == f"input transform failed for tool get-user: {why}"
+
+
 async def test_h7_a_mapper_that_fails_ends_the_call() -> None:
     """What the tool had answered does not leave instead."""
     failed = await refused(mapping_out(Scripted(raising(KeyError("name")))), a_call(), Behind())
     assert (failed.stage, str(failed)) == (
         "output_transform",
-        "output transform failed for tool get-user: 'name'",
+        "output transform failed for tool get-user: 'name' (KeyError)",
     )
 
 
@@ -241,4 +261,6 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
     endless: list[Any] = []
     endless.append(endless)
     failed = await refused(mapping_out(Scripted(lambda *_: endless)), a_call(), Behind())
-    assert str(failed).startswith("output transform failed for tool get-user: The value is nested too deeply")
+    assert str(failed) == (
+        "output transform failed for tool get-user: The value holds more than 250000 values, or holds itself."
+    )

@@ -189,7 +189,7 @@ async def test_v6_a_middleware_that_raises_ends_the_call() -> None:
 
     behind = Behind()
     failed = await refused(middleware(guard), a_call(), behind)
-    assert str(failed) == failed.text == "middleware failed for tool get-user: Unauthorized"
+    assert str(failed) == failed.text == "middleware failed for tool get-user: Unauthorized (PermissionError)"
     assert not behind.reached
 
 
@@ -343,7 +343,7 @@ async def test_v6_deriving_anything_else_is_a_failure() -> None:
         "middleware failed for tool get-user: a middleware without next returns a mapping, not str"
     )
     raising = await refused(middleware(lambda ctx: ctx.nothing), a_call(), behind)
-    assert str(raising) == "middleware failed for tool get-user: there is no 'nothing' here"
+    assert str(raising) == "middleware failed for tool get-user: there is no 'nothing' here (AttributeError)"
     assert not behind.reached
     with pytest.raises(OSError, match="gone"):
         await middleware(lambda ctx: None)(a_call(), Behind(OSError("gone")))

@@ -11,7 +11,7 @@ import pytest
 from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid, build
 from adapter.rules import ui
 from adapter.rules.presenters import Presenter
-from adapter.rules.shapes import Check
+from adapter.rules.shapes import Check, StepsLeft
 
 Declared = PresenterDeclaration
 
@@ -67,7 +67,7 @@ def judge(schema: Mapping[str, Any]) -> Check:
     if schema.get("type") != "object":
         raise ValueError("'type' is not 'object'.")
 
-    def check(data: Any) -> Iterator[tuple[Sequence[str | int], str]]:
+    def check(data: Any, _: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
         for name, declared in schema["properties"].items():
             if declared == {"type": "integer"} and not isinstance(data[name], int):
                 yield [name], "type"
@@ -153,6 +153,21 @@ def test_v10_a_json_schema_declares_as_well() -> None:
     ]
 
 
+def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
+    """Whoever misspells what is to be hidden hears of it, with the nearest name; without a schema nobody knows."""
+    paths = ("ssn", "snn", "*.ssn")
+    short = Declared(schema={"id": "int", "ssn": "string"}, redact_paths=paths)
+    properties = {"type": "object", "properties": {"ssn": {"type": "string"}}}
+    long = Declared(json_schema=properties, redact_paths=paths)
+    free = Declared(redact_paths=paths)
+    with pytest.raises(PresentersInvalid) as refused:
+        build({"short": short, "long": long, "free": free}, load, judge)
+    assert refused.value.problems == [
+        (f"presenters.{name}.redact.paths[1]", "snn: snn is not declared in the schema; the nearest is ssn.")
+        for name in ("short", "long")
+    ]
+
+
 def test_v15_select_is_off_unless_it_is_turned_on() -> None:
     """Its options are the declared members."""
     made = built(
@@ -163,7 +178,7 @@ def test_v15_select_is_off_unless_it_is_turned_on() -> None:
         "type": "array",
         "items": {"type": "string", "enum": ["id", "name"]},
     }
-    assert texts(made["on"], {"id": 1, "name": "A"}, select=["id"]) == ['{\n  "id": 1\n}']
+    assert texts(made["on"], {"id": 1, "name": "A"}, select=["id"]) == ['{"id":1}']
 
 
 def test_v16_the_censor_is_a_text_or_code() -> None:

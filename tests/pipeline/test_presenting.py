@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.code import InThread
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
@@ -27,7 +29,8 @@ from adapter.rules.conditions import compile_condition
 from adapter.rules.outcomes import as_result, error, response, success, text_block, tool_error
 from adapter.rules.presenters import Embed, Presenter, Suggest
 from adapter.rules.results import Shown
-from adapter.rules.shapes import shape_of
+from adapter.rules.schema.checker import STEPS, compile_schema
+from adapter.rules.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(
@@ -51,6 +54,8 @@ async def presented(
     structured: bool = False,
     select: tuple[str, ...] | None = None,
     context: Mapping[str, Any] | None = None,
+    max_steps: int = STEPS,
+    in_thread: InThread = asyncio.to_thread,
 ) -> Outcome:
     """What becomes of an answer of the tool."""
 
@@ -65,7 +70,10 @@ async def presented(
         given=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
         select=select,
     )
-    return await Presenting("get-user", presenter, get_logger(), structured=structured)(call, execute)
+    stage = Presenting(
+        "get-user", presenter, get_logger(), structured=structured, max_steps=max_steps, in_thread=in_thread
+    )
+    return await stage(call, execute)
 
 
 def texts(outcome: Outcome) -> list[str]:
@@ -93,7 +101,7 @@ async def test_v9_the_steps_follow_each_other_in_their_order() -> None:
     )
     answer = Outcome.of(as_result([{"id": 1, "ssn": "123", "hack": 1}, "garbage"]))
     assert texts(await presented(answer, presenter, context={"lang": "en"})) == [
-        '[\n  {\n    "id": 1,\n    "ssn": "[REDACTED]"\n  }\n]',
+        '[{"id":1,"ssn":"[REDACTED]"}]',
         '<ui_passthrough type="summary">\n📊 **Summary**: ⚠️ Dataset truncated. 1 shown, 1 hidden. '
         "Use filters to narrow results.\n</ui_passthrough>",
         '<ui_passthrough type="summary">\n📊 **Summary**: 1 user\n</ui_passthrough>',
@@ -118,6 +126,27 @@ async def test_v10_data_that_does_not_fit_is_a_failure_of_the_presenter() -> Non
     )
     assert str(failed.value).startswith("[User Presenter] Validation failed:")
     assert "hunter2" not in json.dumps(outcome.result)
+
+
+async def test_data_that_takes_much_checking_is_checked_in_a_thread_and_within_bounds() -> None:
+    """More items than the event loop has time for are presented all the same; more than anybody has are refused."""
+    checker = compile_schema({"properties": {"id": {"type": "integer"}}})
+
+    def check(data: Any, left: StepsLeft) -> list[tuple[Sequence[str | int], str]]:
+        judgement = checker.judged(data, steps=left.left)
+        left.left -= judgement.steps
+        return [(fault.path, fault.keyword) for fault in judgement.faults]
+
+    presenter = Presenter(name="User", shape=json_shape({"properties": {"id": {}}}, check))
+    answer = Outcome.of(as_result([{"id": n, "hack": 1} for n in range(5_000)]))
+    shown = json.loads(texts(await presented(answer, presenter))[0])
+    assert (len(shown), shown[7]) == (5_000, {"id": 7})
+    with pytest.raises(StageFailed, match=r"validation\.max_steps") as failed:
+        await presented(answer, presenter, max_steps=6_000)
+    assert failed.value.stage == "presenter"
+    with pytest.raises(StageFailed) as failed:
+        await presented(Outcome.of(as_result([{"id": "x"}] * 5_000)), presenter)
+    assert failed.value.text.count("Does not satisfy type") == MOST_PROBLEMS
 
 
 async def test_v11_of_a_list_single_rules_see_the_first_item() -> None:
@@ -176,7 +205,7 @@ async def test_v15_select_thins_what_is_sent_and_nothing_else() -> None:
     )
     answer = Outcome.of(as_result({"id": 1, "status": "paid"}))
     assert texts(await presented(answer, presenter, select=("id", "nope"))) == [
-        '{\n  "id": 1\n}',
+        '{"id":1}',
         "<domain_rules>\n- is paid\n</domain_rules>",
     ]
 
@@ -258,7 +287,7 @@ async def test_what_is_no_data_of_the_tool_passes(answer: Outcome) -> None:
 async def test_w14_however_data_is_wrapped_the_presenter_comes_first(answer: Outcome) -> None:
     """No wrapper of a tool's result gets round it."""
     outcome = await presented(answer, Presenter(name="U", shape=USER, censor=censor_of(["ssn"])))
-    assert texts(outcome) == ['{\n  "id": 1,\n  "ssn": "[REDACTED]"\n}']
+    assert texts(outcome) == ['{"id":1,"ssn":"[REDACTED]"}']
     assert "123-45" not in repr(outcome)
 
 
@@ -268,7 +297,7 @@ async def test_structured_content_is_what_was_presented() -> None:
     answer = upstreams(structuredContent={"id": 1, "hack": 2}, resultType="complete", _meta={"k": 1})
     outcome = await presented(answer, presenter, structured=True)
     assert outcome.result == {
-        "content": [text_block('{\n  "id": 1\n}')],
+        "content": [text_block('{"id":1}')],
         "structuredContent": {"id": 1},
         "isError": False,
         "resultType": "complete",
@@ -360,7 +389,7 @@ async def test_w14_a_data_structure_that_nobody_can_read_is_refused() -> None:
         return Outcome({"content": [text_block("[]")]}, data=endless)
 
     stage = Presenting("t", Presenter(name="U"), get_logger(), structured=False)
-    plan = ToolPlan("t", "script", [Step(11, "presenter", "U", stage, reshapes=True)], ErrorStyle())
+    plan = ToolPlan("t", "script", [Step(11, "presenter", "U", stage, "after")], ErrorStyle())
     context = Context.of(AuthRequest.of("s", "t", NOBODY))
     outcome = await plan.walk(PlannedCall("s", "t", {}, execute, context))
     assert outcome.is_error
@@ -427,13 +456,36 @@ async def test_w14_a_secret_under_a_redacted_path_is_nowhere_in_the_outcome(
 @pytest.mark.parametrize(("rows", "aside"), [(3, False), (20_000, True)])
 async def test_much_is_presented_beside_the_event_loop(rows: int, aside: bool) -> None:
     """What takes long to present keeps nobody else's call waiting; what takes no time changes no thread."""
-    ran: list[int] = []
+    went: list[bool] = []
 
-    def rule(_: Any, __: Any) -> str:
-        ran.append(threading.get_ident())
-        return "R"
+    async def in_thread(job: Callable[[], Any]) -> Any:
+        went.append(True)
+        return await asyncio.to_thread(job)
 
     answer = Outcome.of(as_result([{"id": number, "name": "x" * 10} for number in range(rows)]))
-    outcome = await presented(answer, Presenter(name="U", shape=USER, limit=2, collection_rules=(rule,)))
-    assert "R" in texts(outcome)[-1]
-    assert (ran[0] != threading.get_ident()) is aside
+    outcome = await presented(answer, Presenter(name="U", shape=USER, limit=2), in_thread=in_thread)
+    assert "truncated" in texts(outcome)[-1]
+    assert bool(went) is aside
+
+
+async def test_a_presenters_code_runs_beside_the_event_loop() -> None:
+    """However little there is to present: a function takes as long as it likes, and others do not wait for it."""
+    ran: list[int] = []
+
+    def says(*_: Any) -> None:
+        ran.append(threading.get_ident())
+
+    one, several = {"id": 1, "of": {"id": 2}}, [{"id": 1}]
+    for presenter, data in (
+        (Presenter(name="U", rules=(says,)), one),
+        (Presenter(name="U", ui=(says,)), one),
+        (Presenter(name="U", suggest=(says,)), one),
+        (Presenter(name="U", collection_rules=(says,)), several),
+        (Presenter(name="U", collection_ui=(says,)), several),
+        (Presenter(name="U", collection_suggest=(says,)), several),
+        (Presenter(name="U", censor=censor_of(["id"], says)), one),
+        (Presenter(name="U", embeds=(Embed("of", Presenter(name="V", rules=(says,))),)), one),
+    ):
+        ran.clear()
+        await presented(Outcome.of(as_result(data)), presenter)
+        assert ran and threading.get_ident() not in ran, presenter

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.validating import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
+from adapter.rules.input_schemas import DeclaredInputs
 from adapter.rules.inputs import Input
-from tests.pipeline.walking import Behind, a_call, refused
+from tests.pipeline.walking import CHECKS, Behind, a_call, refused
 
-INPUTS = {
-    "email": Input("string"),
-    "age": Input("int", optional=True),
-    "role": Input("string", default="guest", enum=("guest", "admin")),
-}
+INPUTS = DeclaredInputs.of(
+    {
+        "email": Input("string"),
+        "age": Input("int", optional=True),
+        "role": Input("string", default="guest", enum=("guest", "admin")),
+    }
+)
 SCHEMA = {"type": "object", "properties": {"email": {"type": "string"}}, "required": ["email"]}
 RECOVERY = "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>"
 
@@ -69,7 +73,7 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
 
 async def test_h21_a_tool_without_inputs_takes_none() -> None:
     """Nothing is passed on that nobody declared."""
-    failed = await refused(Coercing("t", {}), a_call(x=1), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(x=1), Behind())
     assert str(failed) == "input validation failed: validation error for field 'x': unknown input field 'x'"
 
 
@@ -79,6 +83,24 @@ async def test_v5_what_is_sent_is_shown_in_fifty_characters() -> None:
     assert f"You sent: '{'9' * 47}...'." in failed.text
 
 
+async def test_v5_what_takes_more_than_a_moment_is_checked_in_a_thread_and_bounded() -> None:
+    """Few values of which the schema asks much are begun anew there; one too many steps refuses the call."""
+    alternatives = {"anyOf": [{"const": number} for number in range(100)]}
+    numbers = DeclaredInputs.of_schema({"properties": {"numbers": {"items": alternatives}}})
+    threads = 0
+
+    async def in_thread(job: Callable[[], Any]) -> Any:
+        nonlocal threads
+        threads += 1
+        return await asyncio.to_thread(job)
+
+    behind, call = Behind(), a_call(numbers=[99] * 400)
+    await Coercing("t", numbers, in_thread=in_thread)(call, behind)
+    assert (behind.arguments, threads) == ([{"numbers": [99] * 400}], 1)
+    failed = await refused(Coercing("t", numbers, max_steps=6_000, in_thread=in_thread), call, behind)
+    assert "takes more than the 6000 steps that validation.max_steps allows" in failed.text
+
+
 # --- tools of upstreams -------------------------------------------------------------------------------------------
 
 
@@ -86,14 +108,14 @@ async def test_v5_arguments_of_a_proxied_tool_pass_exactly_as_they_came() -> Non
     """Nothing is coerced, nothing copied."""
     behind, call = Behind(), a_call(email="a@b")
     sent = call.arguments
-    await Validating("t", always(SCHEMA))(call, behind)
+    await Validating("t", always(SCHEMA), CHECKS)(call, behind)
     assert behind.arguments[0] is sent
 
 
 async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
     """Undeclared members are refused also where the schema does not say so."""
     behind = Behind()
-    failed = await refused(Validating("users/create", always(SCHEMA)), a_call(hack=1), behind)
+    failed = await refused(Validating("users/create", always(SCHEMA), CHECKS), a_call(hack=1), behind)
     assert str(failed) == (
         "input validation failed: validation error for field 'email': required input 'email' is missing"
     )
@@ -113,14 +135,14 @@ async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
 async def test_what_is_not_strict_goes_by_the_schema_alone() -> None:
     """JSON Schema allows what it does not mention."""
     behind = Behind()
-    await Validating("t", always(SCHEMA), strict=False)(a_call(email="a", more=1), behind)
+    await Validating("t", always(SCHEMA), CHECKS, strict=False)(a_call(email="a", more=1), behind)
     assert behind.reached
 
 
 async def test_where_no_schema_is_known_everything_passes() -> None:
     """The upstream has the last word anyway."""
     behind = Behind()
-    await Validating("t", always(None))(a_call(anything=1), behind)
+    await Validating("t", always(None), CHECKS)(a_call(anything=1), behind)
     assert behind.reached
 
 
@@ -128,7 +150,7 @@ async def test_a_schema_that_nothing_can_be_checked_by_ends_the_call() -> None:
     """Whoever asked for validation does not get calls that were not validated."""
     behind = Behind()
     for schema, said in (({"type": "x"}, "The schema is invalid at type"), ({"$ref": "#/a"}, "refers to")):
-        failed = await refused(Validating("t", always(schema)), a_call(), behind)
+        failed = await refused(Validating("t", always(schema), CHECKS), a_call(), behind)
         assert str(failed).startswith("input validation failed: The schema")
         assert said in str(failed)
     assert not behind.reached
@@ -141,7 +163,7 @@ async def test_a_changed_schema_is_the_one_that_counts() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of)
+    stage = Validating("t", schema_of, CHECKS)
     for number in range(SCHEMAS_KEPT * 2):
         current = {"properties": {f"f{number}": {}}}
         await stage(a_call(**{f"f{number}": 1}), Behind())
@@ -156,7 +178,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of)
+    stage = Validating("t", schema_of, CHECKS)
     for name in ("file", "ﬁle"):
         current = {"properties": {name: {}}}
         await stage(a_call(**{name: 1}), Behind())
@@ -165,8 +187,8 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
 # --- _select ------------------------------------------------------------------------------------------------------
 
 STAGES = [
-    Coercing("t", {"email": Input("string")}, selects=True),
-    Validating("t", always(SCHEMA), selects=True),
+    Coercing("t", DeclaredInputs.of({"email": Input("string")}), selects=True),
+    Validating("t", always(SCHEMA), CHECKS, selects=True),
 ]
 
 
@@ -205,8 +227,8 @@ async def test_v15_an_ill_formed_select_is_one_of_the_issues(
 
 async def test_v15_where_nothing_can_be_selected_it_is_a_field_like_any_other() -> None:
     """Unknown to a hosted tool, and an upstream's own where the schema has it."""
-    failed = await refused(Coercing("t", {}), a_call(_select=["id"]), Behind())
+    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(_select=["id"]), Behind())
     assert str(failed).endswith("unknown input field '_select'")
     behind = Behind()
-    await Validating("t", always({"properties": {"_select": {}}}))(a_call(_select="x"), behind)
+    await Validating("t", always({"properties": {"_select": {}}}), CHECKS)(a_call(_select="x"), behind)
     assert behind.arguments == [{"_select": "x"}]

@@ -13,10 +13,21 @@ from adapter.pipeline.code import Tell
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict, SchemaChecks
 from adapter.rules.callers import NOBODY
 from adapter.rules.outcomes import as_result
 
 LOG = log.get_logger("test")
+
+
+class Nowhere:
+    """An Elsewhere where nothing is judged: what is checked in these tests is little."""
+
+    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
+        raise AssertionError(f"a check of {owner} is too much for the event loop")
+
+
+CHECKS = SchemaChecks(Nowhere(), LOG)
 
 
 def a_call(**arguments: Any) -> PlannedCall:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import orjson
@@ -13,13 +14,18 @@ import orjson
 from adapter import log
 from adapter.app.cataloguing import hides, shape_of
 from adapter.errors import AdapterError
+from adapter.relay.baselines import Baselines
 from adapter.relay.errands import Errands
 from adapter.relay.listing import ToolLists
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.pins import Pins
 from adapter.relay.stages import Plan
-from adapter.relay.vetting import Pinning, Vetting
+from adapter.relay.vetting import Vetting
+from adapter.rules.callers import NOBODY, Caller
+from adapter.rules.catalogue import Catalogue
 from adapter.rules.policies import Policies
+from adapter.rules.scopes import principal_scope
+from adapter.rules.verdicts import Pinning
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
@@ -128,30 +134,35 @@ def _json(request_id: object, result: Json, headers: Sequence[tuple[str, str]] |
 
 @dataclass
 class Guarded:
-    """One process; two of them on one store are two replicas. ``steady`` is a clock that never goes back."""
+    """One process; two of them on one store are two replicas. ``steady`` is a clock that never goes back.
+
+    ``caller`` makes the requests.
+    """
 
     shop: Shop
     mode: Mode = "block"
     subset: bool = False
     invalidate: bool = True
+    baseline: Literal["session", "server"] = "session"
+    lock: Catalogue | None = None
+    fresh_for: float = FRESH_FOR
     policies: Policies = field(default_factory=Policies)
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     own: Sequence[Json] = ()
-    fresh_for: float = FRESH_FOR
+    caller: Caller = NOBODY
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
         self.steady = Clock()
         self.errands = Errands()
         self.pins = Pins(self.store, self.clock)
+        pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock)
         self.lists = ToolLists("one", shape_of(self.policies), self.own, Mirrors(), logger)
         self.vetting = Vetting(
-            "one",
             self.lists,
             hides(self.policies),
-            Pinning(self.mode, self.subset, self.invalidate),
-            self.pins,
+            Baselines("one", pinning, self.pins, partial(principal_scope, b""), self.clock),
             revoke=self._revoke,
             fresh_for=self.fresh_for,
             now=self.steady,
@@ -183,7 +194,7 @@ class Guarded:
         if session is None:
             params["_meta"] = META
         body = dump({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        answer = await self.relaying.post(body, session)
+        answer = await self.relaying.post(body, session, caller=self.caller)
         read: Json = parse(answer.strip().rpartition(b"data: ")[2])
         return read
 

@@ -112,9 +112,9 @@ class Relaying:
             setattr(ask, name, value)
         return ask
 
-    async def post(self, body: bytes, session: str | None) -> bytes:
-        """The whole answer to a POST."""
-        return await whole(await self.relay.handle(self.ask(body, session)))
+    async def post(self, body: bytes, session: str | None, **more: object) -> bytes:
+        """The whole answer to a POST; ``more`` are other fields of the Ask."""
+        return await whole(await self.relay.handle(self.ask(body, session, **more)))
 
     async def post_first(self, body: bytes) -> bytes:
         """The whole answer to a legacy POST outside any session."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import orjson
+import pytest
 
+from adapter.errors import LimitReached, UpstreamBroken
+from adapter.relay.answering import LOOK_LIMIT
+from adapter.relay.exchange import Answer as Left
+from adapter.relay.piping import HELD_JSON
+from adapter.relay.stages import Plan, Stages
 from adapter.rules.policies import Disabled, Policies
-from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import Answer
+from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.scripted import Answer, ScriptedReply
 from tests.relay.guarding import SSE, Shop, guarded, tool
-from tests.relay.relaying import Relaying
+from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
 
 HIDDEN = Policies(disabled=Disabled.of(["hidden"]))
@@ -108,3 +116,152 @@ async def test_a_refusal_shows_a_name_in_characters_that_there_are() -> None:
         body = members(2, "hidden\u200b", "hidden" + " " * 5000)
         answer = await front.relaying.post(body, await front.open("2025-03-26"))
         assert b"hidden\\\\u200b on its own" in answer and len(answer) < 1000
+
+
+# --- with members that are refused ----------------------------------------------------------------------------
+
+LONG = "x" * (HELD_JSON + 1)
+
+
+def said(number: int, text: str = "done") -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"text": text}})
+
+
+def in_pieces(body: bytes) -> list[bytes | Exception | asyncio.Event]:
+    return [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
+
+
+@dataclass
+class Batching(Shop):
+    """Answers the batch that is left of another as told; ``hidden`` is refused."""
+
+    answer: Answer
+
+    def __post_init__(self) -> None:
+        super().__init__(tool("hidden"), tool("seen"))
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        if request.body.startswith(b"["):
+            self.requests.append(request)
+            return ScriptedReply(self.answer)
+        return await super().send(request, silence)
+
+
+async def told(answer: Answer, *names: str) -> Left:
+    """What leaves for a batch of such calls, with its body whole."""
+    async with guarded(Batching(answer), "off", policies=HIDDEN) as front:
+        session = await front.open("2025-03-26")
+        left = await front.relaying.relay.handle(front.relaying.ask(members(len(names), *names), session))
+        left.body = await whole(left)
+        return left
+
+
+def ids_of(left: Left) -> list[object]:
+    """The ids that were answered, those of errors in brackets."""
+    assert isinstance(left.body, bytes)
+    return [[each["id"]] if "error" in each else each["id"] for each in orjson.loads(left.body)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + said(1) + b", " + said(2) + b"]",
+        b"\n[ " + said(1, LONG) + b", " + said(2, LONG) + b" ]",
+        b"[" + said(2, LONG) + b"]",
+    ],
+    ids=["small", "large", "large, one of two"],
+)
+async def test_refusals_join_an_array_of_any_size(body: bytes) -> None:
+    """What is too long to be held passes as it comes, behind them."""
+    left = await told(Answer(chunks=in_pieces(body)), "hidden", "seen", "seen")
+    assert ids_of(left) == [[0], *(each["id"] for each in orjson.loads(body))]
+    assert (left.status, left.length) == (200, None)
+
+
+@pytest.mark.parametrize("text", ["done", LONG], ids=["small", "large"])
+async def test_a_response_without_an_array_is_put_into_one(text: str) -> None:
+    """Some servers answer a batch of one so."""
+    assert ids_of(await told(Answer(chunks=in_pieces(said(1, text))), "hidden", "seen")) == [[0], 1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ids"),
+    [
+        (Answer(500, chunks=[b"no"]), [[0], [1], [2]]),
+        (Answer(500, chunks=in_pieces(LONG.encode())), [[0], [1], [2]]),
+        (Answer(202), [[0], [1], [2]]),
+        (Answer(chunks=[b"{}"]), [[0], [1], [2]]),
+        (Answer(chunks=[b"[1,"]), [[0], [1], [2]]),
+        (Answer(chunks=in_pieces(b'"' + LONG.encode() + b'"')), [[0], [1], [2]]),
+        (Answer(headers=(("Content-Encoding", "gzip"),), chunks=[b"x"]), [[0], [1], [2]]),
+        (Answer(headers=(*SSE, ("Content-Encoding", "br")), chunks=[b"x", b"y"]), [[0], [1], [2]]),
+        (Answer(chunks=[said(2)]), [[0], 2, [1]]),
+        (Answer(chunks=[b"[" + said(2) + b"]"]), [[0], 2, [1]]),
+        (Answer(chunks=[b'{"jsonrpc":"2.0","error":{}}']), None),
+    ],
+    ids=str,
+)
+async def test_each_member_is_answered(answer: Answer, ids: list[object] | None) -> None:
+    """With an error where the upstream does not; one of its own that names no request is all that is said."""
+    left = await told(answer, "hidden", "seen", "seen")
+    assert left.status == 200 and ("Content-Type", "application/json") in left.headers
+    assert isinstance(left.body, bytes)
+    if ids is None:
+        assert [each.get("id") for each in orjson.loads(left.body)] == [0, None]
+    else:
+        assert ids_of(left) == ids
+
+
+async def test_a_status_that_clients_act_on_is_theirs() -> None:
+    """They authorize themselves, or wait, and send the whole batch again."""
+    fields = (("WWW-Authenticate", "Bearer"),)
+    left = await told(Answer(401, fields, [b"who?"]), "hidden", "seen")
+    assert (left.status, left.body, left.headers) == (401, b"who?", [*fields])
+
+
+async def test_a_large_answer_that_breaks_off_is_broken_off() -> None:
+    """As any answer of which a part has left."""
+    body = [*in_pieces(b"[" + said(1, LONG))[:2], UpstreamBroken("gone")]
+    with pytest.raises(UpstreamBroken, match="gone"):
+        await told(Answer(chunks=body), "hidden", "seen")
+
+
+async def test_a_member_that_no_stage_can_be_found_for_is_refused_alone() -> None:
+    """Such as a call of a name that is too long: the others are answered as ever."""
+
+    def around(name: str) -> Stages:
+        if len(name) > 100:
+            raise LimitReached("The name is too long.")
+        return ()
+
+    upstream = Acting(lambda _: Answer(chunks=[b"[" + said(1) + b"]"]))
+    relaying = Relaying(upstream, Plan(around=around))
+    body = members(2, "x" * 101, "seen")
+    assert [
+        [each["id"], "error" in each]
+        for each in orjson.loads(await relaying.post(body, await relaying.open("2025-03-26")))
+    ] == [[0, True], [1, False]]
+
+
+BIG = b'data: {"jsonrpc":"2.0","id":0,"result":"' + b"x" * LOOK_LIMIT + b'"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("events", "failed"),
+    [
+        ([BIG], [0, 1, 2]),
+        ([b"data: " + said(1) + b"\n\n", BIG], [0, 2]),
+        ([BIG, b"data: " + said(1) + b"\n\n", b"data: " + said(2) + b"\n\n"], []),
+        ([BIG, BIG, b"data: " + said(1) + b"\n\n"], []),
+        ([BIG, BIG, BIG], []),
+    ],
+    ids=["one", "the second", "the first", "two", "three"],
+)
+async def test_an_event_that_is_too_large_to_look_into_answers_one_member(
+    events: list[bytes], failed: list[int]
+) -> None:
+    """Nobody knows which, so that a stream which breaks off ends with an error for each that may still wait."""
+    relaying = Relaying(Acting(lambda _: Answer(headers=SSE, chunks=[*events, UpstreamBroken("gone")])))
+    answer = await relaying.post(members(3, "seen"), await relaying.open("2025-03-26"))
+    last = [each.removeprefix(b"data: ") for each in answer.split(b"\n\n") if b"-32011" in each]
+    assert [orjson.loads(each)["id"] for each in last] == failed

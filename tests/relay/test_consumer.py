@@ -15,6 +15,7 @@ import pytest
 
 from adapter.errors import BadRequest
 from adapter.relay.consumer import Delivery
+from adapter.rules.parameter_headers import annotated
 from adapter.rules.quota import Limits
 from adapter.rules.scopes import principal_scope
 from adapter.upstream.port import UpstreamRequest, header
@@ -367,7 +368,7 @@ async def modern_call(
     """The handle, and what went upstream of a modern call whose headers say ``@`` where the handle stands."""
     async with tools(tmp_path, lambda request: Answer(chunks=[result('"content":[]')])) as one:
         if schema is not None:
-            one.mirrors.learn("read", schema)
+            one.mirrors.learn(["read"], {"read": dict(annotated(schema))})
         record = await one.uploaded(b"hello", scope=principal_scope(b"", "anonymous"))
         handle = upload_handle(record.scope, record.id)
         params = {"name": "read", "arguments": orjson.loads(arguments.replace("@", handle)), "_meta": META}

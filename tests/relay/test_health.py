@@ -265,6 +265,7 @@ async def test_server_that_is_not_pinged_says_so(tmp_path: Path) -> None:
                     "mount_path": "/raw",
                     "status": "ok",
                     "detail": "upstream_ping_disabled",
+                    "tools": {"drift": "none"},
                 }
             ]
             assert (await ask(front, "/readyz"))[0] == 200

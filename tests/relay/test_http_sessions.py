@@ -9,8 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken
+from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
+from adapter.relay.answers import RESUMPTIONS
+from adapter.relay.conversing import MOST_REPLIES
 from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.server import Silence
 from adapter.relay.stages import Call, Plan
 from adapter.rules.sessions import session_key
 from adapter.state.memory import MemoryStore
@@ -260,12 +263,65 @@ async def test_requests_of_the_server_are_refused_at_once() -> None:
     assert await running == DONE
 
 
+async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
+    """However many it makes; none is left out, and the call goes on as fast as the server takes the refusals."""
+    count = 5 * MOST_REPLIES
+    wants = [data({"jsonrpc": "2.0", "id": f"s{number}", "method": "roots/list"}) for number in range(count)]
+    stream = [b"".join(wants), data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
+    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    taken = asyncio.Event()
+    for _ in range(count):
+        serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), Answer(202, after=taken))
+    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
+    for _ in range(20 * count):
+        await asyncio.sleep(0)
+    refused = [each for each in serving.upstream.requests if b"-32601" in each.body]
+    assert len(refused) == MOST_REPLIES and repr(serving.relaying.errands) == "<Errands: 16 running>"
+    assert not running.done()
+    taken.set()
+    assert await running == DONE
+    await serving.played()
+
+
 async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
     """The upstream ends the stream after an event id and delivers on a later one."""
     poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     rest = Answer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
     serving = Serving(*opening(), call(2, poll), (Expect("GET", headers={"last-event-id": "7"}), rest))
     assert await serving.sessions.call(ANN, "save", {}) == DONE
+
+
+async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
+    """It may have run, and its caller is told so; the next call goes through a new session."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    serving = Serving(*opening(), call(2, poll))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    with pytest.raises(UpstreamUnanswered, match="the call may have run"):
+        await serving.sessions.call(ANN, "save", {})
+    assert serving.methods.count("tools/call") == 1 and serving.upstream.unplayed == []
+
+
+async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> None:
+    """It changes nothing, so that the caller hears nothing of the session."""
+    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), poll))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    for step in (*opening("up-2"), LISTED):
+        serving.upstream.then(*step)
+    assert await serving.sessions.tools(ANN) == TOOLS
+
+
+async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
+    """A server that ends each stream with a new event id, and asks for no pause, never answers."""
+    polls = [
+        Answer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number]) for number in range(1, 200)
+    ]
+    serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
+    with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
+        await serving.sessions.call(ANN, "save", {})
+    assert serving.methods.count("GET") == RESUMPTIONS
 
 
 @pytest.mark.parametrize(
@@ -382,10 +438,29 @@ async def test_at_the_end_all_sessions_are_closed() -> None:
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
         await serving.sessions.call(Who(name), "save", {})
-    await serving.sessions.close()
+    await serving.sessions.close(within=5)
     ended = [each for each in serving.upstream.requests if each.method == "DELETE"]
     assert {header(each.headers, "mcp-session-id") for each in ended} == {"a", "b"}
     assert serving.relaying.sessions.active == 0
+
+
+async def test_a_server_that_hangs_holds_up_no_stop() -> None:
+    """Its session has ended here after the time that was given; the janitor closes it with the server later."""
+    never, dripping = asyncio.Event(), Answer(chunks=[b"x", asyncio.Event()])
+    serving = Serving(*opening("a"), *opening("b"))
+    serving.relaying.server.silence = Silence(60, 60)
+    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "a"}), Answer(after=never))
+    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "b"}), dripping)
+    for name in ("ann", "bob"):
+        serving.upstream.then(*call(2, answer(2, DONE)))
+        await serving.sessions.call(Who(name), "save", {})
+    async with asyncio.timeout(5):
+        await serving.sessions.close(within=0.05)
+    assert serving.relaying.sessions.active == 0
+    serving.upstream.then(*ENDED)
+    serving.upstream.then(*ENDED)
+    await serving.relaying.janitor.go_round()
+    assert serving.upstream.unplayed == []
 
 
 # --- the road -------------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.janitor import CLOSINGS, Janitor
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import SessionLimits
+from adapter.relay.sessions import TABLE, SessionLimits
 from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.upstream.scripted import Answer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import Relaying
@@ -179,3 +181,55 @@ async def test_round_that_is_under_way_is_left_when_the_adapter_stops(keeping: K
     running.cancel()
     await asyncio.wait([running])
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+class FailingStore(MemoryStore):
+    """Fails once to write a row, when it is told to; ``late`` holds back writes that come later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = False
+        self.late = asyncio.Event()
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        if self.fails:
+            self.fails = False
+            raise StoreUnavailable("The disk is full.")
+        await self.late.wait()
+        return await super().put(table, key, value, expected=expected, due=due)
+
+
+async def test_nothing_of_a_round_goes_on_when_its_part_has_failed() -> None:
+    """The sessions that were being closed beside the one that failed are done first, and no others are begun."""
+    store = FailingStore()
+    store.late.set()
+    keeping = Keeping(Relaying(ScriptedUpstream(), limits=IDLE, store=store))
+    await keeping.open("well", 20)
+    keeping.relaying.clock.now += 11
+    store.late.clear()
+    store.fails = True
+    round_ = asyncio.create_task(keeping.janitor.go_round())
+    async with asyncio.timeout(5):
+        while len(keeping.well.asked) < CLOSINGS or store.fails:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    assert not round_.done()
+    store.late.set()
+    await round_
+    assert len(keeping.well.asked) == CLOSINGS and keeping.relaying.sessions.active == 20 - CLOSINGS + 1
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_sessions_that_cannot_be_read_stand_in_no_others_way() -> None:
+    """Those of another version, say; however many they are, others are tended in the next round at the latest."""
+    keeping = Keeping()
+    for number in range(600):
+        await keeping.relaying.store.put(TABLE, f"odd-{number}", b"?", due=keeping.relaying.clock() - 1)
+    await keeping.open("well", 5)
+    keeping.relaying.clock.now += 11
+    for _ in range(2):
+        await keeping.janitor.go_round()
+    assert len(keeping.well.asked) == 5 and keeping.relaying.sessions.active == 0
+    assert await keeping.relaying.store.count(TABLE) == 605

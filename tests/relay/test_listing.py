@@ -10,10 +10,13 @@ import pytest
 from adapter import log
 from adapter.app.cataloguing import shape_of
 from adapter.errors import UpstreamBroken
-from adapter.relay.listing import KEPT, Shaping, ToolLists
+from adapter.relay.listing import KEPT, TOLD_AT_ONCE, ToolLists
 from adapter.relay.mirrors import Mirrors
+from adapter.rules.catalogue import Catalogue
 from adapter.rules.drift import Change, Drift
 from adapter.rules.policies import Disabled, Policies, Sanitization
+from adapter.rules.tool_pages import Shaping
+from adapter.rules.verdicts import Sighting, Verdict
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
 PLAIN = b'{"name":"shoot","description":"Shoots."}'
@@ -41,34 +44,36 @@ def names(body: bytes) -> list[str]:
 
 @pytest.mark.parametrize("spaces", [b"", b" ", b"\n  "])
 @pytest.mark.parametrize("modern", [False, True])
-def test_untouched_lists_keep_their_bytes(spaces: bytes, modern: bool) -> None:
+async def test_untouched_lists_keep_their_bytes(spaces: bytes, modern: bool) -> None:
     """Key order, spelling of numbers, escapes, spaces, unknown keys and entries that are no tools."""
     came = response(
         ODD, b'{"no":"name"}', b"7", PLAIN, more=b',"nextCursor":"\\u0062","z":1.0', spaces=spaces
     )
-    page = lists().page(came, b"1", first=True, modern=modern)
+    page = await lists().page(came, b"1", first=True, modern=modern)
     assert page.response == came
     assert page.listed is not None and page.listed.cursor == "b"
-    assert [tool.raw for tool in page.listed.tools] == [ODD, PLAIN] and page.listed.places == (0, 3)
+    assert [tool.raw for tool in page.listed.tools] == [ODD, PLAIN]
 
 
 @pytest.mark.parametrize("spaces", [b"", b" "])
 @pytest.mark.parametrize("hidden", ["click", "shoot", "third", ".*"])
-def test_untouched_tools_keep_their_bytes_beside_others(hidden: str, spaces: bytes) -> None:
+async def test_untouched_tools_keep_their_bytes_beside_others(hidden: str, spaces: bytes) -> None:
     """What is hidden goes with its comma, the adapter's own come first, and the rest is as it came."""
     tools = {"click": ODD, "shoot": PLAIN, "third": b'{"name":"third"}'}
     came = response(*tools.values(), more=b',"nextCursor":"2"', spaces=spaces)
-    made = lists(Policies(disabled=Disabled.of([hidden])), [OWN]).page(came, b"1", first=True, modern=False)
+    made = await lists(Policies(disabled=Disabled.of([hidden])), [OWN]).page(
+        came, b"1", first=True, modern=False
+    )
     kept = [name for name in tools if hidden not in (name, ".*")]
     assert names(made.response) == [OWN["name"], *kept]
     assert all(tools[name] in made.response for name in kept)
     assert orjson.loads(made.response)["result"]["nextCursor"] == "2"
 
 
-def test_only_touched_text_is_written() -> None:
+async def test_only_touched_text_is_written() -> None:
     """A tool with something invisible in it keeps all bytes around that text."""
     dirty = b'{"x":1.0, "name":"zap","description":"Z\xe2\x80\x8baps.","y":1e2}'
-    page = lists().page(response(ODD, dirty), b"1", first=True, modern=False)
+    page = await lists().page(response(ODD, dirty), b"1", first=True, modern=False)
     assert page.response == response(ODD, dirty.replace(b"\xe2\x80\x8b", b""))
 
 
@@ -80,7 +85,7 @@ def test_only_touched_text_is_written() -> None:
         ' { "jsonrpc" : "2.0" , "id" : ID , "result" : { "_meta": {}, "tools" : TOOLS } } ',
     ],
 )
-def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None:
+async def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None:
     """SDKs write the id first or last; the second list is the first one's with its own id."""
     asked = 0
 
@@ -92,7 +97,7 @@ def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None:
     made = ToolLists("one", shape, [OWN], Mirrors(), log.get_logger("test"))
     spelled = spelled.replace("TOOLS", f"[{PLAIN.decode()}]")
     pages = [
-        made.page(spelled.replace("ID", said).encode(), said.encode(), first=True, modern=False)
+        await made.page(spelled.replace("ID", said).encode(), said.encode(), first=True, modern=False)
         for said in ("1", '"a"', "-7")
     ]
     assert [orjson.loads(page.response)["id"] for page in pages] == [1, "a", -7]
@@ -101,47 +106,49 @@ def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None:
     assert pages[0].listed is pages[2].listed
 
 
-def test_other_eras_and_pages_are_made_apart() -> None:
+async def test_other_eras_and_pages_are_made_apart() -> None:
     """The first page has the adapter's tools, and a modern one is private."""
     made, came = lists(own=[OWN]), response(PLAIN)
-    assert names(made.page(came, b"1", first=True, modern=False).response) == [OWN["name"], "shoot"]
-    assert names(made.page(came, b"1", first=False, modern=False).response) == ["shoot"]
-    modern = orjson.loads(made.page(came, b"1", first=True, modern=True).response)["result"]
+    assert names((await made.page(came, b"1", first=True, modern=False)).response) == [OWN["name"], "shoot"]
+    assert names((await made.page(came, b"1", first=False, modern=False)).response) == ["shoot"]
+    modern = orjson.loads((await made.page(came, b"1", first=True, modern=True)).response)["result"]
     assert modern["cacheScope"] == "private"
 
 
-def test_what_is_kept_is_bounded() -> None:
+async def test_what_is_kept_is_bounded() -> None:
     """A server that says something else each time does not fill the memory."""
     made = lists()
     for number in range(KEPT * 2):
-        made.page(response(b'{"name":"t%d"}' % number), b"1", first=True, modern=False)
+        await made.page(response(b'{"name":"t%d"}' % number), b"1", first=True, modern=False)
     assert repr(made) == f"<ToolLists of 'one': {KEPT} pages kept>"
 
 
-def test_own_names_are_the_adapters_on_every_page() -> None:
+async def test_own_names_are_the_adapters_on_every_page() -> None:
     """An upstream's tool of that name is not called, so it is not shown."""
     came = response(b'{"name":"one_get_upload_url","description":"Mine!"}', PLAIN)
     for first in (True, False):
-        page = lists(own=[OWN]).page(came, b"1", first=first, modern=False)
+        page = await lists(own=[OWN]).page(came, b"1", first=first, modern=False)
         assert b"Mine!" not in page.response and page.listed is not None
         assert [tool.name for tool in page.listed.tools] == ["shoot"]
 
 
-def test_own_tools_in_every_place() -> None:
+async def test_own_tools_in_every_place() -> None:
     """In an empty list, and in one with a tool of that name behind others; no other bytes are touched."""
     made, own = lists(own=[OWN]), orjson.dumps(OWN)
     for came, left in (
         (response(spaces=b" "), None),
         (response(PLAIN, b'{"name":"one_get_upload_url"}'), [OWN["name"], "shoot"]),
     ):
-        page = made.page(came, b"1", first=True, modern=False).response
+        page = (await made.page(came, b"1", first=True, modern=False)).response
         assert own in page and names(page) == (left or [OWN["name"]])
-    modern = made.page(response(more=b',"ttlMs":5,"cacheScope":"public"'), b"1", first=True, modern=True)
+    modern = await made.page(
+        response(more=b',"ttlMs":5,"cacheScope":"public"'), b"1", first=True, modern=True
+    )
     result = orjson.loads(modern.response)["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5, "private")
 
 
-def test_what_is_no_list_gets_no_tool_of_the_adapters() -> None:
+async def test_what_is_no_list_gets_no_tool_of_the_adapters() -> None:
     """Errors, results of another shape and batches leave as they came."""
     for odd in (
         b'{"id":1,"error":{"code":-32000,"message":"no"}}',
@@ -149,15 +156,17 @@ def test_what_is_no_list_gets_no_tool_of_the_adapters() -> None:
         b'{"id":1,"result":[]}',
         b"[]",
     ):
-        assert lists(own=[OWN]).page(odd, b"1", first=True, modern=True).response is odd
+        assert (await lists(own=[OWN]).page(odd, b"1", first=True, modern=True)).response is odd
 
 
-def test_servers_without_tools_have_the_adapters() -> None:
+async def test_servers_without_tools_have_the_adapters() -> None:
     """Method not found becomes a list of its own tools; any other answer passes."""
     refused = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'
-    assert names(lists(own=[OWN]).page(refused, b"1", first=True, modern=False).response) == [OWN["name"]]
+    assert names((await lists(own=[OWN]).page(refused, b"1", first=True, modern=False)).response) == [
+        OWN["name"]
+    ]
     for other in (refused, b'{"jsonrpc":"2.0","id":1,"result":{"tools":{}}}', b"[]"):
-        page = lists().page(other, b"1", first=True, modern=False)
+        page = await lists().page(other, b"1", first=True, modern=False)
         assert page.response is other and page.listed is None
 
 
@@ -177,10 +186,12 @@ EVIL = b'{"name":"evil","description":"Does evil."}'
         b'"result":{"tools":[%s]},"error":{"message":"no","data":%s}',
     ],
 )
-def test_a_list_that_clients_could_read_in_two_ways_is_refused(more: bytes) -> None:
+async def test_a_list_that_clients_could_read_in_two_ways_is_refused(more: bytes) -> None:
     """Nobody knows which of the two a client reads, and one of them would leave unseen."""
     with pytest.raises(UpstreamBroken, match="two ways"):
-        lists().page(b'{"jsonrpc":"2.0","id":1,' + more % (b"", EVIL) + b"}", b"1", first=True, modern=False)
+        await lists().page(
+            b'{"jsonrpc":"2.0","id":1,' + more % (b"", EVIL) + b"}", b"1", first=True, modern=False
+        )
 
 
 @pytest.mark.parametrize(
@@ -194,29 +205,45 @@ def test_a_list_that_clients_could_read_in_two_ways_is_refused(more: bytes) -> N
         b'{"name":"evil","na\\u006de":"good"}',
     ],
 )
-def test_a_tool_that_clients_could_read_in_two_ways_is_hidden(entry: bytes) -> None:
+async def test_a_tool_that_clients_could_read_in_two_ways_is_hidden(entry: bytes) -> None:
     """Whether or not it is one for the adapter; what stands twice deep in its schema hides none."""
     deep = b'{"name":"deep","inputSchema":{"type":"object","type":"object"}}'
-    page = lists().page(response(entry, PLAIN, deep), b"1", first=True, modern=False)
+    page = await lists().page(response(entry, PLAIN, deep), b"1", first=True, modern=False)
     assert names(page.response) == ["shoot", "deep"] and b"vil" not in page.response
     assert page.listed is not None and [tool.name for tool in page.listed.tools] == ["shoot", "deep"]
 
 
-def test_tools_that_are_blocked_for_what_they_say_are_hidden_and_known() -> None:
+async def test_tools_that_are_blocked_for_what_they_say_are_hidden_and_known() -> None:
     """The page remembers how the name reads, for nobody may call it by another spelling."""
     dirty = '{"name":"Zap","description":"Z\u200baps."}'.encode()
     policies = Policies(Sanitization(mode="block"))
-    page = lists(policies).page(response(dirty, PLAIN), b"1", first=True, modern=False)
+    made = lists(policies)
+    page = await made.page(response(dirty, PLAIN), b"1", first=True, modern=False)
     assert names(page.response) == ["shoot"]
-    assert page.listed is not None and page.listed.hidden == {"zap"}
+    assert page.listed is not None and (await made.sighting(page.listed)).hidden == {"zap"}
 
 
-def test_warnings_and_subsets_touch_what_they_concern() -> None:
+async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     """Also behind the adapter's own tools, hidden ones and entries that are no tools."""
     came = response(b'{"name":"gone"}', b"7", ODD, PLAIN)
-    page = lists(Policies(disabled=Disabled.of(["gone"])), [OWN]).page(came, b"1", first=True, modern=True)
-    warned = page.with_warnings(Drift(changed=(Change("shoot", ("description",)),)), modern=True)
+    made = lists(Policies(disabled=Disabled.of(["gone"])), [OWN])
+    page = await made.page(came, b"1", first=True, modern=True)
+    found = Drift(changed=(Change("shoot", ("description",)),))
+    now = Sighting(Catalogue("now", {}))
+    warned = await made.warned(page, Verdict(now, found, found, {"click"}), modern=True)
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
-    assert orjson.loads(page.only({"click"}, modern=True))["result"]["cacheScope"] == "private"
-    assert names(page.only({"click"}, modern=False)) == [OWN["name"], "click"]
-    assert ODD in page.only({"click"}, modern=False)
+    subset = Verdict(now, found, found, {"click"})
+    assert orjson.loads(await made.only(page, subset, modern=True))["result"]["cacheScope"] == "private"
+    only = await made.only(page, subset, modern=False)
+    assert names(only) == [OWN["name"], "click"] and ODD in only
+
+
+async def test_a_list_of_many_changed_tools_is_a_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log names some and counts the rest; nothing is told twice."""
+    dirty = [b'{"name":"zap%d","description":"Z\xe2\x80\x8baps."}' % number for number in range(1000)]
+    shaping = lists()
+    for _ in range(2):
+        await shaping.page(response(*dirty), b"1", first=True, modern=False)
+    lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines[:TOLD_AT_ONCE]] == ["policy changed a tool"] * TOLD_AT_ONCE
+    assert [line.get("count") for line in lines[TOLD_AT_ONCE:]] == [1000 - TOLD_AT_ONCE]

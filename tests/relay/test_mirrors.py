@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.relay.mirrors import Mirrors
+from adapter.relay.mirrors import KNOWN, Mirrors
 from adapter.relay.stages import Call
+from adapter.rules.parameter_headers import annotated
 from adapter.rules.scopes import principal_scope
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
@@ -33,7 +34,7 @@ def rewritten(
 ) -> list[tuple[str, str]]:
     mirrors = Mirrors()
     if schema is not None:
-        mirrors.learn("read", schema)
+        mirrors.learn(["read"], {"read": dict(annotated(schema))})
     mirrors.rewrite(made, argument, "old", new)
     return made.headers
 
@@ -73,7 +74,7 @@ def test_headers_follow_arguments_that_were_made_anew() -> None:
     named = ("kept", "size", "deep", "new", "gone")
     properties = {name: {"x-mcp-header": name.title()} for name in named}
     mirrors = Mirrors()
-    mirrors.learn("read", {"properties": properties})
+    mirrors.learn(["read"], {"read": dict(annotated({"properties": properties}))})
     made = call(
         ("Mcp-Param-Kept", "=?base64?a2VwdA==?="),
         ("mcp-param-size", "1"),
@@ -98,3 +99,14 @@ def test_headers_of_an_unknown_schema_follow_texts() -> None:
     made = call(("Mcp-Param-A", "old"), ("Mcp-Param-B", "1"))
     Mirrors().renew(made, {"a": "old", "b": 1}, {"a": "new", "b": 2})
     assert made.headers == [("Mcp-Param-A", "new"), ("Mcp-Param-B", "1")]
+
+
+def test_tools_that_are_listed_no_more_are_forgotten_in_the_end() -> None:
+    """A server that names its tools anew each time does not fill the memory."""
+    mirrors = Mirrors()
+    mirrors.learn(["read"], {"read": {("file",): "Mcp-Param-File"}})
+    mirrors.learn((f"tool_{number}" for number in range(KNOWN)), {})
+    made = call(("Mcp-Param-Other", "old"))
+    mirrors.rewrite(made, ("file",), "old", "new")
+    # As of a schema that nobody has read.
+    assert made.headers == [("Mcp-Param-Other", "new")]

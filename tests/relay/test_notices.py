@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.notices import RESOURCES_CHANGED, Inbox, Notices
+from adapter.relay.notices import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notices
 from adapter.relay.streams import noticing
 from adapter.rules.scopes import principal_scope
 from adapter.upstream.port import UpstreamRequest
@@ -268,3 +268,12 @@ async def test_subscription_that_is_over_holds_nothing(tmp_path: Path) -> None:
         )
         answer = await one.relaying.relay.handle(one.ask(body, None))
         assert answer.status == 404 and b"Method not found" in await whole(answer)
+
+
+async def test_a_client_that_does_not_read_misses_the_oldest_events() -> None:
+    """So many wait for it, whatever happens meanwhile."""
+    inbox = Inbox()
+    events = [b"data: %d\n\n" % number for number in range(MOST_WAITING + 10)]
+    for event in events:
+        inbox.put(event)
+    assert await inbox.take() == b"".join(events[10:])

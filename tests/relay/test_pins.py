@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.relay.pins import CATALOGUES, LOOKED_UP, PINS, Pins
+from adapter.relay.catalogues import CATALOGUES
+from adapter.relay.pins import LOOKED_UP, PINS, Pins
 from adapter.rules.catalogue import Catalogue, catalogue_of
 from adapter.rules.scopes import Scope
 from adapter.rules.tools import read_tool

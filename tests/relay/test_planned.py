@@ -54,7 +54,12 @@ class Watching:
 def planned(
     upstream: ScriptedUpstream, stage: Watching, *, reshapes: bool = False, errors: ErrorStyle | None = None
 ) -> Relaying:
-    plan = ToolPlan("save", "proxied", [Step(8, "watch", "", stage, reshapes)], errors or ErrorStyle())
+    plan = ToolPlan(
+        "save",
+        "proxied",
+        [Step(8, "watch", "", stage, "after" if reshapes else "before")],
+        errors or ErrorStyle(),
+    )
     plans = Plans(lambda tool: plan if tool == "save" else None, Mirrors(), Notices(), 60)
     return Relaying(upstream, Plan(around=plans.of), MemoryStore())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from adapter.rules.parameter_headers import annotated
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer
 from adapter.wire.handles import parse_artifact
@@ -121,7 +122,7 @@ async def test_place_is_said_in_the_mirrored_header_too(tmp_path: Path) -> None:
     schema = {"properties": {"filename": {"type": "string", "x-mcp-header": "Target"}}}
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     async with tools(tmp_path, writing(PNG, result('"content":[],"resultType":"complete"'))) as one:
-        one.mirrors.learn("write", schema)
+        one.mirrors.learn(["write"], {"write": dict(annotated(schema))})
         response = await one.request("tools/call", {"name": "write", "_meta": meta}, modern=True)
         request = one.upstream.requests[0]
         assert header(request.headers, "mcp-param-target") == str(told(request))

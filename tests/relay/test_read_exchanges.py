@@ -145,7 +145,7 @@ PONG = b'{"jsonrpc":"2.0","id":2.0,"result":{}}'
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Answer(chunks=[b"[ " + PONG + b" ]"]), b"[ " + PONG),
+        (Answer(chunks=[b"[ " + PONG + b" ]"]), PONG),
         (Answer(headers=SSE, chunks=[data(PONG)]), b"data: " + PONG),
     ],
 )

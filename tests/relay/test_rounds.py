@@ -303,6 +303,23 @@ async def test_state_leaves_byte_for_byte(tmp_path: Path) -> None:
         assert await whole(await one.relaying.relay.handle(asked(one, "write", {}))) == came
 
 
+@pytest.mark.parametrize("depth", [250, 990, 1010])
+async def test_arguments_may_be_nested_as_deep_as_they_are_read(tmp_path: Path, depth: int) -> None:
+    """The round is found again, however deep the stack of whoever looks."""
+    nested = b'{"x":' * depth + b"1" + b"}" * depth
+
+    def body(state: str) -> bytes:
+        return (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write",'
+            b'"_meta":%s,"arguments":%s%s}}' % (orjson.dumps(META), nested, state.encode())
+        )
+
+    async with tools(tmp_path, Asking(rounds=1, bound=False)) as one:
+        first = parsed(await whole(await one.relaying.relay.handle(one.ask(body(""), None))))
+        again = body(f',"requestState":"{state_in(first)}","inputResponses":{{}}')
+        assert artifact_of(parsed(await whole(await one.relaying.relay.handle(one.ask(again, None)))))
+
+
 # --- a consumer -----------------------------------------------------------------------------------------------
 
 
@@ -409,6 +426,38 @@ async def test_scope_has_so_many_and_the_oldest_goes(tmp_path: Path) -> None:
         assert "error" in await called(one, "write", {"n": 0}, states[0])
         for number in (1, 2):
             assert state_in(await called(one, "write", {"n": number}, states[number]))
+
+
+def long_state(path: str, number: int) -> str:
+    """A state that stays here, for there is a path in it."""
+    return f"{path} {'x' * 10_000} {number}"
+
+
+@pytest.mark.parametrize("limits", [{"scope_bytes": 30_000}, {"total_bytes": 30_000}], ids=["scope", "total"])
+async def test_rounds_have_so_many_bytes_and_the_oldest_goes(tmp_path: Path, limits: Any) -> None:
+    """In memory and in the store; what is over counts no longer."""
+    async with tools(
+        tmp_path, Asking(rounds=1, state=long_state), round_limits=RoundLimits(ttl=1000.0, **limits)
+    ) as one:
+        states = [state_in(await called(one, "write", {"n": number})) for number in range(5)]
+        assert await rows(one) == 2 and len(list(tmp_path.glob("artifacts/*/*"))) == 2
+        assert "error" in await called(one, "write", {"n": 0}, states[0])
+        for number in (3, 4):
+            assert artifact_of(await called(one, "write", {"n": number}, states[number]))
+        assert repr(one.rounds) == "<Rounds: <RoundIndex: 0 rounds of 0 scopes, 0 bytes>>"
+
+
+async def test_bytes_of_an_earlier_process_count(tmp_path: Path) -> None:
+    """What it kept makes room for newcomers as what came since does."""
+    store, limits = MemoryStore(), RoundLimits(ttl=1000.0, total_bytes=30_000)
+    async with tools(tmp_path, Asking(state=long_state), store=store, round_limits=limits) as one:
+        for number in range(2):
+            state_in(await called(one, "write", {"n": number}))
+        await called(one, "write", {"n": 2})
+        assert await rows(one) == 2
+    async with tools(tmp_path, Asking(state=long_state), store=store, round_limits=limits) as two:
+        state_in(await called(two, "write", {"n": 3}))
+        assert await rows(two) == 2
 
 
 @pytest.mark.parametrize(

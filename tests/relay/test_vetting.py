@@ -14,15 +14,19 @@ from adapter.errors import (
     CatalogueDrifted,
     SessionUnknown,
     ToolUnknown,
+    UpstreamSilent,
     UpstreamUnreachable,
 )
+from adapter.relay.lookout import Lookout
 from adapter.relay.pins import LOOKED_UP, PINS
+from adapter.relay.stages import Call
 from adapter.rules.catalogue import catalogue_of
 from adapter.rules.policies import Disabled, Policies, Sanitization
+from adapter.rules.scopes import Scope
 from adapter.rules.tools import read_tool
 from adapter.rules.wrapping import Wrapped
 from adapter.upstream.scripted import Answer
-from adapter.wire.envelope import Envelope, dump
+from adapter.wire.envelope import Envelope, dump, read_envelope
 from tests.relay.guarding import (
     CHANGED,
     CLICK,
@@ -124,6 +128,45 @@ async def test_time_makes_one_read() -> None:
         shop.tools = [EVIL]
         with pytest.raises(CatalogueDrifted):
             await front.call(sessions[0], "click")
+
+
+async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end() -> None:
+    """Calls that come meanwhile wait for it instead of beginning anew, so all of them are served."""
+    shop = Shop(CLICK)
+    async with guarded(shop, fresh_for=1) as front:
+        session = await front.open()
+        shop.hold = asyncio.Event()
+        calling = []
+        for _ in range(5):
+            calling.append(asyncio.ensure_future(front.call(session, "click")))
+            await asyncio.sleep(0)
+            front.steady.now += 2
+        shop.hold.set()
+        await asyncio.gather(*calling)
+        assert shop.lists == 1 and len(shop.calls) == 5
+        front.steady.now += 2
+        await front.call(session, "click")
+        assert shop.lists == 2
+
+
+async def test_a_server_has_so_long_for_all_pages() -> None:
+    """Each may come in time, and the last never."""
+    shop = Shop(CLICK)
+    async with guarded(shop) as front:
+        lookout = Lookout(
+            front.lists, fresh_for=FRESH_FOR, now=front.steady, errands=front.errands, patience=0.05
+        )
+
+        async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
+            await asyncio.sleep(0.01)
+            page = {"tools": [tool(f"t{params}")], "nextCursor": f"{params}"[-20:]}
+            return orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": page})
+
+        envelope = read_envelope(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"click"}}')
+        assert isinstance(envelope, Envelope)
+        asking = Call("one", Scope("s", ""), envelope, envelope.body, fetch=fetch)
+        with pytest.raises(UpstreamSilent, match=r"did not list its tools within 0\.05 s"):
+            await lookout.seen(asking)
 
 
 @pytest.mark.parametrize("cut", [None, 20, 60, 75])
@@ -608,6 +651,17 @@ async def test_pages_of_a_long_list_are_warned_of() -> None:
         assert same == tool("t2")
         assert warned["description"].startswith("[Warning: ") and warned["description"].endswith("evil.")
         assert names(await front.list(session)) == ["own", "t0", "t1"]
+
+
+async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
+    """Not from what others saw before a change without a word, so it has nothing to be warned of."""
+    shop = Shop(*(tool(f"t{number}") for number in range(4)))
+    shop.page_size = 2
+    async with guarded(shop, "warn") as front:
+        await front.list(await front.open())
+        shop.tools = [tool("t0", "Does evil."), *shop.tools[1:]]
+        assert (await front.list(await front.open()))[0] == tool("t0", "Does evil.")
+        assert front.vetting.drifts == 0
 
 
 async def test_a_name_on_two_pages_is_no_drift() -> None:

@@ -9,11 +9,13 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.relay.listing import Shaping, ToolLists
+from adapter.errors import UpstreamBroken
+from adapter.relay.listing import ToolLists
 from adapter.relay.mirrors import Mirrors
 from adapter.relay.paging import all_tools
 from adapter.relay.server import Server
 from adapter.relay.visit import Visit
+from adapter.rules.tool_pages import BOUNDS, ListLimits, Shaping
 from adapter.rules.tools import Tool
 from adapter.upstream.http import HttpUpstream
 from adapter.wire.eras import Era
@@ -36,8 +38,8 @@ async def visiting(script: Script, opening: Script | None = None) -> AsyncIterat
         await raw.stop()
 
 
-async def tools_of(visit: Visit) -> list[Tool] | None:
-    lists = ToolLists("one", lambda _, raw: Shaping(raw), (), Mirrors(), log.get_logger("test"))
+async def tools_of(visit: Visit, limits: ListLimits = BOUNDS) -> list[Tool] | None:
+    lists = ToolLists("one", lambda _, raw: Shaping(raw), (), Mirrors(), log.get_logger("test"), limits)
 
     async def fetch(method: str, params: dict[str, object]) -> bytes | None:
         return (await visit.ask(method, params)).response
@@ -115,7 +117,7 @@ async def test_a_server_without_tools_has_none(status: int) -> None:
 
 
 async def test_no_whole_list_is_no_list() -> None:
-    """An error on a later page, and a list that never ends, are not taken for all there is."""
+    """An error on a later page, and a list that never ends or is too long, are not taken for all there is."""
 
     async def breaks(exchange: Exchange) -> None:
         if cursor_of(exchange) is None:
@@ -126,9 +128,17 @@ async def test_no_whole_list_is_no_list() -> None:
     async def endless(exchange: Exchange) -> None:
         await exchange.json(listed(exchange, cursor="again"))
 
-    for script in (breaks, endless):
-        async with visiting(script) as (visit, _):
-            assert await tools_of(visit) is None
+    async def long(exchange: Exchange) -> None:
+        place = int(str(cursor_of(exchange) or 0))
+        await exchange.json(listed(exchange, f"a{place}", f"b{place}", cursor=str(place + 1)))
+
+    async with visiting(breaks) as (visit, _):
+        assert await tools_of(visit) is None
+    for script, why in ((endless, "leads in a circle"), (long, r"core\.max_tools \(10\)")):
+        async with visiting(script) as (visit, raw):
+            with pytest.raises(UpstreamBroken, match=why):
+                await tools_of(visit, ListLimits(tools=10))
+            assert len(raw.calls("tools/list")) <= 6
 
 
 async def test_a_refusal_for_want_of_credentials_opens_nothing() -> None:

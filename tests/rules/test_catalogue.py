@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import zlib
+
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.catalogue import Catalogue, catalogue_of, decode, encode, of_pinned
+from adapter.rules.catalogue import (
+    Catalogue,
+    catalogue_of,
+    catalogue_piecewise,
+    decode,
+    decode_piecewise,
+    encode,
+    encode_piecewise,
+    of_pinned,
+)
 from adapter.rules.tools import Tool, read_tool
+from tests.wire.pieces import timed
 
 CLICK = b'{"name":"click","description":"Clicks."}'
 SHOOT = b'{"name":"shoot","inputSchema":{"type":"object"}}'
@@ -52,6 +65,23 @@ def test_what_is_encoded_reads_back(names: list[str]) -> None:
     """Names of any script, and their definitions."""
     whole = of_pinned({name: made(CLICK).tools["click"] for name in names})
     assert decode(encode(whole)) == whole
+
+
+def test_catalogues_of_earlier_versions_are_read() -> None:
+    """What sessions are pinned to outlives the adapter that wrote it."""
+    whole = made(CLICK, SHOOT)
+    rows = [[name, *entry[:2], entry.definition.decode()] for name, entry in whole.tools.items()]
+    assert decode(zlib.compress(orjson.dumps([whole.digest, rows]))) == whole
+
+
+def test_large_catalogues_are_worked_on_piece_by_piece() -> None:
+    """No piece of a catalogue of any size is long, and the outcome is the same."""
+    raws = [b'{"name":"tool_%d","description":"%b"}' % (place, b"x" * 1000) for place in range(5000)]
+    tools = list(map(tool, raws))
+    whole = timed(catalogue_piecewise(tools))
+    assert whole == catalogue_of(reversed(tools)) and whole.size > sum(map(len, raws))
+    assert timed(decode_piecewise(timed(encode_piecewise(whole)))) == whole
+    assert decode(encode(whole)).size == whole.size
 
 
 def test_name_with_a_lone_surrogate() -> None:

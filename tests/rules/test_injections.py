@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from adapter.rules.sql import DIALECTS as LEXED
 from adapter.rules.sql import tokens
-from adapter.rules.statements import StatementRefused, bind, compile_statement
+from adapter.rules.statements import StatementRefused, SubstitutionFailed, bind, compile_statement
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, Sql, bound
 
 INJECTIONS = (
@@ -161,6 +162,33 @@ def test_w1_statements_run_on_sqlite(users: sqlite3.Connection) -> None:
     )
     assert ids(users, ordered, col="name", way="DESC", n=2) == [2, 1]
     assert ids(users, "SELECT id FROM {{ env.SCHEMA }}.users WHERE id > {{ inputs.n }};\n-- done", n=2) == [3]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", ["n", "f", "on", "day", "col", "span"])
+@pytest.mark.parametrize("quotes", ["", "'"])
+def test_w1_nothing_hostile_is_pasted(dialect: Sql, name: str, quotes: str) -> None:
+    """Where ``substitution: textual`` puts values into the text, each is of its input's type or refused."""
+    template = f"SELECT {quotes}{{{{ inputs.{name} }}}}{quotes}"
+    statement = compile_statement(template, dialect, INPUTS, ENV.get, textual=True)
+    for hostile in (
+        *INJECTIONS,
+        *(f"1{text}" for text in INJECTIONS),
+        *(f"2026-01-01{text}" for text in INJECTIONS),
+    ):
+        with pytest.raises(SubstitutionFailed):
+            bind(statement, {name: hostile})
+
+
+@given(st.sampled_from(["n", "f", "on", "day", "col", "span"]), st.text() | st.integers() | st.floats())
+def test_w1_what_is_pasted_is_plain(name: str, value: object) -> None:
+    """Whatever is sent: digits, signs, and letters out of an enum; nothing that ends a literal or begins a comment."""
+    statement = compile_statement(f"SELECT {{{{ inputs.{name} }}}}", "sqlite", INPUTS, ENV.get, textual=True)
+    try:
+        text = bind(statement, {name: value}).text
+    except SubstitutionFailed:
+        return
+    assert re.fullmatch(r"SELECT [A-Za-z0-9_.:+ -]+", text) and "--" not in text
 
 
 def test_w2_a_value_is_not_read_again() -> None:

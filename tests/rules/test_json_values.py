@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from ipaddress import ip_address
+from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.json_values import NotJson, compact, indented, plain
+from adapter.rules.json_values import (
+    MOST_TEXT,
+    MOST_VALUES,
+    NotJson,
+    TooLarge,
+    compact,
+    indented,
+    plain,
+    require_size,
+)
 
 
 @dataclass
@@ -28,6 +43,10 @@ class Opaque:
         return "opaque"
 
 
+class Colour(Enum):
+    RED = "red"
+
+
 ODD: list[tuple[Any, Any]] = [
     (Row(1, date(2026, 1, 2)), {"id": 1, "at": "2026-01-02"}),
     (time(3, 4), "03:04:00"),
@@ -38,8 +57,22 @@ ODD: list[tuple[Any, Any]] = [
     (bytearray(b"x"), "x"),
     (memoryview(b"\xff"), "/w=="),
     (float("inf"), None),
-    (Opaque(), "opaque"),
+    (Decimal("1.10"), "1.10"),
+    (Fraction(1, 2), 0.5),
+    (Colour.RED, "red"),
+    (PurePosixPath("/a/b"), "/a/b"),
+    (timedelta(minutes=1), "0:01:00"),
+    (ip_address("::1"), "::1"),
 ]
+
+
+@pytest.mark.parametrize("value", [Opaque(), Opaque, len, iter(()), 1j, RuntimeError("x"), date])
+@pytest.mark.parametrize("spell", [plain, compact, indented])
+def test_what_stands_for_no_json_is_refused(value: Any, spell: Callable[[Any], Any]) -> None:
+    """Wherever it stands, by its class: its repr would be taken for an answer."""
+    for place in (value, [value], {"a": {"b": value}}):
+        with pytest.raises(NotJson, match=rf"^{type(value).__name__} is no JSON\.$"):
+            spell(place)
 
 
 @pytest.mark.parametrize(("value", "said"), ODD)
@@ -82,3 +115,61 @@ def test_what_never_ends_is_refused() -> None:
     for spell in (plain, compact, indented):
         with pytest.raises(NotJson):
             spell(endless)
+
+
+class Members:
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * (MOST_TEXT + 1),
+        ["x" * (MOST_TEXT // 2)] * 3,
+        {"a": {"b": ("x" * MOST_TEXT, "y")}},
+        {"x" * (MOST_TEXT + 1): 1},
+        b"x" * (MOST_TEXT + 1),
+        bytearray(MOST_TEXT + 1),
+        OrderedDict(a="x" * (MOST_TEXT + 1)),
+        Row(1, cast(date, "x" * (MOST_TEXT + 1))),
+        Members(a="x" * (MOST_TEXT + 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_text_without_end_is_refused(value: Any) -> None:
+    """However it is wrapped, before anything of it is written."""
+    with pytest.raises(TooLarge, match=f"holds more than {MOST_TEXT} characters"):
+        require_size(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [0] * (MOST_VALUES + 1),
+        [[0] * 1_000] * (MOST_VALUES // 1_000 + 1),
+        [{"a": 1, "b": 2}] * (MOST_VALUES // 2),
+        {str(number): None for number in range(MOST_VALUES + 1)},
+        deque([0] * (MOST_VALUES + 1)),
+        set(range(MOST_VALUES + 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_without_end_are_refused(value: Any) -> None:
+    """Also those that hold themselves."""
+    with pytest.raises(TooLarge, match=f"holds more than {MOST_VALUES} values"):
+        require_size([value])
+
+
+def test_what_holds_itself_has_an_end() -> None:
+    """Where it is counted too."""
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(TooLarge):
+        require_size(endless)
+
+
+@given(ANY)
+def test_an_ordinary_value_is_large_enough(value: Any) -> None:
+    """Nothing is refused that is not large."""
+    require_size(value)

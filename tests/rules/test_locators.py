@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
+from time import process_time
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.locators import Embedded, Locator, embedded, linked, located
+from adapter.rules.text.expressions import Expression, ExpressionInvalid
 
 
 def said(*texts: str) -> dict[str, Any]:
@@ -46,9 +47,25 @@ def test_expressions_of_the_configuration() -> None:
     assert locator.located(result) == ["a/b.png!", "/tmp/c d", "out-7"]
     assert repr(locator) == "<Locator regex: 2>"
     assert Locator("regex", None, [r"(a)?b"]).located(said("b ab")) == ["a"]
-    assert located("regex", None, [re.compile("x+")], said("axxb")) == ["xx"]
-    with pytest.raises(re.error):
-        Locator("regex", None, ["("])
+    assert located("regex", None, [Expression("x+")], said("axxb")) == ["xx"]
+    for none in ("(", "(?=a)", r"(a)\1"):
+        with pytest.raises(ExpressionInvalid):
+            Locator("regex", None, [none])
+
+
+def test_an_expression_of_many_instructions_reads_less_text() -> None:
+    """What a search may cost is bounded, whatever the expression and the text."""
+    many, few = Locator("regex", None, [r"([\p{L}\p{N}]{8})\.png"]), Locator("regex", None, [r"(\w{8})\.png"])
+    result = said(" " * 1_000_000 + "abcdefgh.png")
+    assert few.located(result) == ["abcdefgh.png"[:8]]
+    assert many.located(result) == []
+
+
+def test_a_text_of_endless_matches_gives_no_more_than_can_be_tried() -> None:
+    """Each match may look ahead to the end of the text."""
+    begun = process_time()
+    Locator("regex", None, [r"(/\S+\.png|/)"]).located(said("/" * 1_000_000))
+    assert process_time() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import unicodedata
 from dataclasses import replace
@@ -25,6 +24,7 @@ from adapter.rules.policies import (
     is_disabled,
 )
 from adapter.rules.prose import prose
+from adapter.rules.text.expressions import ExpressionInvalid
 from adapter.rules.unicode import visible
 from adapter.rules.wrapping import Wrapped
 
@@ -82,15 +82,26 @@ def test_hostile_text_is_cleaned_wherever_a_model_reads_it(escape: bool) -> None
 
 def test_each_cleaning_can_be_switched_off() -> None:
     """Form, invisible characters and lengths are separate."""
-    sent = tool(title="ﬁ\u200b", description="x" * 3000)
+    sent = tool(title="ﬁ\u200b", description="x" * 20_000)
     cases = [
-        (Sanitization(), "fi", "x" * 1997 + "..."),
-        (Sanitization(normalize_unicode=False), "ﬁ", "x" * 1997 + "..."),
-        (Sanitization(remove_invisible=False, max_description=None), "fi\u200b", "x" * 3000),
+        (Sanitization(), "fi", "x" * 16_381 + "..."),
+        (Sanitization(normalize_unicode=False), "ﬁ", "x" * 16_381 + "..."),
+        (Sanitization(remove_invisible=False, max_description=None), "fi\u200b", "x" * 20_000),
     ]
     for sanitization, title, description in cases:
         shown = seen(Policies(sanitization=sanitization), sent)
         assert (shown["title"], shown["description"]) == (title, description)
+
+
+def test_long_instructions_are_read_whole() -> None:
+    """As real servers write them, several thousand characters are no reason to cut."""
+    long = tool(title="t" * 256, description="d" * 16_384, inputSchema={"description": "s" * 8192})
+    shaped = apply(Policies(), "x", long)
+    assert shaped is not None and shaped.raw is long
+    longer = tool(title="t" * 257, description="d" * 16_385, inputSchema={"description": "s" * 8193})
+    assert len(seen(Policies(), longer)["title"]) == 256
+    assert len(seen(Policies(), longer)["description"]) == 16_384
+    assert len(seen(Policies(), longer)["inputSchema"]["description"]) == 8192
 
 
 def test_lengths_are_of_titles_descriptions_and_schema_texts() -> None:
@@ -203,7 +214,7 @@ def test_nothing_disabled_hides_nothing() -> None:
         assert not is_disabled(Policies(), odd)
         assert is_disabled(Policies(disabled=Disabled.of(["y"])), odd)
         assert is_disabled(DISABLED, odd)
-    with pytest.raises(re.error):
+    with pytest.raises(ExpressionInvalid):
         Disabled.of(["("])
 
 
@@ -261,7 +272,7 @@ def test_a_description_of_a_megabyte_costs_little(unit: str) -> None:
     began = time.process_time()
     shaped = apply(policies, "x", huge)
     assert time.process_time() - began < 5
-    assert shaped is not None and len(shaped.raw) < 10_000
+    assert shaped is not None and len(shaped.raw) < 60_000
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_v9_a_single_item_goes_through_every_step() -> None:
     )
     presented = presenter.present({"id": 1, "status": "overdue", "ssn": "123", "hack": 1}, {"lang": "en"})
     assert texts(presented) == [
-        '{\n  "id": 1,\n  "status": "overdue",\n  "ssn": "[REDACTED]"\n}',
+        '{"id":1,"status":"overdue","ssn":"[REDACTED]"}',
         '<ui_passthrough type="summary">\n📊 **Summary**: User 1\n</ui_passthrough>',
         "<domain_rules>\n- Do not reveal e-mail\n- Speak en\n</domain_rules>",
         "<action_suggestions>\n- billing.pay: Pay now\n</action_suggestions>",
@@ -168,7 +168,7 @@ def test_v17_data_of_a_success_is_presented_like_any() -> None:
     result = response({"id": 1, "hack": 2}).system_rules("A").build()
     assert success({"id": 1}).data == {"id": 1}
     assert texts(presenter.present(result.data, beside=result.blocks)) == [
-        '{\n  "id": 1\n}',
+        '{"id":1}',
         "<domain_rules>\n- A\n- B\n</domain_rules>",
     ]
 

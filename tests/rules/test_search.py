@@ -10,15 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.search import ONE_LINE, Index, one_line, words
+from adapter.rules.search import MOST_KNOWN, ONE_LINE, Found, Index, index_of, one_line, words
+from adapter.wire.piecewise import at_once
+from tests.wire.pieces import timed
 
 
 def index(**tools: dict[str, Any]) -> Index:
-    return Index({name: orjson.dumps({"name": name, **tool}) for name, tool in tools.items()})
+    return at_once(index_of({name: orjson.dumps({"name": name, **tool}) for name, tool in tools.items()}))
+
+
+def search(definitions: dict[str, bytes], query: str) -> tuple[list[Found], int]:
+    return at_once(at_once(index_of(definitions)).search(query, 5))
 
 
 def names(found: Index, query: str, limit: int = 10) -> list[str]:
-    return [each.name for each in found.search(query, limit)[0]]
+    return [each.name for each in at_once(found.search(query, limit))[0]]
 
 
 BROWSER = index(
@@ -57,18 +63,18 @@ def test_what_is_asked_for_comes_first(query: str, first: str) -> None:
 
 def test_no_word_finds_every_tool_by_name() -> None:
     """An empty query is a way to read on through all of them."""
-    found, total = BROWSER.search(" … ", 2)
+    found, total = at_once(BROWSER.search(" … ", 2))
     assert ([each.name for each in found], total) == (["browser_click", "browser_file_upload"], 4)
 
 
 def test_nothing_alike_finds_nothing() -> None:
     """A tool that has no word of the query is no answer."""
-    assert BROWSER.search("weather", 10) == ([], 0)
+    assert at_once(BROWSER.search("weather", 10)) == ([], 0)
 
 
 def test_only_allowed_tools_are_found() -> None:
     """What a scope may not see is not counted either."""
-    found, total = BROWSER.search("page", 10, allowed={"getPdf", "other"})
+    found, total = at_once(BROWSER.search("page", 10, allowed={"getPdf", "other"}))
     assert ([each.name for each in found], total) == (["getPdf"], 1)
 
 
@@ -98,7 +104,7 @@ def test_the_order_of_the_catalogue_does_not_count(tools: list[str], query: str)
     """Two replicas whose upstreams list in another order answer the same."""
     defined = {name: orjson.dumps({"description": name[::-1]}) for name in tools if name.isprintable()}
     backwards = dict(reversed(defined.items()))
-    assert Index(defined).search(query, 5) == Index(backwards).search(query, 5)
+    assert search(defined, query) == search(backwards, query)
 
 
 def test_definitions_of_any_kind_are_indexed() -> None:
@@ -118,13 +124,25 @@ def test_definitions_of_any_kind_are_indexed() -> None:
 def test_ten_thousand_tools_are_searched_in_an_instant() -> None:
     """A long query over a large catalogue takes less than a tenth of a second of CPU."""
     body = " ".join(f"word{number}" for number in range(30))
-    found = Index(
-        {
-            f"tool_{number}": orjson.dumps({"description": f"{body} only{number}", "inputSchema": {}})
-            for number in range(10_000)
-        }
-    )
+    definitions = {
+        f"tool_{number}": orjson.dumps({"description": f"{body} only{number}", "inputSchema": {}})
+        for number in range(10_000)
+    }
+    found = timed(index_of(definitions))
     began = time.process_time()
-    hits, total = found.search("word1 word2 word3 only77", 10)
+    hits, total = timed(found.search("word1 word2 word3 only77", 10))
     assert time.process_time() - began < 0.5
     assert (hits[0].name, total) == ("tool_77", 10_000)
+
+
+def test_a_catalogue_of_hostile_words_holds_nobody_up() -> None:
+    """Words without end, and hundreds of them alike in every tool: no piece of the work is long, nor is the index."""
+    endless = {
+        f"t{tool}": orjson.dumps({"description": " ".join(f"{tool:x}{word:x}" for word in range(150))})
+        for tool in range(2000)
+    }
+    found = timed(index_of(endless))
+    assert repr(found) == f"<Index of 2000 tools: {MOST_KNOWN} words>"
+    alike = orjson.dumps({"description": " ".join(f"word{number}" for number in range(100))})
+    found = timed(index_of({f"t{tool}": alike for tool in range(10_000)}))
+    assert timed(found.search(" ".join(f"word{number % 10}" for number in range(32)), 100))[1] == 10_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.censor import Censored
-from adapter.rules.shapes import ShapeInvalid, ShapeRefused, json_shape, shape_of
+from adapter.rules.shapes import ShapeInvalid, ShapeRefused, StepsLeft, json_shape, shape_of
 
 USER = {
     "id": "int",
@@ -95,7 +95,7 @@ def test_what_is_censored_passes_as_any_type() -> None:
     assert parsed(data) == data
 
 
-def known(value: Any) -> Iterator[tuple[list[str | int], str]]:
+def known(value: Any, _: StepsLeft) -> Iterator[tuple[list[str | int], str]]:
     if not isinstance(value, dict) or not isinstance(value.get("id"), int):
         yield ["id"], "type"
 

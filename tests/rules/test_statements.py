@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.inputs import Input
 from adapter.rules.statements import EnvironmentFailed, SubstitutionFailed, bind, compile_statement, reads
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, MARK, Sql, bound, refused
 
@@ -99,13 +102,29 @@ def test_w1_what_has_no_placeholder_stays_as_it_was_written(dialect: Sql, text: 
 # --- inputs and environment -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "template", ["SELECT {{ inputs.q }}", "SELECT '{{ inputs.q }}'", "SELECT '%{{ inputs.q }}%'"]
+)
+@pytest.mark.parametrize("values", [{}, {"q": None}])
+def test_h20_an_optional_input_that_is_left_out_is_null(template: str, values: dict[str, Any]) -> None:
+    """Also within a text, as a database has it of a text that NULL is joined to."""
+    statement = bound(template, **values)
+    assert (statement.text, statement.values) == ("SELECT ?", (None,))
+
+
+def test_h20_a_pasted_input_that_is_left_out_is_null() -> None:
+    """By its word."""
+    assert bound("SELECT {{ inputs.n }} + 1", textual=True).text == "SELECT NULL + 1"
+
+
 def test_h10_an_input_without_a_value_is_named() -> None:
-    """An optional input may be absent, a statement that needs it may not run."""
-    for template in ("SELECT {{ inputs.q }}", "SELECT '{{ inputs.q }}'", "SELECT {{ inputs.col | ident }}"):
-        with pytest.raises(
-            SubstitutionFailed, match=r"template substitution failed: input '(q|col)' not found"
-        ):
-            bound(template)
+    """A name cannot be NULL, nor can an input that has to be there, whoever took it away."""
+    with pytest.raises(SubstitutionFailed, match=r"template substitution failed: input 'col' not found"):
+        bound("SELECT {{ inputs.col | ident }}")
+    for template in ("SELECT {{ inputs.must }}", "SELECT '{{ inputs.must }}'"):
+        statement = compile_statement(template, "sqlite", {"must": Input("string")}, ENV.get)
+        with pytest.raises(SubstitutionFailed, match=r"template substitution failed: input 'must' not found"):
+            bind(statement, {})
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, b"x", object()])

@@ -32,8 +32,10 @@ from adapter.rules.tool_api import (
     tool_list,
     tool_named,
     unknown_tool,
+    validated_arguments,
     validation,
 )
+from adapter.wire.piecewise import at_once
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -224,7 +226,7 @@ TOOLS: list[Any] = [
 
 def test_e9_tools_are_a_bare_array_without_nulls() -> None:
     """Mappings, objects and models alike; annotations are absent where they say nothing."""
-    assert read(tool_list(TOOLS)) == [
+    assert read(at_once(tool_list(TOOLS))) == [
         {"name": "dict", "description": "D", "annotations": {"readOnlyHint": True}},
         {"name": "bare", "description": ""},
         {"name": "object", "description": "O"},
@@ -255,18 +257,21 @@ def test_a_tool_says_that_it_may_destroy_something() -> None:
 def test_e15_answers_of_validation() -> None:
     """Valid without a list of errors, invalid with one, and 400 only for what is no JSON."""
     wrong = {"path": "/city", "message": "'city' is a required property", "keyword": "required"}
-    assert validation(b"{}", lambda value: []) == Answered(200, b'{"valid":true}')
-    assert validation(b"", lambda value: []).status == 200
-    invalid = validation(b"{}", lambda value: [wrong])
+    assert validation([]) == Answered(200, b'{"valid":true}')
+    invalid = validation([wrong])
     assert (invalid.status, read(invalid)) == (200, {"valid": False, "errors": [wrong]})
-    other = read(validation(b"[1]", lambda value: []))
-    assert other["valid"] is False and other["errors"][0]["keyword"] == "type"
+    assert validated_arguments(b'{"city":1}') == {"city": 1}
+    assert validated_arguments(b"") == {}
+    other = validated_arguments(b"[1]")
+    assert isinstance(other, Answered) and other.status == 200
+    assert read(other)["valid"] is False and read(other)["errors"][0]["keyword"] == "type"
 
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b'{"a":NaN}'])
 def test_e15_invalid_json_is_400(raw: bytes) -> None:
     """With one error of the keyword ``format`` at the root."""
-    answered = validation(raw, lambda value: [])
+    answered = validated_arguments(raw)
+    assert isinstance(answered, Answered)
     (error,) = read(answered)["errors"]
     assert answered.status == 400 and read(answered)["valid"] is False
     assert error["path"] == "" and error["keyword"] == "format"

@@ -54,7 +54,7 @@ def test_a_tool_keeps_its_bytes() -> None:
     """They are what the client sees."""
     raw = b'{ "name":"x" ,"n":1.0}'
     tool = read_tool(raw)
-    assert tool is not None and tool.raw is raw and tool.name == "x" and tool.value == {"name": "x", "n": 1.0}
+    assert tool is not None and tool.raw is raw and tool.name == "x"
     assert repr(tool) == f"<Tool 'x': {tool.known[:12]}>"
 
 

@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))
 
 
-def mcp_adapter(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def mcp_adapter(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.upper().startswith("ADAPTER_")}
+    environ |= variables
     command = [sys.executable, "-m", "adapter", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
 
@@ -69,6 +70,43 @@ def test_bad_settings_are_sentences(tmp_path: Path, command: str) -> None:
         "core.log_level (from the command line): must be debug, info, warning, error or critical",
         "servers[0].upstream.url: must be an http:// or https:// URL with a host",
     ]
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+sys.modules["opentelemetry"] = None
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+@pytest.mark.parametrize("transport", ["grpc", "http"])
+def test_telemetry_without_its_extra_is_a_sentence(tmp_path: Path, command: str, transport: str) -> None:
+    """Exit status 2 and what to install, before anything listens."""
+    file = tmp_path / "config.yaml"
+    file.write_text("servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n")
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_THE_EXTRA)
+    said = ("--set", "telemetry.enabled=true", "--set", f"telemetry.transport={transport}")
+    done = mcp_adapter(command, "--config", file, *said, "--port", "0", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "mcp-adapter: the settings cannot be used:",
+        "telemetry.enabled: needs the extra telemetry (opentelemetry.sdk is not installed): "
+        "pip install 'mcp-file-adapter[telemetry]'",
+    ]
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_a_queue_that_calls_would_wait_for_is_refused(tmp_path: Path, command: str) -> None:
+    """``telemetry.drop_on_queue_full: false`` is a sentence with the exit status 2 from both commands."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "telemetry: {enabled: true, drop_on_queue_full: false}\n"
+        "servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n"
+    )
+    done = mcp_adapter(command, "--config", file, "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1].startswith("telemetry.drop_on_queue_full: false cannot be had")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_store_of_files_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:

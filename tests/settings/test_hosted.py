@@ -78,6 +78,10 @@ DEFINE = "servers[0].tools.define"
             f"{DEFINE}[0].cache: is for statements",
         ),
         (
+            hosting("{define: [{name: q, use: main, statement: x, cache: {ttl: 5}}]}"),
+            f"{DEFINE}[0].cache: says how results are kept, but none are: add enabled: true",
+        ),
+        (
             hosting(f"{{define: [{STATEMENT}, {STATEMENT}]}}"),
             f"{DEFINE}[1].name: q is already the name of define[0]",
         ),
@@ -130,6 +134,10 @@ def test_check_judges_statements_and_hides_connections(file: Path) -> None:
     """What would not start does not pass; what is shown holds no connection string and no option."""
     text = hosting(f"{{define: [{STATEMENT}]}}").replace("'a.db'", "'s3cret.db', options: {mode: ro}")
     file.write_text(text)
+    done = mcp_adapter("check", "--config", file)
+    assert done.returncode == 2 and "the database file does not exist" in done.stderr
+    assert "s3cret" not in done.stderr
+    (file.parent / "s3cret.db").touch()
     done = mcp_adapter("check", "--config", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "s3cret" not in done.stdout

@@ -145,7 +145,14 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             "servers: [{id: a, upstream: {url: 'http://'}}]",
             "servers[0].upstream.url: must be an http:// or https://",
         ),
-        (server("disabled_tools: ['(']"), "servers[0].disabled_tools: '(' is not a valid regular expression"),
+        (
+            server("disabled_tools: ['(']"),
+            "servers[0].disabled_tools: '(' is not a valid regular expression of RE2",
+        ),
+        (
+            server("disabled_tools: ['a(?=b)']"),
+            "servers[0].disabled_tools: 'a(?=b)' is not a valid regular expression of RE2: invalid perl operator",
+        ),
         (server("mount_path: /"), "servers[0].mount_path: must be a path below /"),
         (server("mount_path: /a/../b"), "servers[0].mount_path: must be a plain path"),
         (server("mount_path: /livez/"), "servers[0].mount_path: /livez is a route of the adapter itself"),

@@ -202,6 +202,7 @@ STAGES = "servers[0].stages.t"
             {"cache": {"vary": ["ip"]}},
             f"{STAGES}.cache.vary[0]: must be identity, principal, session or header:",
         ),
+        ({"cache": {"ttl": 5}}, f"{STAGES}.cache: says how results are kept, but none are"),
         (
             {"cache": {"vary": ["header:"]}},
             f"{STAGES}.cache.vary[0]: must be identity, principal, session or",
@@ -220,6 +221,13 @@ def test_a_mistake_in_a_stage_is_told_at_its_place(file: Path, stages: dict[str,
     """With its glob, in a sentence, and without the value, which may be a secret."""
     found = refusal(file, proxied({"t": stages}))
     assert found.startswith(said) and "s3cret" not in found
+
+
+@pytest.mark.parametrize("said", [{"ttl": 5, "enabled": False}, {"ttl": 5, "enabled": True}, {}])
+def test_h26_a_cache_that_says_whether_it_is_one_is_no_mistake(file: Path, said: dict[str, Any]) -> None:
+    """Nor is one that says nothing at all, or follows a server that keeps results."""
+    loaded(file, proxied({"t": {"cache": said}}))
+    loaded(file, hosted({**STATEMENT, "cache": {"ttl": 5}}, tools={"cache": {"enabled": True}}))
 
 
 @pytest.mark.parametrize(

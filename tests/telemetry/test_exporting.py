@@ -211,7 +211,7 @@ from adapter.telemetry import TelemetryMissing, open_telemetry
 try:
     open_telemetry(Settings(enabled=True), redact=str, fault=lambda error: error)
 except TelemetryMissing as missing:
-    print(missing)
+    print(f"{missing.setting}: {missing}")
 """
 
 
@@ -223,12 +223,12 @@ async def test_off_costs_nothing() -> None:
 async def test_a_missing_extra_is_named() -> None:
     """Whoever turns telemetry on without its libraries is told what to install."""
     sentence = await run(MISSING)
-    assert sentence.startswith("telemetry.enabled needs the extra telemetry (opentelemetry")
-    assert sentence.endswith("pip install 'mcp-file-adapter[telemetry]'.")
+    assert sentence.startswith("telemetry.enabled: needs the extra telemetry (opentelemetry")
+    assert sentence.endswith("pip install 'mcp-file-adapter[telemetry]'")
 
 
 def test_waiting_for_the_collector_is_refused() -> None:
     """Calls never wait for a collector, so the setting that asks for it is refused in a sentence."""
     settings = Settings(enabled=True, drop_on_queue_full=False)
-    with pytest.raises(TelemetryMissing, match="drop_on_queue_full: false cannot be had"):
+    with pytest.raises(TelemetryMissing, match="false cannot be had"):
         open_telemetry(settings, redact=told, fault=fault)

@@ -61,7 +61,7 @@ async def break_down(call: PlannedCall) -> Outcome:
 
 
 async def test_h34_stages_are_spans_within_the_call(recording: Recording) -> None:
-    """Each stage of a plan is a span, a child of what is around it, up to the call itself."""
+    """Each stage of a plan is a span, a child of the call, however deep the stages lie in each other."""
     with recording.tracing.span("mcp.tool.call", {"tool.name": "greet", "tool.kind": "script"}):
         await plan_of(recording.tracing, through).walk(call_of())
 
@@ -69,9 +69,63 @@ async def test_h34_stages_are_spans_within_the_call(recording: Recording) -> Non
     call, validate, execute = (spans[name] for name in ("mcp.tool.call", "stage.validate", "stage.execute"))
     assert call.parent is None
     assert validate.parent == call.context
-    assert execute.parent == validate.context
+    assert execute.parent == call.context
     assert dict(call.attributes or {}) == {"tool.name": "greet", "tool.kind": "script", "success": True}
     assert dict(validate.attributes or {}) == {"tool.name": "greet", "stage": "validate"}
+
+
+async def test_h34_a_stage_that_goes_on_in_another_task_leaves_no_trace_behind(recording: Recording) -> None:
+    """What is behind a stage may be called in a task of its own; spans stay siblings, and end where they began."""
+
+    async def elsewhere(call: PlannedCall, forward: Forward) -> Outcome:
+        return await asyncio.create_task(forward(call))  # type: ignore[arg-type]  # what is behind is a coroutine
+
+    step = Step(8, "middleware", "", elsewhere, "around")
+    plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(recording.tracing))
+    with recording.tracing.span("mcp.tool.call", {}) as call:
+        await plan.walk(call_of())
+        assert recording.tracing.trace_id() is not None
+        call.set("after", "the walk")
+    assert recording.tracing.trace_id() is None
+    root = recording.spans["mcp.tool.call"]
+    assert recording.spans["stage.execute"].parent == root.context
+    assert recording.spans["stage.middleware"].parent == root.context
+    assert dict(root.attributes or {})["after"] == "the walk"
+
+
+async def test_h34_a_call_whose_time_is_over_says_at_which_stage(recording: Recording) -> None:
+    """The call's span has the stage and the reason, and no error: its tool was slow, nothing broke."""
+    began = asyncio.Event()
+
+    async def stuck(call: PlannedCall, forward: Forward) -> Outcome:
+        began.set()
+        await asyncio.Event().wait()
+        return await forward(call)
+
+    plan = ToolPlan(
+        "greet",
+        "script",
+        (Step(8, "middleware", "", stuck),),
+        ErrorStyle(),
+        observing=Observing(recording.tracing),
+    )
+    call = call_of()
+    call.time.seconds = 1.0
+    with recording.tracing.span("mcp.tool.call", {}):
+        walk = asyncio.create_task(plan.walk(call))
+        await began.wait()
+        plan.overdue(call)
+        walk.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await walk
+    root = recording.spans["mcp.tool.call"]
+    assert dict(root.attributes or {}) == {
+        "tool.kind": "script",
+        "error.stage": "middleware",
+        "error.type": "timeout",
+    }
+    assert root.status.status_code is StatusCode.UNSET
+    assert recording.spans["stage.middleware"].status.status_code is StatusCode.UNSET
 
 
 async def test_h34_arguments_are_never_recorded(recording: Recording) -> None:
@@ -265,6 +319,14 @@ def test_h35_calls_are_counted_and_timed(recording: Recording) -> None:
     assert dict(quick.attributes) == {"tool.name": "greet", "server.id": "users", "success": True}
     assert (quick.count, quick.sum, quick.min, quick.max) == (2, 50.0, 20.0, 30.0)
     assert max(quick.explicit_bounds) == 300_000
+
+
+def test_a_name_that_somebody_chose_is_bounded_and_can_be_exported(recording: Recording) -> None:
+    """A client may call a tool by any name, and every one of them is kept until it is exported."""
+    recording.measures.call("users", "\ud800" + "x" * 100_000, False, 0.1)
+    (point,) = recording.points()["adapter.tool.executions"]
+    name = str((point.attributes or {})["tool.name"])
+    assert name.startswith("\\ud800x") and len(name) == 200
 
 
 def test_h35_the_cache_and_authentication_are_counted(recording: Recording) -> None:

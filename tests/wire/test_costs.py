@@ -14,6 +14,8 @@ from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
 from adapter.wire.entries import Entries
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
 from adapter.wire.names import RESULT
+from adapter.wire.outline import member, outline, responds
+from adapter.wire.piecewise import at_once
 from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
@@ -76,9 +78,26 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "edit": lambda text: edit(message(text), [Insert(("params", "a"), b"1"), Drop(("params", "name"))]),
     "repeats": lambda text: repeats(text),
     "has_more_values": lambda text: has_more_values(text, 1000),
-    "entries": lambda text: Entries(b'{"result":{"tools":[%s]}}' % text, []).written(),
+    "outline": lambda text: at_once(outline(b'{"result":{"tools":[%s]}}' % text, "tools", 1 << 40)),
+    "outline beside the list": lambda text: at_once(outline(b'{"x":%s}' % text, "tools", 1 << 40)),
+    "responds": lambda text: at_once(responds(message(text, b'"result"'), 1)),
+    "member": lambda text: at_once(member(b'{"x":%s}' % text, "name")),
+    "entries": lambda text: rewritten(b'{"result":{"tools":[%s]}}' % text),
     "one event": lambda text: replace_data(SseReader(1 << 30).feed(encode(text))[0], b"a\n" * 9),
 }
+
+
+def rewritten(response: bytes) -> None:
+    """Write a list anew, each second entry left out."""
+    found = at_once(outline(response, "tools", 1 << 40))
+    assert found is not None
+    entries = Entries(response, found, "tools", b"")
+    for place, span in enumerate(found.spans):
+        if place % 2:
+            entries.drop()
+        else:
+            entries.keep(span, response[slice(*span)])
+    entries.written()
 
 
 def took(work: Callable[[bytes], object], text: bytes) -> float:

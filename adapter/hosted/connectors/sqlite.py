@@ -75,6 +75,11 @@ class SqliteConnector:
         self._writer: Pool[sqlite3.Connection] | None = None
         self._writing: set[str] = set()
 
+    @property
+    def uri(self) -> str:
+        """The ``file:`` URI of the database."""
+        return self._uri
+
     async def open(self) -> None:
         in_memory = ":memory:" in self._uri
         readers = (
@@ -88,9 +93,7 @@ class SqliteConnector:
                 await self._in_thread(partial(_ping, connection, self._journal))
         except sqlite3.Error as error:
             await self.close()
-            code = getattr(error, "sqlite_errorcode", None)
-            why = _REASONS.get(code & 0xFF if code else 0, "the database file cannot be used")
-            raise ConnectorFailed(f"connector '{self.name}' (sqlite): {why}") from error
+            raise ConnectorFailed(f"connector '{self.name}' (sqlite): {why_not_opened(error)}") from error
 
     async def close(self) -> None:
         if self._threads is None:
@@ -181,7 +184,7 @@ class _Execution:
                     if code not in _BUSY or self._stopped.wait(_BUSY_PAUSE):
                         raise
         except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
-            raise QueryFailed(str(error)) from error
+            raise QueryFailed(_failure(error)) from error
         finally:
             if self._connection.in_transaction:
                 self._connection.rollback()
@@ -199,6 +202,19 @@ class _Execution:
             return Rows(rows, truncated=len(found) > self._max_rows)
         finally:
             cursor.close()
+
+
+def why_not_opened(error: sqlite3.Error) -> str:
+    """Why a database cannot be used, in words that hold nothing of how it was configured."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return _REASONS.get(code & 0xFF if code else 0, "the database file cannot be used")
+
+
+def _failure(error: Exception) -> str:
+    sentence = str(error)
+    if sentence.endswith("pattern too complex"):
+        return f"{sentence}: it is {_LONGEST_PATTERN} bytes long at most"
+    return sentence
 
 
 def _connect(uri: str, query_only: bool) -> sqlite3.Connection:

@@ -61,8 +61,8 @@ async def test_w_middleware_that_never_returns_keeps_no_caller(tmp_path: Path, e
     """Also where it swallows its cancellation: the caller hears that the time is over."""
     async with behind(Hostile(), tmp_path, SETTINGS, stuck=STUCK) as front, asyncio.timeout(5):
         answer = await front.call(tool, version=era)
-    assert answer.failure == {"stage": "handler", "code": -32000, "reason": "timeout"}
-    assert f"[{tool}] No answer within 0.2 seconds." in answer.text
+    assert answer.failure == {"stage": "middleware", "code": -32000, "reason": "timeout"}
+    assert answer.text == f"middleware failed for tool {tool}: timed out after 0.2 s"
 
 
 async def test_w_next_in_another_task_ends_with_its_call(tmp_path: Path) -> None:

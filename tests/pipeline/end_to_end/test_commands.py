@@ -8,10 +8,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from adapter.cli import run
+from adapter.rules.lock import write_lock
+from adapter.rules.tools import PinnedTool, pinned, read_tool
 from tests.e2e.processes import Running, answers, free_port, start
 from tests.edge.raw import RawClient
 from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
@@ -39,6 +43,7 @@ servers:
           middleware: ["code.py#around"]
           limits: {rate: {max: 3, window: 60, key: identity}, concurrency: {max_active: 2, max_queue: 4}, egress: 2Mi}
           presenter: row
+          cache: {enabled: true, ttl: 5}
           errors: {mode: jsonrpc, expose: message}
         - {name: drop, handler: "code.py#mapped", runtime: subprocess, annotations: {destructiveHint: true}}
   - id: up
@@ -64,7 +69,7 @@ async def around(ctx, args, next):
 """
 
 HOSTED = """\
-shop find (statement)
+shop find (statement, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
    4  pin               warn
@@ -75,6 +80,7 @@ shop find (statement)
    6  input_transform   code.py#mapped
    7  validate          1 inputs, strictly
    8  middleware        code.py#around
+   9  cache             5 s, apart by identity
    9  execute           a statement for main
   10  output_transform  code.py#mapped
   11  presenter         row
@@ -84,7 +90,7 @@ shop find (statement)
 """
 
 DESTRUCTIVE = """\
-shop drop (script)
+shop drop (script, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
    4  pin               warn
@@ -135,6 +141,13 @@ Any other tool is forwarded byte for byte.
 """
 
 
+def locked(name: str, **members: Any) -> PinnedTool:
+    """A tool as a lock file has it."""
+    tool = read_tool(orjson.dumps({"name": name, **members}))
+    assert tool is not None
+    return pinned(tool)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     return str(furnished(tmp_path, SETTINGS, code=CODE))
@@ -161,6 +174,49 @@ def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[-2] == "  13  finish            the upstream's bytes"
 
 
+def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(
+    config: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where the definitions are known, that is: of the tool, and of its glob."""
+    judged, odd = {"pattern": "^a+$"}, {"pattern": "^(?=a)b"}
+    tools = {
+        "get_one": locked("get_one", inputSchema={"properties": {"a": judged, "b": odd}}),
+        "get_two": locked("get_two", inputSchema={"type": "nonsense"}),
+        "other": locked("other", inputSchema={"properties": {"b": odd}}),
+    }
+    lock = tmp_path / "tools.lock"
+    lock.write_text(write_lock({"up": tools}))
+    text = Path(config).read_text()
+    Path(config).write_text(text.replace("  - id: up\n", f"  - id: up\n    tools_lock: {lock}\n"))
+    told = "   7  validate          get_one: does not judge the pattern '^(?=a)b': look-around"
+    assert run(["plan", "up", "get_one", "--config", config]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "pattern" in line] == [told]
+    assert run(["plan", "up", "--config", config]) == 0
+    out = capsys.readouterr().out
+    assert told in out and "other: " not in out
+    assert "get_two: refuses every call: The schema is invalid at type" in out
+
+
+@pytest.mark.parametrize(
+    ("cache", "kept"),
+    [
+        ("{ttl: 7}", "7 s, apart by session"),
+        ("{enabled: false, ttl: 7}", None),
+        ("{}", None),
+        ("{vary: [header:X-Tenant], enabled: true}", "120 s, apart by header:X-Tenant"),
+    ],
+)
+def test_h26_an_upstreams_tool_follows_its_server_where_a_stage_speaks_of_its_results(
+    config: str, capsys: pytest.CaptureFixture[str], cache: str, kept: str | None
+) -> None:
+    """With ``servers[].tools.cache.enabled`` results are kept of the tools whose stages say how, and of no others."""
+    text = Path(config).read_text().replace("cache: {enabled: true, ttl: 30}", f"cache: {cache}")
+    Path(config).write_text(f"{text}    tools: {{cache: {{enabled: true}}}}\n")
+    assert run(["plan", "up", "get_this", "--config", config]) == 0
+    shown = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines() if " cache " in line]
+    assert shown == ([] if kept is None else [kept])
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -185,6 +241,13 @@ def test_h2_a_name_that_is_not_there_has_no_plan(
         ("presenter: row", "presenter: none", "servers[0].tools.define[0].presenter"),
         ("code.py#context", "code.py#nowhere", "context.factory"),
         ('match: "shop.drop"', 'match: "shop..drop"', "state_sync.policies[0]"),
+        (
+            "schema: {n: int}",
+            "json_schema: {properties: {n: {pattern: '(?=a)'}}}",
+            "presenters.row.json_schema",
+        ),
+        ("schema: {n: int}", "json_schema: {type: nonsense}", "presenters.row.json_schema"),
+        ('["x(.*)"]', '["x(?!y)"]', "servers[1].adapters[1].output_locator.output_path_regexes"),
     ],
 )
 def test_h38_check_finds_what_cannot_be_used(

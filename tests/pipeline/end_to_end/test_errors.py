@@ -76,7 +76,7 @@ TABLE = {
         "presenter",
         '[strict Presenter] Validation failed:\n  - "id": Expected integer, received string',
     ),
-    "guarded": ("middleware", "middleware failed for tool guarded: not you"),
+    "guarded": ("middleware", "middleware failed for tool guarded: not you (LookupError)"),
     "user": ("handler", "Pick another day."),
 }
 """Of each tool the stage that fails, and the plain sentence."""

@@ -27,7 +27,7 @@ MODERN = ERAS[1]
 
 SETTINGS = """
 presenters:
-  shown: {schema: {n: "any?", path: "string?"}, redact: {paths: [secret]}}
+  shown: {schema: {n: "any?", path: "string?", hidden: "any?"}, redact: {paths: [hidden]}}
 servers:
   - id: up
     mount_path: /mcp

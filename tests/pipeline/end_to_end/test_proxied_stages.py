@@ -145,7 +145,7 @@ async def test_mappers_make_arguments_and_results(tmp_path: Path, version: str) 
         assert answer.data == made and answer.result["structuredContent"] == made
         assert answer.result.get("resultType") == ("complete" if speaker.modern else None)
         failed = await speaker.call("work", {"n": 0})
-        assert failed.text == "input transform failed for tool work: n is nothing"
+        assert failed.text == "input transform failed for tool work: n is nothing (ValueError)"
         assert failed.failure["stage"] == "input_transform"
         assert [arguments_of(each) for each in up.calls("tools/call")] == [{"n": 1, "tool": "work"}]
 

@@ -30,6 +30,7 @@ export async function validate(server, tool, args) {
   const body = await response.json().catch(() => null);
   if (body?.valid === true) return [];
   if (Array.isArray(body?.errors)) return body.errors;
+  if (response.status === 401) throw new Error('Enter your bearer token above (the key symbol).');
   throw new Error(body?.error ?? body?.detail ?? `The adapter answered ${response.status}.`);
 }
 

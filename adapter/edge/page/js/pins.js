@@ -35,13 +35,7 @@ export function showPins({ signal, id }) {
       h(
         'div',
         { class: 'grow' },
-        h(
-          'h2',
-          {},
-          changed.length
-            ? `${count(changed.length, 'tool')} changed since ${changed.length === 1 ? 'it was' : 'they were'} pinned`
-            : 'Nothing changed',
-        ),
+        h('h2', {}, headline(changed.length, told.remembered)),
         h(
           'p',
           { class: 'told' },
@@ -50,11 +44,13 @@ export function showPins({ signal, id }) {
             .join(' · '),
         ),
       ),
-      changed.length ? decision(told, changed) : null,
+      changed.length || told.remembered ? decision(told, changed) : null,
     );
-    if (!changed.length) return [head, still(told)];
+    const met = told.remembered ? [memory(told.remembered)] : [];
+    if (!changed.length) return [head, ...met, still(told)];
     return [
       head,
+      ...met,
       changed.slice(0, MOST_TOOLS).map(sheet),
       changed.length > MOST_TOOLS
         ? h(
@@ -94,10 +90,12 @@ export function showPins({ signal, id }) {
       h(
         'p',
         {},
-        `${count(changed.length, 'changed tool')}: ${changed
-          .slice(0, 6)
-          .map((tool) => plain(tool.name, 60))
-          .join(', ')}${changed.length > 6 ? ' …' : ''}. Every new session starts from this catalogue.`,
+        changed.length
+          ? `${count(changed.length, 'changed tool')}: ${changed
+              .slice(0, 6)
+              .map((tool) => plain(tool.name, 60))
+              .join(', ')}${changed.length > 6 ? ' …' : ''}. Every session starts from this catalogue.`
+          : 'It offers what it was pinned to again. What sessions met meanwhile is forgotten.',
       ),
       h('p', { class: 'told mono' }, String(told.digest ?? '').slice(0, 64)),
       h(
@@ -130,6 +128,39 @@ export function showPins({ signal, id }) {
   }
 
   return node;
+}
+
+/** Said only as far as it is true: tools that are what they were may have been others in between. */
+function headline(changed, remembered) {
+  if (changed) return `${count(changed, 'tool')} changed since ${changed === 1 ? 'it was' : 'they were'} pinned`;
+  return remembered ? 'The tools are what they were, and were others meanwhile' : 'Nothing changed';
+}
+
+/** What sessions met that nobody has accepted. */
+function memory({ catalogues = [], sessions, since, by, more }) {
+  return h(
+    'section',
+    { class: 'card met' },
+    h('h3', {}, 'Remembered until an operator accepts'),
+    h(
+      'p',
+      { class: 'told' },
+      `first met ${relative(since)} by ${plain(by, 60)} · ${count(sessions, 'session')} met it`,
+    ),
+    h(
+      'ul',
+      {},
+      catalogues.map((each) =>
+        h(
+          'li',
+          {},
+          h('span', { class: 'mono' }, String(each.digest).slice(0, 12)),
+          ` ${relative(each.since)}, ${count(each.sessions, 'session')}: ${plain(each.what, 400)}`,
+        ),
+      ),
+      more ? h('li', { class: 'told' }, `and ${count(more, 'further catalogue')}`) : null,
+    ),
+  );
 }
 
 /** What stands there where nothing changed: of a server that was never pinned, nothing can have. */

@@ -39,7 +39,7 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
       h('h1', { tabindex: '-1' }, me.hosted ? id : me.title),
       h('div', { class: 'badges' }, server ? facts(server) : null),
     );
-    if (pins) fill(pins, 'Pins', server?.drift ? h('span', { class: 'count bad' }, `${server.drift} changed`) : null);
+    if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
   if (!fleet()) fill(head, h('h1', { tabindex: '-1' }, id));
   const body = tab === 'pins' ? showPins({ signal, id }) : catalogue({ signal, id, title });
@@ -183,4 +183,9 @@ function row(tool) {
     h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
     h('p', { class: 'row-about' }, plain((tool.description ?? '').split('\n', 1)[0], 160)),
   ];
+}
+
+function changed(server) {
+  if (server?.drift) return h('span', { class: 'count bad' }, `${server.drift} changed`);
+  return server?.remembered ? h('span', { class: 'count bad' }, 'changed and back') : null;
 }

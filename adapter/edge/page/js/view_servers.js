@@ -35,7 +35,7 @@ export function showServers({ signal }) {
 function summary(servers) {
   const well = servers.filter((one) => one.status === 'ok').length;
   const tools = servers.reduce((sum, one) => sum + (one.tools ?? 0), 0);
-  const drifted = servers.filter((one) => one.drift > 0).length;
+  const drifted = servers.filter((one) => one.drift > 0 || one.remembered).length;
   const parts = [
     well === servers.length ? `${count(well, 'server')}, ${well === 1 ? '' : 'all '}well` : `${well} of ${servers.length} are well`,
     count(tools, 'tool'),
@@ -74,7 +74,9 @@ function card(server) {
       fact('Tools', server.tools ?? '–'),
       fact(
         'Changed',
-        server.drift ? h('a', { class: 'bad', href: link('server', server.id, 'pins') }, `${server.drift}`) : 'none',
+        server.drift || server.remembered
+          ? h('a', { class: 'bad', href: link('server', server.id, 'pins') }, server.drift ? `${server.drift}` : 'and back')
+          : 'none',
       ),
       fact('Missing', server.missing?.length ? h('span', { class: 'bad' }, `${server.missing.length}`) : 'none'),
     ),

@@ -81,7 +81,7 @@ export async function refresh() {
 }
 
 function hostItself() {
-  return { id: 'tools', status: 'ok', history: [], missing: [], drift: 0 };
+  return { id: 'tools', status: 'ok', history: [], missing: [], drift: 0, remembered: false };
 }
 
 /** Asks again and again while the page is seen. */

@@ -1,0 +1,245 @@
+"""Values checked against JSON Schemas: what is little work here, everything else in a process of its own.
+
+Schema and value may be a stranger's. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; one that
+needs more is begun anew where it harms nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.rules.json_values import NotJson
+from adapter.rules.schema.checker import Checker, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.wording import Fault, uncheckable
+from adapter.rules.tool_api import as_plain
+from adapter.wire.envelope import ODD_VALUES
+
+STEPS_AT_ONCE = 5_000
+"""Steps of one check on the event loop."""
+
+PARTS_AT_ONCE = 3_000
+"""Parts of a schema that are looked at on the event loop."""
+
+LARGE = 10_000
+"""Members, items and quarters of a kilobyte of text of a value that is not looked at on the event loop at all."""
+
+SMALL = 2_000
+"""The same of one that a schema has to deal with there: a schema that cannot is never tried there again."""
+
+KEPT = 64
+"""Schemas that stay compiled for those who ask by themselves."""
+
+TOLD = 10_000
+TOLD_AT_ONCE = 5
+"""Patterns that nobody judges of which the log is told, altogether and for one check."""
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+class CheckVerdict(NamedTuple):
+    """What came of a check elsewhere: faults, and patterns that were not looked at; or why there is no such thing.
+
+    ``invalid`` is a sentence about the schema, ``exceeded`` one about the check.
+    """
+
+    faults: Sequence[Fault] = ()
+    unjudged: Mapping[str, str] = {}
+    invalid: str | None = None
+    exceeded: str | None = None
+
+
+class CheckOwner(NamedTuple):
+    """Whose a check is: of one server one is made at a time, and its callers take turns."""
+
+    server: str
+    principal: str
+
+
+class Elsewhere(Protocol):
+    """Where large checks are made."""
+
+    async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
+        """Judge a value by a schema, both JSON. Raises LimitReached when too many of the owner's wait."""
+
+
+Tell = Callable[[str, Mapping[str, str]], None]
+
+
+@dataclass(slots=True)
+class SchemaCheck:
+    """One schema of ``server``, ready to check values by. Made by SchemaChecks."""
+
+    schema: Mapping[str, Any]
+    server: str
+    strict: bool
+    elsewhere: Elsewhere
+    tell: Tell
+    checker: Checker | None
+    """None for a schema that is always judged by elsewhere."""
+
+    _written: bytes | None = None
+
+    async def faults(self, value: Any, principal: str) -> Sequence[Fault]:
+        """Everything that is wrong with a value of a caller's; one that takes too much has that for its fault.
+
+        Raises SchemaInvalid, and LimitReached when too many checks wait.
+        """
+        size = weight(value, LARGE)
+        if self.checker is not None and size < LARGE:
+            try:
+                judgement = self.checker.judged(value, steps=STEPS_AT_ONCE, large=False)
+            except (OutOfSteps, SchemaTooLarge):
+                if size < SMALL:
+                    self.checker = None
+            else:
+                self.tell(self.server, judgement.unjudged)
+                return judgement.faults
+        return await self._judged_elsewhere(value, CheckOwner(self.server, principal))
+
+    async def _judged_elsewhere(self, value: Any, owner: CheckOwner) -> Sequence[Fault]:
+        if self._written is None:
+            self._written = await asyncio.to_thread(written, self.schema)
+        given = await asyncio.to_thread(written, value)
+        verdict = await self.elsewhere.judge(owner, self._written, given, strict=self.strict)
+        self.tell(self.server, verdict.unjudged)
+        if verdict.invalid is not None:
+            raise SchemaInvalid(verdict.invalid)
+        return verdict.faults if verdict.exceeded is None else [uncheckable(verdict.exceeded)]
+
+
+class SchemaChecks:
+    """Makes SchemaCheck of schemas; ``log`` is told once of each pattern that nobody judges."""
+
+    def __init__(self, elsewhere: Elsewhere, log: FilteringBoundLogger) -> None:
+        self._elsewhere = elsewhere
+        self._log = log
+        self._kept: OrderedDict[int, tuple[Any, SchemaCheck]] = OrderedDict()
+        self._told: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<SchemaChecks: {len(self._kept)} kept>"
+
+    def of(self, schema: Mapping[str, Any], server: str, *, strict: bool = False) -> SchemaCheck:
+        """The check of a schema, compiled as far as that is little work; see compile_schema. Raises SchemaInvalid."""
+        checker: Checker | None
+        try:
+            checker = compile_schema(schema, strict=strict, parts=PARTS_AT_ONCE)
+        except SchemaTooLarge:
+            checker = None
+        return SchemaCheck(schema, server, strict, self._elsewhere, self._tell, checker)
+
+    def known(self, schema: Any, server: str, *, read: bool = True) -> SchemaCheck:
+        """The same of what a tool has for its schema, made once for one and the same object, as long as it is one of
+        the last. One that was not ``read`` from JSON may have values of any kind in it. Raises SchemaInvalid, also for
+        what is no JSON object.
+        """
+        kept = self._kept.get(id(schema))
+        if kept is None or kept[0] is not schema or kept[1].server != server:
+            if not (read and isinstance(schema, dict)):
+                kept = schema, self.of(_plain(schema), server)
+            else:
+                kept = schema, self.of(schema, server)
+            self._kept[id(schema)] = kept
+        self._kept.move_to_end(id(schema))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return kept[1]
+
+    def _tell(self, server: str, unjudged: Mapping[str, str]) -> None:
+        lines = 0
+        for pattern, why in unjudged.items():
+            # Only a hash of it: a pattern may be as long as a schema.
+            key = hash((server, pattern))
+            if key in self._told or len(self._told) >= TOLD or lines >= TOLD_AT_ONCE:
+                continue
+            self._told.add(key)
+            lines += 1
+            self._log.warning("a pattern of a schema is not judged", server=server, pattern=pattern, why=why)
+
+
+def _plain(schema: Any) -> Mapping[str, Any]:
+    """A schema as JSON has it: a host's may be an object with members of any kind."""
+    try:
+        plain = as_plain(schema)
+    except NotJson as error:
+        raise SchemaInvalid(str(error)) from None
+    if not isinstance(plain, dict):
+        raise SchemaInvalid("The tool's schema is no JSON object.")
+    return plain
+
+
+def weight(value: Any, most: int) -> int:
+    """How large a value is, for who has to look at all of it; at least ``most`` for one that is larger.
+
+    Text counts for little: most keywords look at its length and no further, and ``pattern`` counts its own steps.
+    """
+    found = 0
+    waiting: list[Any] = [dict(value) if isinstance(value, Mapping) else value]
+    while waiting and found < most:
+        one = waiting.pop()
+        found += 1
+        if isinstance(one, str):
+            found += len(one) >> 8
+        elif isinstance(one, dict):
+            found += len(one)
+            if found < most:
+                waiting += one.values()
+        elif isinstance(one, list):
+            found += len(one)
+            if found < most:
+                waiting += one
+    return found
+
+
+def quickly_written(value: Any) -> bytes | None:
+    """A schema or a value as JSON, None where that cannot be had in some milliseconds."""
+    try:
+        return orjson.dumps(dict(value) if isinstance(value, Mapping) else value)
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+
+
+def written(value: Any) -> bytes:
+    """The same of any. Raises SchemaInvalid for one that is nested beyond all measure."""
+    quick = quickly_written(value)
+    if quick is not None and not (b"null" in quick and _holds_infinity(value)):
+        return quick
+    # Lone surrogates and big integers are legal. In pieces, so that other threads have their turns meanwhile.
+    try:
+        return "".join(map(_legal, _ENCODER.iterencode(value))).encode()
+    except (RecursionError, TypeError, ValueError):
+        raise SchemaInvalid("The schema, or the value, is nested too deeply.") from None
+
+
+def _holds_infinity(value: Any) -> bool:
+    """Whether there is a number in it that was beyond any float, such as 1e999, of which orjson makes null."""
+    waiting: list[Any] = [value]
+    for _ in range(ODD_VALUES):
+        if not waiting:
+            break
+        one = waiting.pop()
+        if isinstance(one, float) and math.isinf(one):
+            return True
+        if isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    # JSON of more values is refused where it holds such numbers.
+    return False
+
+
+def _legal(piece: str) -> str:
+    # Texts end with a quotation mark.
+    return piece.removesuffix("Infinity") + "1e999" if piece.endswith("Infinity") else piece

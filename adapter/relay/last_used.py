@@ -1,0 +1,77 @@
+"""Values that were used last, as long as they are neither too many nor too heavy."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Weight(NamedTuple):
+    """``size`` in bytes of a ``part`` that several values may share, and which counts once."""
+
+    part: Hashable
+    size: int
+
+
+class LastUsed(Generic[K, V]):
+    """At most ``most`` values, whose parts weigh at most ``most_bytes``, though always the last one.
+
+    ``kept`` may be looked into directly, which counts as no use.
+    """
+
+    def __init__(self, most: int, most_bytes: int, weigh: Callable[[V], Weight]) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._weigh = weigh
+        self._sharing: dict[Hashable, int] = {}
+        self.kept: OrderedDict[K, V] = OrderedDict()
+        self.size = 0
+
+    def __repr__(self) -> str:
+        return f"<LastUsed: {len(self.kept)} values, {self.size} bytes>"
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.kept)
+
+    def get(self, key: K) -> V | None:
+        """The value, which has been used by that."""
+        value = self.kept.get(key)
+        if value is not None:
+            self.kept.move_to_end(key)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep the value in place of another of that key, and let go of what was not used for longest."""
+        self.drop(key)
+        part, size = self._weigh(value)
+        sharers = self._sharing.get(part, 0)
+        self._sharing[part] = sharers + 1
+        if not sharers:
+            self.size += size
+        self.kept[key] = value
+        while len(self.kept) > 1 and (len(self.kept) > self._most or self.size > self._most_bytes):
+            self.drop(next(iter(self.kept)))
+
+    def drop(self, key: K) -> None:
+        """Let go of a value, if there is one."""
+        value = self.kept.pop(key, None)
+        if value is None:
+            return
+        part, size = self._weigh(value)
+        self._sharing[part] -= 1
+        if not self._sharing[part]:
+            del self._sharing[part]
+            self.size -= size
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.kept.clear()
+        self._sharing.clear()
+        self.size = 0

@@ -1,0 +1,201 @@
+"""One value judged by one schema, with an end: steps and depth are counted, whoever wrote schema and value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adapter.rules.text.expressions import Expression, ExpressionInvalid
+from adapter.rules.text.patterns import TooLarge, pattern_of
+
+if TYPE_CHECKING:
+    from adapter.rules.schema.documents import SchemaNode, SchemaResource
+
+DEEPEST = 150
+"""Schemas within schemas for one value: more than people nest, and fewer than Python's stack holds."""
+
+Place = tuple["Place", str | int] | None
+"""A place within the value: that of what it is in, and its name or number there; None is the value itself."""
+
+
+class OutOfBounds(Exception):
+    """Judging takes more than it may."""
+
+
+class OutOfSteps(OutOfBounds):
+    """The steps that were allowed are taken."""
+
+
+class TooDeep(OutOfBounds):
+    """Schema or value are nested more deeply than DEEPEST."""
+
+
+class Mismatch:
+    """One thing that is wrong: what stands at ``place`` is not what ``keyword`` of ``schema`` asks for with ``value``.
+
+    ``keyword`` is "false" for the schema that nothing fits. ``detail`` is what the keyword has to say beyond that;
+    ``ways`` are the mismatches of each alternative, where there are few.
+    """
+
+    __slots__ = ("detail", "instance", "keyword", "place", "schema", "value", "ways")
+
+    def __init__(
+        self, keyword: str, place: Place, instance: Any, schema: Any, value: Any, detail: Any = None
+    ) -> None:
+        self.keyword = keyword
+        self.place = place
+        self.instance = instance
+        self.schema = schema
+        self.value = value
+        self.detail = detail
+        self.ways: Sequence[Mismatch] = ()
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        parts: list[str | int] = []
+        place = self.place
+        while place is not None:
+            place, part = place
+            parts.append(part)
+        return tuple(reversed(parts))
+
+
+class Findings:
+    """What is wrong, until it is as much as anybody wants to know."""
+
+    __slots__ = ("_most", "all")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.all: list[Mismatch] = []
+
+    @property
+    def enough(self) -> bool:
+        return len(self.all) >= self._most
+
+    def add(self, mismatch: Mismatch) -> None:
+        if len(self.all) < self._most:
+            self.all.append(mismatch)
+
+
+class Evaluated:
+    """Which members and items of one value some keyword has spoken of, for ``unevaluated…``."""
+
+    __slots__ = ("all_items", "all_names", "first_items", "items", "names")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.items: set[int] = set()
+        self.first_items = 0
+        self.all_names = False
+        self.all_items = False
+
+    def add(self, other: Evaluated) -> None:
+        self.names |= other.names
+        self.items |= other.items
+        self.first_items = max(self.first_items, other.first_items)
+        self.all_names |= other.all_names
+        self.all_items |= other.all_items
+
+
+class Evaluation:
+    """``steps`` is how many may still be taken; a step is some microseconds. With ``large`` patterns may be compiled
+    that take long for it.
+
+    ``unjudged`` are the patterns that were not looked at, and why. ``tracks``: the schema asks what was evaluated.
+    """
+
+    def __init__(self, steps: int, *, tracks: bool, large: bool) -> None:
+        self.evaluated = Evaluated()
+        self.unjudged: dict[str, str] = {}
+        self._patterns: dict[str, Expression] = {}
+        self.scope: list[SchemaResource] = []
+        self.tracks = tracks
+        self._steps = steps
+        self._large = large
+        self._depth = 0
+
+    @property
+    def left(self) -> int:
+        """Steps that may still be taken."""
+        return self._steps
+
+    def take(self, steps: int) -> None:
+        """Count work that a keyword is about to do. Raises OutOfSteps."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise OutOfSteps
+
+    def apply(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
+        """Judge a value by a schema of its own; whether it fits. Raises OutOfBounds."""
+        outer = self.evaluated
+        if self.tracks:
+            self.evaluated = Evaluated()
+        fits = self._judge(node, instance, place, findings)
+        self.evaluated = outer
+        return fits
+
+    def within(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
+        """Judge by one more schema a value that is judged already: what this one has evaluated counts there too."""
+        if not self.tracks:
+            return self._judge(node, instance, place, findings)
+        outer = self.evaluated
+        self.evaluated = inner = Evaluated()
+        fits = self._judge(node, instance, place, findings)
+        self.evaluated = outer
+        if fits:
+            outer.add(inner)
+            self.take(len(inner.names) + len(inner.items))
+        return fits
+
+    def fits(self, node: SchemaNode, instance: Any) -> bool:
+        """Whether a value fits, and nothing about why not."""
+        return self.apply(node, instance, None, Findings(1))
+
+    def _judge(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
+        self._steps -= 1
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise TooDeep
+        before = len(findings.all)
+        enters = self.scope[-1] is not node.resource
+        if enters:
+            self.scope.append(node.resource)
+        for check, value in node.checks:
+            self._steps -= 1
+            if self._steps < 0:
+                raise OutOfSteps
+            check(self, node, value, instance, place, findings)
+            if findings.enough:
+                break
+        if node.schema is False:
+            findings.add(Mismatch("false", place, instance, False, False))
+        if enters:
+            self.scope.pop()
+        self._depth -= 1
+        return len(findings.all) == before
+
+    def occurs(self, source: str, text: str) -> bool | None:
+        """Whether a pattern occurs in a text; None where nobody can tell. Raises OutOfSteps."""
+        pattern = self._patterns.get(source)
+        if pattern is None:
+            if source in self.unjudged:
+                return None
+            pattern = self._compiled(source)
+        if pattern is None:
+            return None
+        # Matching takes at worst the size of the pattern for each character.
+        self.take(3 + (pattern.size * len(text) >> 9))
+        return pattern.occurs_in(text)
+
+    def _compiled(self, source: str) -> Expression | None:
+        self.take(50 + (len(source) >> 1))
+        try:
+            pattern = self._patterns[source] = pattern_of(source, large=self._large)
+        except TooLarge:
+            raise OutOfSteps from None
+        except ExpressionInvalid as invalid:
+            self.unjudged[source] = str(invalid)
+            return None
+        self.take(pattern.size >> 2)
+        return pattern

@@ -1,0 +1,134 @@
+"""Events of the log as they may be written: bounded, valid Unicode and without secrets. Pure.
+
+Names, methods and messages come from strangers, in any length, depth and number; an event has one budget for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.rules.text.secrets import for_log, is_telling
+
+LONGEST_TEXT = 500
+"""Characters of one text."""
+
+LONGEST_TRACEBACK = 4_000
+"""Characters of a traceback, whose end says most."""
+
+LONGEST_EVENT = 8_000
+"""Characters of all texts and names of one event together."""
+
+LONGEST_NAME = 100
+MOST_MEMBERS = 50
+DEEPEST = 5
+
+_READ = 2
+"""Times as much is read as may be shown, so that no secret is cut in two where the text ends."""
+
+_MORE = "…"
+_MASK = "***"
+_SMALL = range(-(2**63), 2**63)
+_NESTED = (Mapping, list, tuple, set, frozenset)
+
+
+def writable(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event with nothing in it that JSON cannot say, that is a secret, or that is beyond the bounds.
+
+    Values under telling names are masked at any depth; what is no plain value is its ``str``, an exception its
+    ``repr``. Nested values come last, so that they leave room for everything else.
+    """
+    writing = _Writing()
+    nested = {key: value for key, value in event.items() if isinstance(value, _NESTED)}
+    plain = {key: value for key, value in event.items() if key not in nested}
+    return {**writing.members(plain), **writing.members(nested)}
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates, which no UTF-8 can say, as the escapes that JSON has for them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a text, in at most so many characters, the last of which says that there was more."""
+    return text if len(text) <= most else text[: most - 1] + _MORE
+
+
+class _Writing:
+    """One event while it is made writable."""
+
+    def __init__(self) -> None:
+        self._left = LONGEST_EVENT
+
+    def members(self, members: Mapping[Any, Any], depth: int = 0) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        for key, value in members.items():
+            if len(written) >= MOST_MEMBERS or self._left <= 0:
+                written[_MORE] = f"{len(members) - len(written)} more"
+                break
+            name = self._text(key if isinstance(key, str) else _said(key), LONGEST_NAME)
+            written[name] = self._under(name, value, depth)
+        return written
+
+    def _under(self, name: str, value: Any, depth: int) -> Any:
+        if is_telling(name):
+            return value if value is None or isinstance(value, bool) else _MASK
+        return self._value(name, value, depth)
+
+    def _value(self, name: str, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._traceback(value) if name == "exception" else self._text(value, LONGEST_TEXT)
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, int):
+            return value if value in _SMALL else f"an integer of {value.bit_length()} bits"
+        if depth >= DEEPEST:
+            return _MORE
+        if isinstance(value, Mapping):
+            return self.members(value, depth + 1)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._items(name, value, depth + 1)
+        return self._text(_said(value), LONGEST_TEXT)
+
+    def _items(self, name: str, items: Any, depth: int) -> list[Any]:
+        written: list[Any] = []
+        for item in items:
+            if len(written) >= MOST_MEMBERS or self._left <= 0:
+                return [*written, f"{len(items) - len(written)} more"]
+            written.append(self._value(name, item, depth))
+        return written
+
+    def _text(self, text: str, most: int) -> str:
+        most = max(1, min(most, self._left))
+        shown = shortened(encodable(for_log(_whole_words(text, most * _READ))), most)
+        self._left -= len(shown)
+        return shown
+
+    def _traceback(self, text: str) -> str:
+        half = LONGEST_TRACEBACK // 2
+        if len(text) <= LONGEST_TRACEBACK:
+            return self._text(text, LONGEST_TRACEBACK)
+        begin, end = _whole_words(text[:half], half - 1), text[-half:]
+        return self._text(f"{begin}\n{_MORE}\n{end.partition(' ')[2] or end}", LONGEST_TRACEBACK)
+
+
+def _said(value: object) -> str:
+    try:
+        if isinstance(value, bytes | bytearray):
+            return repr(bytes(value[:LONGEST_TEXT]))
+        return repr(value) if isinstance(value, BaseException) else str(value)
+    except Exception:
+        # Somebody's __str__ or __repr__, which is somebody's code.
+        return f"<{type(value).__name__}>"
+
+
+def _whole_words(text: str, most: int) -> str:
+    """The beginning of a text, where possible not in the middle of a word: half of a secret is not known for one."""
+    if len(text) <= most:
+        return text
+    cut = text[:most]
+    return cut.rpartition(" ")[0] or cut

@@ -1,0 +1,100 @@
+"""Regular expressions that somebody else wrote: of settings, and of schemas. Pure.
+
+They run on RE2, whose time is linear in the text whatever the expression says; what it could only do by backtracking,
+look-around and back-references, it refuses. Length, memory and so also the time of compiling are bounded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import re2
+
+LONGEST = 4_096
+"""Characters of an expression."""
+
+MEMORY = 1 << 20
+"""Bytes that a compiled expression may take, together with what it remembers of the texts it has seen."""
+
+
+class ExpressionInvalid(ValueError):
+    """A text that is no expression for this engine; ``str`` says why in a few words."""
+
+
+class _Match(Protocol):
+    def group(self, number: int) -> bytes | None: ...
+
+
+class _Program(Protocol):
+    """The part of a compiled expression of ``re2`` that is used here; the library has no types of its own."""
+
+    programsize: int
+    groups: int
+
+    def search(self, text: bytes) -> _Match | None: ...
+
+    def fullmatch(self, text: bytes) -> _Match | None: ...
+
+    def finditer(self, text: bytes) -> Iterator[_Match]: ...
+
+
+class Expression:
+    """An expression in RE2's syntax, compiled. ``memory`` is in bytes. Raises ExpressionInvalid.
+
+    ``size`` is the number of its instructions: matching takes at most as many steps for each byte of a text.
+    """
+
+    __slots__ = ("_program", "size", "source")
+
+    def __init__(self, source: str, *, ignore_case: bool = False, memory: int = MEMORY) -> None:
+        self.source = source
+        self._program = _compiled(source, ignore_case, memory)
+        self.size = self._program.programsize
+
+    def __repr__(self) -> str:
+        return f"<Expression {self.source!r}>"
+
+    def occurs_in(self, text: str) -> bool:
+        """Whether any part of the text matches."""
+        return self._program.search(_bytes(text)) is not None
+
+    def is_all_of(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        return self._program.fullmatch(_bytes(text)) is not None
+
+    def claims(self, text: str) -> Iterator[str]:
+        """Of each match, in order, the first group, or the whole where there is none; a group that is not in the match
+        is empty.
+        """
+        number = 1 if self._program.groups else 0
+        for found in self._program.finditer(_bytes(text)):
+            yield (found.group(number) or b"").decode("utf-8", "surrogatepass")
+
+
+def _compiled(source: str, ignore_case: bool, memory: int) -> _Program:
+    if len(source) > LONGEST:
+        raise ExpressionInvalid(f"it is longer than {LONGEST} characters")
+    options: Any = re2.Options()
+    options.max_mem = memory
+    options.case_sensitive = not ignore_case
+    # Else the engine itself writes to standard error.
+    options.log_errors = False
+    try:
+        # Bytes, because texts of strangers may hold lone surrogates.
+        return cast(_Program, re2.compile(_bytes(source), options))
+    except re2.error as error:
+        raise ExpressionInvalid(_why(error)) from None
+    finally:
+        # The library keeps what it compiled, without looking at how much that takes.
+        re2.purge()
+
+
+def _why(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

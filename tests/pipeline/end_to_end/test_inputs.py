@@ -1,0 +1,228 @@
+"""Inputs of hosted tools over a socket: arrays, objects, ranges and formats, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import AbstractAsyncContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.cli import run
+from tests.edge.raw import RawClient
+from tests.pipeline.end_to_end.living import ERAS, Living, furnished, living
+
+SETTINGS = """
+console: {enabled: true, allow_execute: true}
+connectors:
+  - {name: main, connector: sqlite, connection_string: shop.db}
+servers:
+  - id: shop
+    mount_path: /mcp
+    upstream: {transport: hosted}
+    tools:
+      define:
+        - name: order
+          handler: "code.py#order"
+          inputs:
+            tags: {type: array, items: {type: string}, maxItems: 5}
+            age: {type: int, minimum: 0, maximum: 150}
+            email: {type: string, format: email, optional: true}
+            lines:
+              type: array
+              optional: true
+              items:
+                type: object
+                properties: {sku: {type: string, pattern: "^[A-Z]+$"}, count: {type: int, minimum: 1}}
+                required: [sku]
+        - name: whole
+          handler: "code.py#order"
+          input_schema:
+            type: object
+            properties:
+              n: {type: integer, default: 3}
+              either: {anyOf: [{type: string}, {type: array, items: {type: string}}]}
+            required: [either]
+        - name: among
+          use: main
+          statement: >-
+            SELECT name FROM things
+            WHERE name IN (SELECT value FROM json_each({{ inputs.names }})) ORDER BY name
+          inputs: {names: {type: array, items: {type: string}}}
+        - name: find
+          use: main
+          statement: >-
+            SELECT name FROM things
+            WHERE ({{ inputs.part }} IS NULL OR name LIKE '%{{ inputs.part }}%') ORDER BY name
+          inputs: {part: {type: string, optional: true}}
+        - name: pasted
+          use: main
+          substitution: textual
+          statement: "SELECT name FROM things ORDER BY name {{ inputs.way }} LIMIT {{ inputs.most }}"
+          inputs: {most: {type: int, minimum: 1}, way: {type: string, enum: [ASC, DESC]}}
+"""
+
+CODE = """
+def order(payload):
+    return payload["inputs"]
+"""
+
+
+def stocked(place: Path) -> Path:
+    with closing(sqlite3.connect(place / "shop.db")) as database, database:
+        database.execute("CREATE TABLE things (name TEXT)")
+        database.executemany("INSERT INTO things VALUES (?)", [("lamp",), ("large lamp",), ("table",)])
+    return place
+
+
+def shop(place: Path) -> AbstractAsyncContextManager[Living]:
+    return living(stocked(place), SETTINGS, scripts={"code": CODE})
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_v5_arrays_and_objects_reach_a_script_as_they_were_sent(tmp_path: Path, version: str) -> None:
+    """Scalars beside them are coerced; the list of tools says what they take."""
+    sent = {"tags": ["a", "b"], "age": "42", "lines": [{"sku": "AB", "count": 2}, {"sku": "C"}]}
+    async with shop(tmp_path) as front, front.speaker(version) as speaker:
+        assert (await speaker.call("order", sent)).data == {**sent, "age": 42}
+        schema = (await speaker.tools())["order"]["inputSchema"]
+        assert schema["properties"]["age"] == {"type": "integer", "minimum": 0, "maximum": 150}
+        assert schema["properties"]["lines"]["items"]["additionalProperties"] is False
+        assert (await speaker.call("whole", {"either": ["x"]})).data == {"n": 3, "either": ["x"]}
+
+
+async def test_v5_all_that_is_wrong_is_told_in_the_golden_form(tmp_path: Path) -> None:
+    """By its place, with what was sent."""
+    sent = {"tags": ["a", 1], "age": 151, "email": "ann", "lines": [{"count": 0}], "hack": True}
+    async with shop(tmp_path) as front:
+        answer = await front.call("order", sent)
+        either = await front.call("whole", {"either": 5})
+    assert answer.failure["stage"] == either.failure["stage"] == "validation"
+    lines = answer.text.splitlines()
+    assert lines[0] == '<validation_error action="order">'
+    assert (
+        '<field name="tags.1">Expected string, received number You sent: 1. Expected type: string.</field>'
+        in lines
+    )
+    assert '<field name="age">151 is greater than the maximum of 150 You sent: 151.</field>' in lines
+    assert "<field name=\"email\">Invalid email You sent: 'ann'. Expected format: email.</field>" in lines
+    assert '<field name="lines.0.sku">Required You sent: (missing). Expected type: string.</field>' in lines
+    assert "Unrecognized key(s) in object: 'hack'" in answer.text
+    assert '<field name="either">' in either.text
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [(["lamp", "table"], ["lamp", "table"]), ([], []), (["' OR '1'='1"], []), (["lamp') OR 1=1 --"], [])],
+)
+async def test_w1_an_array_is_bound_to_a_statement(
+    tmp_path: Path, names: list[str], found: list[str]
+) -> None:
+    """As JSON, whose members the database reads."""
+    async with shop(tmp_path) as front:
+        assert [row["name"] for row in (await front.call("among", {"names": names})).data] == found
+
+
+async def test_h20_an_optional_input_that_is_left_out_binds_null(tmp_path: Path) -> None:
+    """Left out, or null: a statement can ask for it."""
+    async with shop(tmp_path) as front, front.speaker() as speaker:
+        for arguments in ({}, {"part": None}):
+            assert len((await speaker.call("find", arguments)).data) == 3
+        assert (await speaker.call("find", {"part": "lam"})).data == [
+            {"name": "lamp"},
+            {"name": "large lamp"},
+        ]
+
+
+async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) -> None:
+    """Of their type and out of their enum; anything else is refused before there is a statement."""
+    async with shop(tmp_path) as front, front.speaker() as speaker:
+        answer = await speaker.call("pasted", {"most": "1", "way": "DESC"})
+        assert answer.data == [{"name": "table"}]
+        for hostile in (
+            "1; DROP TABLE things",
+            "1 UNION SELECT sql FROM sqlite_master",
+            "(SELECT 1)",
+            "1 --",
+            [1],
+            -1,
+        ):
+            refused = await speaker.call("pasted", {"most": hostile, "way": "ASC"})
+            assert refused.failure["stage"] == "validation"
+        for hostile in ("ASC; DROP TABLE things", "asc", "ASC LIMIT 9 --", "(SELECT 1)"):
+            refused = await speaker.call("pasted", {"most": 1, "way": hostile})
+            assert refused.failure["stage"] == "validation"
+        assert len((await speaker.call("find", {})).data) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            "enum: [ASC, DESC]",
+            "description: free",
+            "textual substitution refuses input 'way': a string needs an enum",
+        ),
+        ("enum: [ASC, DESC]", 'enum: [a, "b\' --"]', "textual substitution refuses input 'way'"),
+        ("most: {type: int, minimum: 1}", "most: {type: array}", "textual substitution refuses input 'most'"),
+        ("format: email", "format: emial", "tools.define[0].inputs.email: format is one of"),
+        ("maxItems: 5", "maxLength: 5", "inputs.tags: maxLength says nothing of the type array"),
+        ("maxItems: 5", "max_items: 5", "inputs.tags.max_items: is not a known key; the nearest is maxItems"),
+        ("minimum: 0, maximum: 150", "minimum: 0, default: -1", "inputs: the default of age does not fit"),
+        ("type: integer, default: 3", "type: intger", "tools.define[1].input_schema: The schema is invalid"),
+        (
+            "SELECT value FROM json_each({{ inputs.names }})",
+            "{{ inputs.names }}",
+            "write IN (SELECT value FROM json_each",
+        ),
+        (
+            "name: whole",
+            "name: whole\n          inputs: {n: {type: int}}",
+            "input_schema: stands in place of inputs",
+        ),
+        (
+            'handler: "code.py#order"',
+            'handler: "code.py#order"\n          substitution: textual',
+            "is for statements",
+        ),
+    ],
+)
+def test_h14_what_cannot_be_meant_is_found_by_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, after: str, said: str
+) -> None:
+    """In a sentence, at its place, with exit status 2."""
+    assert before in SETTINGS
+    file = furnished(stocked(tmp_path), SETTINGS.replace(before, after, 1), code=CODE)
+    assert run(["check", "--config", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+async def test_v5_much_is_refused_before_it_is_looked_at(tmp_path: Path) -> None:
+    """A hundred thousand members are refused by their number; some thousands are checked beside the event loop."""
+    settings = SETTINGS.replace(
+        "items: {type: string}, maxItems: 5", "items: {type: string}, uniqueItems: true"
+    )
+    async with (
+        living(stocked(tmp_path), settings, scripts={"code": CODE}) as front,
+        front.speaker() as speaker,
+    ):
+        began = time.monotonic()
+        refused = await speaker.call("order", {"tags": ["x"] * 100_000, "age": 1})
+        assert "The arguments hold more than 10000 values." in refused.text
+        assert time.monotonic() - began < 2
+        taken = await speaker.call("order", {"tags": [str(number) for number in range(9_000)], "age": 1})
+        assert len(taken.data["tags"]) == 9_000
+
+
+async def test_e15_validation_over_http_knows_the_schema(tmp_path: Path) -> None:
+    """The same schema that clients are told, without coercion."""
+    async with shop(tmp_path) as front, RawClient(front.port) as raw:
+        said: list[Any] = []
+        for body in (b'{"tags": [], "age": 1}', b'{"tags": [1], "age": -1}'):
+            _, answer = await raw.request("POST", body, "/explorer/shop/tools/order/validate")
+            said.append(json.loads(answer))
+    assert said[0] == {"valid": True}
+    assert {error["path"] for error in said[1]["errors"]} == {"/tags/0", "/age"}

@@ -1,0 +1,135 @@
+"""No expression of the house takes longer than a scan of the text, times a number that does not grow with the text.
+
+Expressions that strangers or settings bring are none of these: they run on an engine that is linear by construction,
+see tests/rules/text/test_expressions.py.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from fnmatch import translate
+from functools import cache
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from adapter.rules import policies, spellings
+from tests.expressions import Expression, house, made_of_values, worst_texts
+
+LONG = 100_000
+"""Characters of a text that a stranger may send where an expression meets it."""
+
+SHORT = 1_000
+"""Characters that suffice to see which of all the texts are the worst."""
+
+WORST = 6
+"""Texts of each expression that are tried at full length."""
+
+RATIO = 1_000
+"""Times the CPU of a plain scan. What grows with the square of the text takes some ten thousand times as much."""
+
+BUILT = [
+    Expression("rules.spellings:any_of", spellings.any_of(("/srv/a b/store", "C:\\store")), ("search",)),
+    Expression("rules.spellings:_spelling", spellings._spelling("é", False), ("match",)),
+    Expression("rules.policies:_longer", policies._longer(256, 2000), ("search",)),
+    Expression("rules.sql:line_end", re.compile(r"[^\n\r]*"), ("match",)),
+    # The globs of `stages`, which Python makes expressions of.
+    Expression("settings.servers:fits", re.compile(translate("*a*_a?*a[[]*b")), ("match",)),
+]
+"""Expressions that are made of what a function is given, as they are made."""
+
+
+def run(expression: Expression, text: Any) -> None:
+    for method in expression.methods:
+        if method in ("sub", "subn"):
+            getattr(expression.compiled, method)(lambda _: text[:0], text)
+        elif method == "finditer":
+            for _ in expression.compiled.finditer(text):
+                pass
+        else:
+            getattr(expression.compiled, method)(text)
+
+
+@cache
+def plain_scan() -> float:
+    """Seconds of CPU that one look at each of LONG characters takes here, counted over many: clocks may be coarse."""
+    scan, text, times = re.compile(r"(?:[a-z]|.)*+"), "a-" * (LONG // 2), 200
+    begun = time.process_time()
+    for _ in range(times):
+        scan.fullmatch(text)
+    return (time.process_time() - begun) / times
+
+
+class _Over(Exception):
+    """The time is over."""
+
+
+def taken(expression: Expression, text: Any, most: float) -> float:
+    """Seconds of CPU, more than ``most`` for one that was stopped there: expressions look for signals as they run."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Over
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    begun = time.process_time()
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, most)
+        run(expression, text)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except _Over:
+        return max(time.process_time() - begun, most * 1.01)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    return time.process_time() - begun
+
+
+def slowest(expression: Expression, allowed: float) -> str | None:
+    """The first text that takes too long, as it can be read; None where none does."""
+    short: list[tuple[float, int]] = []
+    for number, text in enumerate(worst_texts(expression.compiled, SHORT)):
+        begun = time.perf_counter()
+        if taken(expression, text, allowed) > allowed:
+            return repr(text[:60])
+        short.append((time.perf_counter() - begun, number))
+    worst = {number for _, number in sorted(short, reverse=True)[:WORST]}
+    for number, text in enumerate(worst_texts(expression.compiled, LONG)):
+        if number in worst and taken(expression, text, allowed) > allowed:
+            return repr(text[:60])
+    return None
+
+
+EXPRESSIONS = [*house(), *BUILT]
+
+
+def test_all_of_the_house_are_found() -> None:
+    """A module that makes them of values is one of those whose expressions are given above."""
+    assert len(EXPRESSIONS) > 100
+    given = {f"adapter.{one.where.partition(':')[0]}" for one in BUILT}
+    # Those of secrets are held by names, and so are found.
+    assert made_of_values() <= {*given, "adapter.rules.text.secrets"}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
+def test_a_long_text_takes_no_long_time(expression: Expression) -> None:
+    """Whatever the text: 100 KB of it cost so many plain scans at most, as it is used in the house."""
+    allowed = RATIO * plain_scan()
+    found = slowest(expression, allowed)
+    assert found is None or slowest(expression, allowed) is None, found
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        (r"\b[\w-]*(?:token|key)=", "sub"),
+        (r"[0-9]+\.?[0-9]*", "fullmatch"),
+        (r"(a+)+$", "match"),
+        (r"\s+\Z", "search"),
+    ],
+)
+def test_a_careless_expression_is_seen(text: str, method: str) -> None:
+    """The check itself finds what it is for."""
+    assert slowest(Expression("careless", re.compile(text), (method,)), RATIO * plain_scan()) is not None
