@@ -129,7 +129,10 @@ class LimitReached(AdapterError):
 
 class ConnectionsTaken(AdapterError):
     code, rpc, http = "connections_taken", -32015, 503
-    hint = "As many clients are connected as core.max_connections allows; try again shortly."
+    hint = (
+        "As many clients are connected as core.max_connections, or the system's limit of open files, allows; try again "
+        "shortly."
+    )
 
 
 class BuffersFull(AdapterError):

@@ -13,7 +13,9 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.building import App, build
+from adapter.app.collecting import settle
 from adapter.app.listening import allow_descriptors, listen
+from adapter.app.privacy import hide_from_programs
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.cautions import cautions
@@ -125,8 +127,10 @@ async def _serve(settings: Settings) -> int:
     app = build(settings)
     _warn(settings, app.log)
     allow_descriptors(settings, app.log)
+    hide_from_programs(settings, app.log)
     try:
         async with running(app) as (host, port):
+            settle()
             app.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",

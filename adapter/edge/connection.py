@@ -22,6 +22,7 @@ from adapter.edge.request import ClientGone, Request, Sendable
 from adapter.edge.sending import send_file
 from adapter.errors import ConnectionsTaken
 from adapter.rules.browsers import NOSNIFF
+from adapter.upstream.descriptors import scarce
 
 PIPELINE_LIMIT = 8
 """Requests that may wait behind the one being answered before reading stops."""
@@ -53,6 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self._once = False
         self._transport: asyncio.Transport
         self._peer: str | None = None
+        self.scarce = False
         self._waiting: deque[tuple[Request, HttpAnswer]] = deque()
         self._answer: HttpAnswer | None = None
         self.task: asyncio.Task[None] | None = None
@@ -75,6 +77,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername")
         self._peer = address[0] if address else None
+        sock = transport.get_extra_info("socket")
+        self.scarce = sock is not None and scarce(sock.fileno(), 2)
         place = self._places.take(self)
         if place is None:
             self._turn_away()
@@ -96,8 +100,8 @@ class ClientConnection(asyncio.Protocol):
         if self.task is None:
             self._places.leave(self)
         else:
-            self.task.cancel()
             self.task.add_done_callback(self._let_go)
+            self._places.cancel(self.task)
 
     def _let_go(self, _: object) -> None:
         """Forget the last task, which has ended, and its answer: both refer to this connection."""

@@ -170,7 +170,7 @@ def ask_of(request: Request, server: Server, *, era: Era, principal: str, withho
         session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
         last_event_id=headers.get("Last-Event-ID"),
         version=headers.get("MCP-Protocol-Version"),
-        caller=Caller(principal, "mcp", headers.lower),
+        caller=Caller(principal, "mcp", headers.lower, withhold),
         query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
     )
 

@@ -25,6 +25,7 @@ from adapter.hosted.references import (
     Tell,
     stamp_of,
 )
+from adapter.hosted.starts import Starts
 from adapter.rules.json_values import MOST_VALUES
 from adapter.rules.outcomes import Result, ToolUserError
 from adapter.wire.envelope import dump, parse
@@ -45,7 +46,7 @@ class Confinement:
 
     ``cpu_seconds`` of None means as much as the call may take. ``memory_bytes`` are of data of each process, so that
     runtimes which reserve much and use little can start. ``output_bytes`` are of standard output, and of
-    standard error.
+    standard error. ``starts`` are the places of all that are confined alike.
     """
 
     environment: Mapping[str, str] = field(default_factory=_own_environment)
@@ -54,6 +55,7 @@ class Confinement:
     open_files: int | None = 256
     file_bytes: int | None = 1 << 30
     output_bytes: int = 8 << 20
+    starts: Starts = field(default_factory=Starts)
 
     def limits(self, timeout: float | None) -> dict[str, int]:
         """By the names of the ``resource`` module; no process may leave a core dump."""
@@ -102,7 +104,11 @@ class SubprocessScript:
         talk = Conversation(self._confinement.output_bytes, self._log.bind(script=self.reference))
         scope = asyncio.timeout(timeout)
         try:
-            async with scope, talk.begun(self._command(timeout), self._path.parent, self._environment):
+            async with (
+                scope,
+                self._confinement.starts.place(),
+                talk.begun(self._command(timeout), self._path.parent, self._environment),
+            ):
                 talk.write(dump(given) + b"\n")
                 if self._function is None:
                     return _value(await talk.everything(), talk.status)

@@ -41,10 +41,11 @@ class Signal:
 
 
 class Headers(dict[str, str]):
-    """A caller's header fields by name in any spelling; its own keys are in lower case."""
+    """A caller's header fields by name in any spelling, but for the adapter's own token and the session's id; its own
+    keys are in lower case."""
 
     def __init__(self, caller: Caller) -> None:
-        super().__init__(caller.lower_fields())
+        super().__init__(caller.told_fields())
 
     def __repr__(self) -> str:
         # Values are credentials more often than not.

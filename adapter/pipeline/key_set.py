@@ -12,7 +12,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.auth import AuthRefused
-from adapter.pipeline.keys import Key, of_jwk
+from adapter.pipeline.keys import Key, is_disclosed, of_jwk
 from adapter.rules.exposure import exposed
 
 FRESH = 600.0
@@ -30,6 +30,12 @@ PAUSE_WITHOUT_KEYS = 5.0
 LARGEST = 1 << 20
 """Bytes of a document that are read."""
 
+MOST_KEYS = 256
+"""Keys of a document; issuers publish a handful. To read the points of curves takes 0.2 ms each."""
+
+MOST_VALUES = 64 * MOST_KEYS
+"""Values in a document. To make as many empty lists of a mebibyte as fit into it takes the loop's turns for 0.2 s."""
+
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL, or raises whatever tells why it cannot."""
 
@@ -38,7 +44,7 @@ class KeySet:
     """Keys at ``url``. ``clock`` gives seconds that only ever grow.
 
     A key that is not known may be a new one, so that another fetch is tried for it. Whoever needs what is being
-    fetched waits for that one fetch.
+    fetched waits for that one fetch, which goes on when they leave: callers that come and go make no more of them.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class KeySet:
         self._keys: dict[bytes, Key] = {}
         """By how the document spells them."""
         self._fetched = self._next = -math.inf
-        self._turn = asyncio.Lock()
+        self._renewal: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         # Not the URL, whose query may hold a key of another kind.
@@ -65,7 +71,7 @@ class KeySet:
         """See Keys. Raises AuthRefused where there are no keys to be had."""
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
-        if self._age() >= (LASTING if self._turn.locked() else FRESH):
+        if self._age() >= (FRESH if self._renewal is None else LASTING):
             await self._renew()
         if self._age() >= LASTING:
             raise AuthRefused(
@@ -73,7 +79,7 @@ class KeySet:
                 retry_after=PAUSE_WITHOUT_KEYS,
             )
         key = self._known(kid, algorithm)
-        if key is None and (self._turn.locked() or self._clock() >= self._next):
+        if key is None and (self._renewal is not None or self._clock() >= self._next):
             await self._renew()
             key = self._known(kid, algorithm)
         return key
@@ -91,26 +97,37 @@ class KeySet:
         return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
 
     async def _renew(self) -> None:
-        """Fetch the keys, unless that was tried a moment ago: by whoever had the turn before, for instance."""
-        async with self._turn:
+        """Wait until the keys have been fetched, unless that was tried a moment ago."""
+        if self._renewal is None:
             if self._clock() < self._next:
                 return
-            try:
-                members = _members(await self._fetch(self._url))
-            except Exception as error:
-                # Whatever the network or the document are at fault for; the keys that are there have to do.
-                self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
-            else:
-                # A key that is still there stays the same object, and what was checked with it stays checked.
-                self._keys = {text: self._keys.get(text) or key for text, key in members.items()}
-                self._fetched = self._clock()
+            self._renewal = asyncio.ensure_future(self._fetched_anew())
+        await asyncio.shield(self._renewal)
+
+    async def _fetched_anew(self) -> None:
+        try:
+            # In a thread, for a document may hold more than the loop has time for.
+            members, disclosed = await asyncio.to_thread(_members, await self._fetch(self._url))
+        except Exception as error:
+            # Whatever the network or the document are at fault for; the keys that are there have to do.
+            self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
+        else:
+            if disclosed:
+                self._log.warning("an issuer publishes private keys, which are not used", keys=disclosed)
+            # A key that is still there stays the same object, and what was checked with it stays checked.
+            self._keys = {text: self._keys.get(text) or key for text, key in members.items()}
+            self._fetched = self._clock()
+        finally:
             self._next = self._clock() + (PAUSE if self._age() < LASTING else PAUSE_WITHOUT_KEYS)
+            self._renewal = None
 
 
-def _members(document: bytes) -> dict[bytes, Key]:
-    """The usable keys of a JWK set. Raises ValueError where it is none."""
+def _members(document: bytes) -> tuple[dict[bytes, Key], int]:
+    """The usable keys of a JWK set, and how many it discloses. Raises ValueError where it is none."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
+    if sum(document.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise ValueError(f"the document holds more than {MOST_VALUES} values")
     try:
         read: Any = orjson.loads(document)
     except orjson.JSONDecodeError:
@@ -118,8 +135,11 @@ def _members(document: bytes) -> dict[bytes, Key]:
     listed = read.get("keys") if isinstance(read, Mapping) else None
     if not isinstance(listed, list):
         raise ValueError("the document is no JWK set")
+    if len(listed) > MOST_KEYS:
+        raise ValueError(f"the document holds more than {MOST_KEYS} keys")
+    members = [member for member in listed if isinstance(member, Mapping)]
     keys: dict[bytes, Key] = {}
-    for member in listed:
-        if isinstance(member, Mapping) and (key := of_jwk(member)) is not None:
+    for member in members:
+        if (key := of_jwk(member)) is not None:
             keys.setdefault(orjson.dumps(member, option=orjson.OPT_SORT_KEYS), key)
-    return keys
+    return keys, sum(map(is_disclosed, members))

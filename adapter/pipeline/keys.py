@@ -28,6 +28,7 @@ _LEAST_RSA_BITS = 2048
 """RFC 7518 §3.3 and §3.5."""
 
 _PUBLIC_MEMBERS = ("kty", "crv", "n", "e", "x", "y")
+_PRIVATE_MEMBERS = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +87,11 @@ def of_pem(pem: str) -> Key:
 def of_jwk(member: Mapping[str, Any]) -> Key | None:
     """The key of a member of a JWK set (RFC 7517 §4), None where signatures cannot be checked with it.
 
-    A symmetric key is none of these: what a set that everybody may read calls a secret is known to everybody.
+    A symmetric key is none of these, nor one with its private part: what a set that everybody may read calls a secret
+    is known to everybody.
     """
+    if is_disclosed(member):
+        return None
     operations = member.get("key_ops")
     if member.get("use", "sig") != "sig" or (isinstance(operations, list) and "verify" not in operations):
         return None
@@ -103,6 +107,11 @@ def of_jwk(member: Mapping[str, Any]) -> Key | None:
         fitting &= {only} if isinstance(only, str) else frozenset()
     kid = member.get("kid")
     return Key(material, fitting, kid if isinstance(kid, str) else None) if fitting else None
+
+
+def is_disclosed(member: Mapping[str, Any]) -> bool:
+    """Whether a member of a JWK set holds what only the issuer may know, so that anybody can sign with it."""
+    return not _PRIVATE_MEMBERS.isdisjoint(member)
 
 
 def _fitting(material: object) -> frozenset[str]:

@@ -55,7 +55,7 @@ class Who:
 
     def __post_init__(self) -> None:
         # Whoever asks again on the same connection is the same caller.
-        object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields))
+        object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields, self.withhold))
 
 
 @dataclass(slots=True)

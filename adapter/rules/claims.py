@@ -47,11 +47,12 @@ class ClaimRules:
             return "unauthorized: the token does not say when it expires"
         if now >= expires + self.leeway:
             return "unauthorized: the token has expired"
-        if claims.get("nbf") is None:
-            return None
-        begins = _moment(claims["nbf"])
-        if begins is None or now < begins - self.leeway:
-            return "unauthorized: the token is not valid yet"
+        for name in ("nbf", "iat"):
+            if claims.get(name) is None:
+                continue
+            begins = _moment(claims[name])
+            if begins is None or now < begins - self.leeway:
+                return "unauthorized: the token is not valid yet"
         return None
 
 

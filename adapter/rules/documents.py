@@ -37,6 +37,14 @@ _CODE_OF_COMMANDS: Final = frozenset(("map", "reduce", "finalize", "eval", "$eva
 _NAMES: Final = frozenset(("from", "into", "coll", "db", "collection", "$out", "$merge", "$unionWith"))
 """Members of a pipeline that name a collection or a database."""
 
+_FIELDS: Final = frozenset(("localField", "foreignField", "connectFromField", "connectToField", "$getField"))
+"""Members of a pipeline that name a field: a caller that chose it could read any."""
+
+_NAMES_OF_COMMANDS: Final = frozenset(
+    (("distinct", "key"), ("renameCollection", "to"), ("create", "viewOn"), ("mapReduce", "out"))
+)
+"""Commands and those of their members that name a field or a collection."""
+
 _READ = "find aggregate count distinct listCollections listIndexes listDatabases ping collStats dbStats"
 _READING: Final = frozenset(_READ.split())
 
@@ -230,12 +238,21 @@ _AS_A_NAME = "write {{ inputs.x | ident }} and give the input an enum"
 
 def _refuse_in_code_and_names(parts: tuple[Part, ...], path: Path, command: str) -> None:
     is_code = not _CODE.isdisjoint(path) or not _CODE_OF_COMMANDS.isdisjoint(path[1:2])
-    is_name = path in (("database",), ("command", command)) or (path[-1] in _NAMES and not _is_data(path))
+    is_name = _is_name(path, command)
     for placeholder in named(parts):
         if is_code:
             raise StatementRefused(f"{placeholder.source} stands in code that the server runs")
         if is_name and placeholder.space == "inputs" and not placeholder.ident:
             raise StatementRefused(f"{placeholder.source} stands for a name: {_AS_A_NAME}")
+
+
+def _is_name(path: Path, command: str) -> bool:
+    """Whether a text at this place names a database, a collection or a field."""
+    if path in (("database",), ("command", command)) or (command, *path[1:]) in _NAMES_OF_COMMANDS:
+        return True
+    if _is_data(path):
+        return False
+    return path[-1] in _NAMES or path[-1] in _FIELDS or path[-2:] == ("$getField", "field")
 
 
 def _refuse_structures(parts: tuple[Part, ...], *, is_data: bool) -> None:

@@ -7,6 +7,7 @@ them and translates what the network says into the catalogue of failures.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -73,6 +74,8 @@ class HttpUpstream:
             places = self._streams if request.purpose is Purpose.STREAM else self._pings
         connection = self._pool.kept(places) or await self._pool.take(places)
         kept = connection.reused
+        if request.purpose is Purpose.STREAM:
+            _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, silence)
         except NotSentError:
@@ -81,6 +84,8 @@ class HttpUpstream:
             if not kept or not request.repeatable():
                 raise _unanswered(request) from error
         connection = await self._pool.take(places, fresh=True)
+        if request.purpose is Purpose.STREAM:
+            _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, silence)
         except NotSentError as error:
@@ -114,7 +119,12 @@ class HttpUpstream:
         except ConnectionRefusedError as error:
             raise unreachable("it refused the connection") from error
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise _without_files() from error
             raise UpstreamUnreachable from error
+        if connection.leaves_few(1):
+            connection.abort()
+            raise _without_files()
         _notice_dead_peers(transport)
         return connection
 
@@ -158,6 +168,22 @@ def _tls_context(insecure: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _prepare_stream(connection: Connection) -> None:
+    """Have little of a stream wait here; raise UpstreamUnreachable where it would take the last files from calls."""
+    if connection.leaves_few(2):
+        connection.abort()
+        raise _without_files()
+    connection.take_in_small_pieces()
+
+
+def _without_files() -> UpstreamUnreachable:
+    """The failure of a request for which no file can be opened any more."""
+    return UpstreamUnreachable(
+        "The adapter has as many files open as the system allows it (ulimit -n), so it opens no further connection to "
+        "the upstream server. Try again when others have left."
+    )
 
 
 def _unanswered(request: UpstreamRequest) -> UpstreamUnanswered | UpstreamUnreachable:

@@ -214,6 +214,33 @@ async def test_w1_mongodb_compares_with_the_text(mongodb: Server, documents: Ask
             assert said.failed and said.error["stage"] == "validation", said
 
 
+TYPES = {
+    name.removeprefix(
+        "$"
+    ).lower(): f'{{"command": {{"find": "people", "filter": {{"owner": "me", "of": {value}}}}}}}'
+    for name, value in {
+        "$oid": '{"$oid": "{{ inputs.text }}"}',
+        "$date": '{"$date": "{{ inputs.text }}"}',
+        "$numberDecimal": '{"$numberDecimal": "{{ inputs.text }}"}',
+        "$numberLong": '{"$numberLong": "{{ inputs.text }}"}',
+        "$uuid": '{"$uuid": "{{ inputs.text }}"}',
+        "$binary": '{"$binary": {"base64": "{{ inputs.text }}", "subType": "00"}}',
+        "$timestamp": '{"$timestamp": {"t": {{ inputs.text }}, "i": 1}}',
+    }.items()
+}
+
+
+async def test_w1_mongodb_s_extended_json_takes_no_other_type(
+    mongodb: Server, documents: Asking, tmp_path: Path
+) -> None:
+    """A text in the place of an id, a date or a number is one, or the call fails in words of the adapter's own."""
+    tools = [tool(name, text) for name, text in TYPES.items()]
+    async with attacked(tmp_path, "mongodb", mongodb.url, tools) as attack:
+        for said in await attack.each(list(TYPES), PAYLOADS):
+            said.harmless("<class")
+            assert said.failed or said.rows == [], said
+
+
 STRUCTURES = {
     "among": '{"command": {"find": "people", "filter": {"owner": "me", "name": {"$in": {{ inputs.tags }}}}}}',
     "like": '{"command": {"find": "people", "filter": {"owner": "me", "name": {"$eq": {{ inputs.who }}}}}}',

@@ -74,7 +74,14 @@ async def test_values_are_bound(mariadb: Server, value: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["SET NAMES gbk", "/* once */ set character_set_client = sjis", "USE app"]
+    "statement",
+    [
+        "SET NAMES gbk",
+        "/* once */ set character_set_client = sjis",
+        "USE app",
+        "EXECUTE IMMEDIATE 'SET NAMES gbk'",
+        "BEGIN NOT ATOMIC SET NAMES gbk; END",
+    ],
 )
 async def test_what_changes_a_connection_is_no_other_statement_s(mariadb: Server, statement: str) -> None:
     """In a character set whose letters end in a backslash, the driver's quotes would be read as something else."""
@@ -86,6 +93,21 @@ async def test_what_changes_a_connection_is_no_other_statement_s(mariadb: Server
         after = (await database.sql(question, hostile)).rows[0]
         assert before["id"] != after["id"]
         assert (after["set_"], after["value"]) == ("utf8mb4", hostile)
+
+
+@pytest.mark.parametrize("charset", ["gbk", "sjis", "big5", "latin1"])
+async def test_no_setting_of_the_server_s_makes_values_code(mariadb: Server, charset: str) -> None:
+    """A server that puts a character set of its own in the place of the one that was asked for: the last byte of some
+    letters and the driver's backslash are then one letter, and the quote behind them ends the value."""
+    async with opened_at("mysql", root_of(mariadb)) as root:
+        await root.sql(f"SET GLOBAL init_connect = 'SET NAMES {charset}'")
+        try:
+            async with opened(mariadb, pool_size=1) as database:
+                for letter in "\u4f7f\u7e17\u8868\u529f\u2019\u00bf":
+                    hostile = f"{letter}' UNION SELECT current_user() -- "
+                    assert (await database.sql("SELECT %s AS value", hostile)).rows == [{"value": hostile}]
+        finally:
+            await root.sql("SET GLOBAL init_connect = ''")
 
 
 @pytest.mark.parametrize(

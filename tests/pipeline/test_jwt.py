@@ -140,6 +140,8 @@ async def test_v22_clocks_may_differ_by_a_minute(said: dict[str, Any]) -> None:
         ({"exp": 10**400}, "unauthorized: the token does not say when it expires"),
         ({"nbf": NOW + 61}, "unauthorized: the token is not valid yet"),
         ({"nbf": "soon"}, "unauthorized: the token is not valid yet"),
+        ({"iat": NOW + 61}, "unauthorized: the token is not valid yet"),
+        ({"iat": "soon"}, "unauthorized: the token is not valid yet"),
         ({"iss": "https://id.example/"}, "unauthorized: the token is of another issuer"),
         ({"iss": None}, "unauthorized: the token is of another issuer"),
         ({"iss": ["https://id.example"]}, "unauthorized: the token is of another issuer"),

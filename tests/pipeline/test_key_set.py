@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from adapter.errors import UpstreamUnreachable
 from adapter.pipeline.auth import AuthRefused
 from adapter.pipeline.jwt import Jwt
-from adapter.pipeline.key_set import FRESH, LARGEST, LASTING, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
+from adapter.pipeline.key_set import FRESH, LARGEST, LASTING, MOST_KEYS, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
 from tests.pipeline.issuer import (
     URL,
     Clock,
@@ -103,7 +103,7 @@ async def test_v22_all_who_need_keys_wait_for_one_fetch(keys: KeySet, publisher:
 
 
 async def test_a_caller_that_leaves_does_not_take_the_keys_away(keys: KeySet, publisher: Publisher) -> None:
-    """The next in turn fetches them instead."""
+    """What is being fetched is for all, so that callers that come and go do not make the adapter ask again."""
     publisher.go.clear()
     leaving, staying = (asyncio.ensure_future(keys.find("k1", "RS256")) for _ in range(2))
     await publisher.begun.wait()
@@ -112,7 +112,37 @@ async def test_a_caller_that_leaves_does_not_take_the_keys_away(keys: KeySet, pu
     assert await staying is not None
     with pytest.raises(asyncio.CancelledError):
         await leaving
+    assert publisher.asked == 1
+
+
+async def test_callers_that_all_leave_make_one_fetch(
+    keys: KeySet, publisher: Publisher, clock: Clock
+) -> None:
+    """With ids that nobody knows, one after the other, however many; the next one finds the keys."""
+    await keys.find("k1", "RS256")
+    publisher.go.clear()
+    clock.now = PAUSE
+    for number in range(20):
+        publisher.begun.clear()
+        asking = asyncio.ensure_future(keys.find(f"made up {number}", "RS256"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    publisher.go.set()
+    assert await keys.find("k1", "RS256") is not None
     assert publisher.asked == 2
+
+
+async def test_a_key_whose_private_part_is_published_is_not_used(keys: KeySet, publisher: Publisher) -> None:
+    """Anybody could sign with it; the log says so, and the others of the set stay."""
+    publisher.document = document(FIRST, {**SECOND, "d": "AQAB"})
+    with capture_logs() as logged:
+        assert await keys.find("k2", "RS256") is None
+    assert [(entry["event"], entry["keys"]) for entry in logged] == [
+        ("an issuer publishes private keys, which are not used", 1)
+    ]
+    assert await keys.find("k1", "RS256") is not None
 
 
 async def test_v22_old_keys_do_for_an_hour_where_no_newer_can_be_had(
@@ -166,7 +196,17 @@ async def test_v22_without_any_keys_nobody_is_let_in(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"<html>", b"[]", b"{}", b'{"keys": {}}', b"", b'{"keys": []}' + b" " * LARGEST]
+    "answer",
+    [
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"keys": {}}',
+        b"",
+        b'{"keys": []}' + b" " * LARGEST,
+        document(FIRST, *({"kid": str(number)} for number in range(MOST_KEYS))),
+        b"[" * 500_000,
+    ],
 )
 async def test_what_is_no_key_set_counts_as_none(keys: KeySet, publisher: Publisher, answer: bytes) -> None:
     """A page of errors does not take the keys away that are there."""

@@ -136,6 +136,15 @@ def test_w1_a_price_in_dollars_is_data(command: str) -> None:
         '{"aggregate":"u","pipeline":[{"$out":"{{ inputs.q }}"}]}',
         '{"aggregate":"u","pipeline":[{"$lookup":{"from":"{{ inputs.q }}"}}]}',
         '{"find":"u","sort":{"{{ inputs.q }}":1}}',
+        '{"distinct":"u","key":"{{ inputs.q }}","query":{"owner":"me"}}',
+        '{"renameCollection":"app.u","to":"{{ inputs.q }}"}',
+        '{"create":"v","viewOn":"{{ inputs.q }}"}',
+        '{"mapReduce":"u","map":"f","reduce":"g","out":"{{ inputs.q }}"}',
+        '{"aggregate":"u","pipeline":[{"$lookup":{"from":"v","localField":"{{ inputs.q }}"}}]}',
+        '{"aggregate":"u","pipeline":[{"$lookup":{"from":"v","foreignField":"{{ inputs.q }}"}}]}',
+        '{"aggregate":"u","pipeline":[{"$graphLookup":{"connectToField":"{{ inputs.q }}"}}]}',
+        '{"aggregate":"u","pipeline":[{"$set":{"x":{"$getField":"{{ inputs.q }}"}}}]}',
+        '{"aggregate":"u","pipeline":[{"$set":{"x":{"$getField":{"field":"{{ inputs.q }}"}}}}]}',
         '{"find":"u","filter":{"a":1,"a":"{{ inputs.q }}"}}',
         '{"find":"u","filter":{"a":"\\udb80\\udc00","b":"{{ inputs.q }}"}}',
         '{"find":"u","filter":{"a":NaN}}',
@@ -166,6 +175,14 @@ def test_w1_names_come_out_of_an_enum() -> None:
     assert document(command, by="address.city") == {"find": "address.city", "sort": {"address.city": -1}}
     with pytest.raises(SubstitutionFailed, match="none of the names"):
         document(command, by="$where")
+    assert document('{"distinct":"u","key":"{{ inputs.by | ident }}"}', by="name")["key"] == "name"
+
+
+def test_w1_a_member_of_the_data_is_no_name() -> None:
+    """Whatever it is called there."""
+    command = '{"insert":"u","documents":[{"key":"{{ inputs.q }}","localField":"{{ inputs.q }}"}]}'
+    assert document(command, q="$x")["documents"] == [{"key": "$x", "localField": "$x"}]
+    assert document('{"find":"u","filter":{"key":"{{ inputs.q }}"}}', q="$x")["filter"] == {"key": "$x"}
 
 
 def test_h22_environment_fills_leaves() -> None:

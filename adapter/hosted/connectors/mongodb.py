@@ -120,7 +120,12 @@ class MongodbConnector:
         if document is None:
             raise QueryFailed("the statement is not one for mongodb")
         database = document.get("database") or client.get_default_database(default="").name
-        return str(database), _sized(_typed(document["command"]), max_rows)
+        try:
+            command = _typed(document["command"])
+        except (BSONError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # What the types raise for a text that spells none of them; some sentences name classes of Python.
+            raise QueryFailed("a value is none of the type that its place has ($oid, $date, …)") from error
+        return str(database), _sized(command, max_rows)
 
     async def _reply(self, client: AsyncMongoClient[Document], database: str, command: Document) -> Document:
         if not self._has_sessions:

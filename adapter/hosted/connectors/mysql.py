@@ -42,11 +42,17 @@ _REASONS = {
 _QUOTING = frozenset((1064, 1105, 1265, 1292, 1366, 1411, 1690))
 """The server's errors that quote the rest of the statement, or what was in a row."""
 
-_LASTING = re.compile(
-    r"(?:\s++|/\*(?>.*?\*/)|(?:--|#)[^\n]*+\n)*+(?:SET|USE|LOCK|FLUSH)\b", re.DOTALL | re.IGNORECASE
+_PASSING = re.compile(
+    r"(?:\s++|\(|/\*(?>.*?\*/)|(?:--|#)[^\n]*+\n)*+"
+    r"(?:SELECT|WITH|VALUES|TABLE|SHOW|DESC|DESCRIBE|EXPLAIN|INSERT|REPLACE|UPDATE|DELETE|DO|CALL)\b",
+    re.DOTALL | re.IGNORECASE,
 )
-"""Statements that change the connection, which is not kept then: in another character set the server would not read
+"""Statements that leave the connection as it was. It is closed after any other, for that may have changed it by
+``SET``, ``EXECUTE IMMEDIATE`` or a block of several statements: in another character set the server would not read
 the quotes of the next statement's values as the driver wrote them."""
+
+_CHARSET = "utf8mb4"
+"""The server converts, whatever its tables are in."""
 
 
 class MysqlConnector:
@@ -65,7 +71,7 @@ class MysqlConnector:
         self.name = name
         self._arguments = {
             **address.arguments,
-            "charset": "utf8mb4",  # the server converts, whatever its tables are in
+            "charset": _CHARSET,
             "ssl": address.tls(chosen.one_of("tls", ("true", "false", "skip-verify"))),
         }
         size = chosen.pool_size(default=5)
@@ -96,7 +102,7 @@ class MysqlConnector:
                     connection.close()  # a row that cannot be read stands before others that were not
                     raise
                 finally:
-                    if _LASTING.match(bound.text):
+                    if not _PASSING.match(bound.text):
                         connection.close()
         except (aiomysql.MySQLError, OSError, EOFError, ValueError, TypeError) as error:
             raise QueryFailed(_why_failed(error, bound.values)) from error
@@ -111,6 +117,7 @@ class MysqlConnector:
             # The driver goes on without TLS where the server offers none, be it for want of it or of a man between.
             if self._arguments["ssl"] is not None and not connection._secure:
                 raise ssl.SSLError("the server offers no TLS")
+            await _require_charset(connection)
         except BaseException:
             connection.close()
             raise
@@ -125,6 +132,21 @@ class MysqlConnector:
                     await connection.kill(thread)
                 finally:
                     connection.close()
+
+
+async def _require_charset(connection: aiomysql.Connection) -> None:
+    """Make the server read what the driver writes, where its settings (``init_connect``,
+    ``character-set-client-handshake``) have put another character set in the place of the one that was asked for.
+
+    In one whose letters may end in a backslash or a quote, a value would end its own quotes.
+    """
+    async with connection.cursor(aiomysql.Cursor) as cursor:
+        await cursor.execute(
+            "SELECT @@character_set_client, @@character_set_connection, @@character_set_results"
+        )
+        found = await cursor.fetchone()
+    if tuple(found) != (_CHARSET,) * 3:
+        await connection.set_charset(_CHARSET)
 
 
 async def _unasked() -> None:
