@@ -40,6 +40,9 @@ SMALL = 2_000
 KEPT = 64
 """Schemas that stay compiled for those who ask by themselves."""
 
+KEPT_WEIGHT = 100_000
+"""What these may weigh together, though always the last one stays; about ten megabytes. See weight."""
+
 TOLD = 10_000
 TOLD_AT_ONCE = 5
 """Patterns that nobody judges of which the log is told, altogether and for one check."""
@@ -119,13 +122,22 @@ class SchemaCheck:
         return verdict.faults if verdict.exceeded is None else [uncheckable(verdict.exceeded)]
 
 
+class _Kept(NamedTuple):
+    """``schema`` is held, so that no other object has its id."""
+
+    schema: Any
+    check: SchemaCheck
+    weight: int
+
+
 class SchemaChecks:
     """Makes SchemaCheck of schemas; ``log`` is told once of each pattern that nobody judges."""
 
     def __init__(self, elsewhere: Elsewhere, log: FilteringBoundLogger) -> None:
         self._elsewhere = elsewhere
         self._log = log
-        self._kept: OrderedDict[int, tuple[Any, SchemaCheck]] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept_weight = 0
         self._told: set[int] = set()
 
     def __repr__(self) -> str:
@@ -146,16 +158,25 @@ class SchemaChecks:
         what is no JSON object.
         """
         kept = self._kept.get(id(schema))
-        if kept is None or kept[0] is not schema or kept[1].server != server:
-            if not (read and isinstance(schema, dict)):
-                kept = schema, self.of(_plain(schema), server)
-            else:
-                kept = schema, self.of(schema, server)
-            self._kept[id(schema)] = kept
-        self._kept.move_to_end(id(schema))
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return kept[1]
+        if kept is not None and kept.check.server == server:
+            self._kept.move_to_end(id(schema))
+            return kept.check
+        usable = schema if read and isinstance(schema, dict) else _plain(schema)
+        check = self.of(usable, server)
+        self._keep(_Kept(schema, check, weight(usable, KEPT_WEIGHT)))
+        return check
+
+    def _keep(self, kept: _Kept) -> None:
+        self._let_go(id(kept.schema))
+        self._kept[id(kept.schema)] = kept
+        self._kept_weight += kept.weight
+        while len(self._kept) > 1 and (len(self._kept) > KEPT or self._kept_weight > KEPT_WEIGHT):
+            self._let_go(next(iter(self._kept)))
+
+    def _let_go(self, key: int) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._kept_weight -= kept.weight
 
     def _tell(self, server: str, unjudged: Mapping[str, str]) -> None:
         lines = 0

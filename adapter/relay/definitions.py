@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError
 from adapter.pipeline.call import PlannedCall
+from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.offering import Offered
 from adapter.relay.planned import CALL
 from adapter.relay.stages import Call
@@ -15,6 +15,18 @@ from adapter.wire.envelope import parse
 
 KEPT = 1024
 """Definitions that are kept parsed."""
+
+KEPT_BYTES = 4 << 20
+"""Bytes that these may have as JSON; parsed they take up to ten times as much memory."""
+
+
+class _Parsed(NamedTuple):
+    raw: bytes
+    definition: Mapping[str, Any]
+
+
+def _weigh(parsed: _Parsed) -> Weight:
+    return Weight(parsed.raw, len(parsed.raw))
 
 
 class Judge(Protocol):
@@ -29,7 +41,7 @@ class ToolDefinitions:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._parsed: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
+        self._parsed: LastUsed[bytes, _Parsed] = LastUsed(KEPT, KEPT_BYTES, _weigh)
 
     def __repr__(self) -> str:
         return f"<ToolDefinitions: {len(self._parsed)}>"
@@ -62,7 +74,6 @@ class ToolDefinitions:
             return None
         parsed = self._parsed.get(raw)
         if parsed is None:
-            parsed = self._parsed[raw] = parse(raw)
-            if len(self._parsed) > KEPT:
-                self._parsed.popitem(last=False)
-        return parsed
+            parsed = _Parsed(raw, parse(raw))
+            self._parsed.put(raw, parsed)
+        return parsed.definition

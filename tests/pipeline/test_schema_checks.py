@@ -10,6 +10,7 @@ import pytest
 
 from adapter.pipeline.schema_checks import (
     KEPT,
+    KEPT_WEIGHT,
     LARGE,
     PARTS_AT_ONCE,
     TOLD_AT_ONCE,
@@ -129,6 +130,18 @@ async def test_one_schema_is_compiled_once_as_long_as_it_is_asked_for() -> None:
     for number in range(KEPT):
         checks.known({"title": str(number)}, "one")
     assert repr(checks) == f"<SchemaChecks: {KEPT} kept>"
+
+
+async def test_large_schemas_are_kept_as_far_as_they_weigh_little_together() -> None:
+    """A server whose tools have long schemas fills no memory; the one that was asked for last stays."""
+    checks = made(Remote())
+    for _ in range(5):
+        checks.known({f"k{n}": 1 for n in range(KEPT_WEIGHT // 5)}, "one")
+    assert repr(checks) == "<SchemaChecks: 2 kept>"
+    huge = {f"k{n}": 1 for n in range(KEPT_WEIGHT)}
+    known = checks.known(huge, "one")
+    assert checks.known(huge, "one") is known
+    assert repr(checks) == "<SchemaChecks: 1 kept>"
 
 
 @pytest.mark.parametrize("schema", ["text", 7, [], {"a": {1, 2}, "required": "a"}])
