@@ -23,7 +23,7 @@ export function useToken(text) {
 
 export const hasToken = () => token !== '';
 
-/** Calls `act` for each answer 401. */
+/** Calls `act` for each answer 401 to the token of now, or to none where there is none. */
 export const onUnauthorized = (act) => refusals.add(act);
 
 /** What tells this tab's files and sessions from those of the reader's other tabs; a reload keeps it. */
@@ -43,6 +43,7 @@ function tab() {
 /** The response to a request below the page's path, whatever its status. Raises TypeError when none came. */
 export async function send(path, { method = 'GET', body, accept = 'application/json', signal } = {}) {
   const headers = { Accept: accept, 'X-Adapter-Session': tab() };
+  const sent = token;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const response = await fetch(new URL(path, base), {
@@ -54,7 +55,8 @@ export async function send(path, { method = 'GET', body, accept = 'application/j
     credentials: 'omit',
     redirect: 'error',
   });
-  if (response.status === 401) refusals.forEach((act) => act());
+  // Late, it speaks of a token that is used no more.
+  if (response.status === 401 && sent === token) refusals.forEach((act) => act());
   return response;
 }
 
