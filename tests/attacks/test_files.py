@@ -86,7 +86,10 @@ async def attacker(arena: Arena) -> AsyncIterator[RawClient]:
 
 def stored(place: Path) -> list[Path]:
     """Files that lie in the store, whatever they are."""
-    return [path for path in (place / "data" / "artifacts").rglob("*") if not path.is_dir()]
+    # A folder may go while it is looked through, which pathlib does not take.
+    return [
+        Path(folder, name) for folder, _, names in os.walk(place / "data" / "artifacts") for name in names
+    ]
 
 
 # --- on the disk ----------------------------------------------------------------------------------------------

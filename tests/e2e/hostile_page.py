@@ -13,6 +13,9 @@ from aiohttp import ClientSession, web
 
 from tests.edge.raw import INITIALIZE, modern_body, modern_fields
 
+ADAPTER = b'"mcp-file-adapter"'
+"""The name by which the adapter introduces itself to servers."""
+
 _REPORT = "fetch(`{here}/told?${{encodeURIComponent(what)}}`, {{ mode: 'no-cors', keepalive: true }})"
 
 _ANSWER = """<!doctype html><title>an answer</title><script>
@@ -73,7 +76,8 @@ window.takeOver = () => form('_self').submit();
 
 @dataclass
 class Site:
-    """``told`` is what scripts have reported, ``asked`` counts the requests that reached the site's MCP server."""
+    """``told`` is what scripts have reported, ``asked`` counts the requests of browsers that reached the site's MCP
+    server; the adapter's own looks at its tools are none."""
 
     told: list[str] = field(default_factory=list)
     asked: int = 0
@@ -96,9 +100,9 @@ class Site:
         )
         return web.Response(text=text, content_type="text/html")
 
-    async def answer(self, _: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         """Answer everything that the MCP server is asked with a page, whose script attacks the adapter."""
-        self.asked += 1
+        self.asked += ADAPTER not in await request.read()
         fields = {name.replace("_", "-"): value for name, value in modern_fields().items()}
         text = _ANSWER.format(
             report=self._report(), fields=json.dumps(fields), body=json.dumps(modern_body().decode())

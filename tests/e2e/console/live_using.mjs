@@ -82,8 +82,9 @@ export const using = {
     await succeeded(page);
     const said = await result(page).innerText();
     await page.getByRole('link', { name: 'Files' }).click();
-    await page.getByText(name).waitFor();
+    // The result, which names the file too, is there until the next page is.
     const quota = await page.getByRole('meter').getAttribute('aria-valuenow');
+    await page.getByText(name).waitFor();
     return { bars: await bars, handle, said, digest: sha256(buffer), quota };
   },
 
