@@ -1,8 +1,15 @@
-"""adapter: one MCP endpoint in front of many upstream servers, that also moves files.
+"""One MCP endpoint in front of many upstream servers, which also moves files.
 
-A call flows edge -> relay -> upstream and its answer flows back. rules/ decides what may happen, wire/ knows
-what bytes mean; neither awaits anything, so start reading there. state/ keeps what must survive a restart,
-files/ what is staged on disk, hosted/ the tools that live here,
-pipeline/ the stages that a planned tool call walks. app.py builds every object once, bottom up,
-from settings/; errors.py lists every way a request can fail. Imports point downwards only.
+A call flows from ``edge`` through ``relay`` to ``upstream``, and its answer flows back. From the bottom up:
+
+* ``errors``: every way in which a request can fail. ``wire``: what bytes mean. ``rules``: what may happen. All pure.
+* ``upstream``, ``files``, ``state``, ``hosted``: servers, disk, store, and tools that live here.
+* ``pipeline``: the stages of a planned tool call. ``relay``: what becomes of each request; one wing for calls, sessions,
+  tools, files, and callers over HTTP.
+* ``edge``: HTTP, MCP endpoints, uploads and downloads, the HTTP API of tools, the console, health.
+* ``settings``, ``log``, ``telemetry``: what operators say, and what they are told.
+* ``app``: builds every object once and runs it. ``commands``, ``cli``, ``demo``: the command line. ``api``: for programs
+  that embed the adapter, and for authors of scripts.
+
+Imports point downwards only; ``tests/test_layers.py`` has the table.
 """

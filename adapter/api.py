@@ -8,14 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.rules import ui
-from adapter.rules.outcomes import ToolUserError, error, progress, required, response, success, tool_error
+from adapter.rules.presenters import ui
+from adapter.rules.results.outcomes import (
+    ToolUserError,
+    error,
+    progress,
+    required,
+    response,
+    success,
+    tool_error,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from adapter.app.embedded import Source
-    from adapter.edge.embedding import Application, HandleCall, Mount, Options, RouteDef, Tools
+    from adapter.edge.api.embedding import Application, HandleCall, Mount, Options, RouteDef, Tools
 
 __all__ = (
     "AuthRequest",
@@ -44,7 +52,7 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
     awaited with a tool's name, its arguments and, if it takes three parameters, the request; it returns content,
     is_error and a trace id. Nothing is run unless ``allow_execute`` is given.
     """
-    from adapter.app.hosts import explorer
+    from adapter.app.embedded_tools import explorer
 
     return explorer(tools, handle_call, options).routes
 
@@ -53,8 +61,8 @@ def create_mount(
     prefix: str = "/explorer", *, tools: Tools, handle_call: HandleCall, **options: Unpack[Options]
 ) -> Mount:
     """The same as an application below ``prefix``: ``app.add_subapp(*create_mount(…))``."""
-    from adapter.app.hosts import explorer
-    from adapter.edge.embedding import mount
+    from adapter.app.embedded_tools import explorer
+    from adapter.edge.api.embedding import mount
 
     made = explorer(tools, handle_call, options)
     return mount(prefix, made.routes, made.end)
@@ -82,7 +90,7 @@ def create_app(
     The adapter starts and stops with the application; run it at the root of its host, or set
     ``core.public_base_url``, for the URLs that it hands out. Raises SettingsError, and TypeError for neither or both.
     """
-    from adapter.edge.embedding import application
+    from adapter.edge.api.embedding import application
 
     if settings is not None and tools is None and handle_call is None and not options:
         from adapter.app.embedded import embedded

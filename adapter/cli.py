@@ -10,11 +10,11 @@ from pathlib import Path
 
 import yaml
 
-from adapter.settings.cautions import cautions
-from adapter.settings.load import load
-from adapter.settings.masking import masked
+from adapter.settings.checks.warnings import cautions
+from adapter.settings.file.load import load
 from adapter.settings.problems import Problem, SettingsError
-from adapter.settings.reference import reference
+from adapter.settings.reference.masking import masked
+from adapter.settings.reference.page import reference
 from adapter.settings.root import Settings
 
 OK, BAD_SETTINGS = 0, 2
@@ -141,7 +141,7 @@ def _loaded(arguments: argparse.Namespace) -> Settings:
 
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.watch:
-        from adapter.app.watching import watch
+        from adapter.commands.watch import watch
 
         same = [each for each in arguments.argv if each != "--watch"]
         return watch(arguments.config, same, lambda: _checked(arguments))
@@ -156,8 +156,8 @@ def _checked(arguments: argparse.Namespace) -> Settings:
     """The settings, when all that they name can be compiled and loaded, as far as this machine can tell."""
     settings = _loaded(arguments)
     # Statements, scripts and plans are judged by those who run them.
-    from adapter.app.compiling import compiled
-    from adapter.app.inspecting import inspect
+    from adapter.app.tool_plans import compiled
+    from adapter.commands.database_check import inspect
 
     made = compiled(settings)
     made.loading.close()
@@ -166,7 +166,7 @@ def _checked(arguments: argparse.Namespace) -> Settings:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from adapter.app.showing import show_plans
+    from adapter.commands.plan import show_plans
 
     return show_plans(_loaded(arguments), arguments.server, arguments.tool)
 
@@ -186,7 +186,7 @@ def _reference(_: argparse.Namespace) -> int:
 
 def _pins(arguments: argparse.Namespace) -> int:
     settings = _loaded(arguments)
-    from adapter.app import pinning
+    from adapter.commands import pins as pinning
 
     asked = pinning.Asked(
         arguments.topic,

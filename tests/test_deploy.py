@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.settings.adapters import ArtifactProducer, UploadConsumer
-from adapter.settings.load import load
+from adapter.settings.file.load import load
 from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 

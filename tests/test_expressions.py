@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from adapter.rules import policies, spellings
+from adapter.rules.files import path_spellings as spellings
+from adapter.rules.tools import visibility as policies
 from tests.expressions import Expression, house, made_of_values, worst_texts
 
 LONG = 100_000
@@ -32,10 +33,12 @@ RATIO = 1_000
 """Times the CPU of a plain scan. What grows with the square of the text takes some ten thousand times as much."""
 
 BUILT = [
-    Expression("rules.spellings:any_of", spellings.any_of(("/srv/a b/store", "C:\\store")), ("search",)),
-    Expression("rules.spellings:_spelling", spellings._spelling("é", False), ("match",)),
-    Expression("rules.policies:_longer", policies._longer(256, 2000), ("search",)),
-    Expression("rules.sql:line_end", re.compile(r"[^\n\r]*"), ("match",)),
+    Expression(
+        "rules.files.path_spellings:any_of", spellings.any_of(("/srv/a b/store", "C:\\store")), ("search",)
+    ),
+    Expression("rules.files.path_spellings:_spelling", spellings._spelling("é", False), ("match",)),
+    Expression("rules.tools.visibility:_longer", policies._longer(256, 2000), ("search",)),
+    Expression("rules.statements.sql:line_end", re.compile(r"[^\n\r]*"), ("match",)),
     # The globs of `stages`, which Python makes expressions of.
     Expression("settings.servers:fits", re.compile(translate("*a*_a?*a[[]*b")), ("match",)),
 ]

@@ -19,8 +19,9 @@ SHARED = {"pipeline"} | CORE
 BELOW_APP = {"edge", "relay"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "__main__": {"cli", "demo", "app"} | BELOW_APP,
-    "cli": {"demo", "app"} | BELOW_APP,
+    "__main__": {"cli", "commands", "demo", "app"} | BELOW_APP,
+    "cli": {"commands", "demo", "app"} | BELOW_APP,
+    "commands": {"app"} | BELOW_APP,
     "demo": {"app", "api"} | BELOW_APP,
     "app": BELOW_APP,
     "edge": {"relay"} | IO | SHARED,

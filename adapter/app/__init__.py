@@ -1,10 +1,10 @@
-"""The composition root: parts.py makes parts out of settings, filing.py those that move files, building.py puts
-them together, running.py starts and stops them in order.
+"""The composition root: ``parts`` makes parts out of settings, ``files`` those that move files, ``builder`` puts them
+together, ``runner`` starts and stops them in order.
 """
 
 from __future__ import annotations
 
-from adapter.app.building import App, build
-from adapter.app.running import running, serve
+from adapter.app.builder import App, build
+from adapter.app.runner import running, serve
 
 __all__ = ["App", "build", "running", "serve"]

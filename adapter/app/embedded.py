@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.app.building import App, build
-from adapter.app.running import awake
-from adapter.edge.bodies import BodyTerms
-from adapter.edge.front import Front
-from adapter.settings.load import load
+from adapter.app.builder import App, build
+from adapter.app.runner import awake
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.router import Front
+from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 
 Source = Settings | Path | str | Mapping[str, Any]

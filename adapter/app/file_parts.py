@@ -9,8 +9,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
-from adapter.relay.holdings import Holdings
-from adapter.rules.quota import Limits
+from adapter.relay.files.file_registry import Holdings
+from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 

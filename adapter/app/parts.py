@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import hashlib
 
-from adapter.app.hosting import Hosting
-from adapter.edge.bodies import BodyTerms
-from adapter.edge.buffers import RequestBuffers
-from adapter.edge.guard import Cors, Guard
-from adapter.edge.patience import Patience
-from adapter.relay.probe import PingSettings
+from adapter.app.hosted import Hosting
+from adapter.edge.http.access import Cors, Guard
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.buffers import RequestBuffers
+from adapter.edge.http.timeouts import Patience
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import SessionLimits
+from adapter.relay.sessions.health_probe import PingSettings
+from adapter.relay.sessions.session_map import SessionLimits
 from adapter.relay.stages import Plan
-from adapter.relay.wiring import Wiring
-from adapter.rules.answer_headers import AnswerHeaders
-from adapter.rules.breaker import Breaker
-from adapter.rules.pace import Floor
-from adapter.rules.principals import Principals
+from adapter.relay.tools.wiring import Wiring
+from adapter.rules.access.body_speed import Floor
+from adapter.rules.access.principals import Principals
+from adapter.rules.access.response_headers import AnswerHeaders
+from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import Cors as CorsSettings
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
-from adapter.settings.servers import Server as ServerSettings
-from adapter.settings.servers import Upstream as UpstreamSettings
+from adapter.settings.servers.server import Server as ServerSettings
+from adapter.settings.servers.server import Upstream as UpstreamSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore

@@ -17,7 +17,7 @@ from adapter.app import serve
 from adapter.demo import shop
 from adapter.demo.welcome import welcome
 from adapter.settings.core import is_loopback
-from adapter.settings.load import load
+from adapter.settings.file.load import load
 
 ROOT = Path("data/demo")
 """Where the demo keeps its state between starts, below the directory it was started in."""

@@ -1,0 +1,1 @@
+"""What clients meet: HTTP, the MCP endpoints, files, the HTTP API, the console and health."""

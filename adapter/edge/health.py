@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import orjson
 
-from adapter.edge.guard import Guard
-from adapter.edge.request import Request
+from adapter.edge.http.access import Guard
+from adapter.edge.http.request import Request
 from adapter.errors import AdapterError, StoreUnavailable
-from adapter.relay.acceptance import Acceptance
-from adapter.relay.probe import Pulse, Watch
 from adapter.relay.server import Server
-from adapter.relay.sessions import Sessions
-from adapter.rules.breaker import BreakerState
+from adapter.relay.sessions.health_probe import Pulse, Watch
+from adapter.relay.sessions.session_map import Sessions
+from adapter.relay.tools.pin_review import Acceptance
+from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
 
 

@@ -1,0 +1,1 @@
+"""Files on the disk: staged, placed, opened, measured and removed."""

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from adapter.files.disk import Descriptor
-from adapter.rules.holdings import AREAS, Place
+from adapter.rules.files.file_records import AREAS, Place
 
 STAGING = "staging"
 

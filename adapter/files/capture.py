@@ -18,7 +18,7 @@ from adapter.files.areas import Found, entered, identity, is_own_file, open_own,
 from adapter.files.disk import Disk
 from adapter.files.port import CaptureLimit, Measure
 from adapter.files.staging import HEAD
-from adapter.rules.holdings import AREAS, Kind
+from adapter.rules.files.file_records import AREAS, Kind
 
 TICK = 0.05
 """Seconds by which a file system's clock may run behind the one that calls are timed with."""

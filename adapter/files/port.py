@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adapter.errors import FileTooLarge, StorageFailed
-from adapter.rules.holdings import Place
+from adapter.rules.files.file_records import Place
 
 
 @dataclass(frozen=True, slots=True)

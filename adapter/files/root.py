@@ -12,7 +12,7 @@ from pathlib import Path
 from adapter.errors import StorageFailed
 from adapter.files import areas
 from adapter.files.disk import Disk, failure
-from adapter.rules.holdings import AREAS
+from adapter.rules.files.file_records import AREAS
 
 LOCK_POLL = 0.1
 """Seconds between two tries for the lock."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from adapter.files.areas import STAGING, claimed, entered, names, remove_entry, remove_if_empty
-from adapter.rules.holdings import AREAS, Kind, Place
+from adapter.rules.files.file_records import AREAS, Kind, Place
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 

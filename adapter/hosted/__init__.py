@@ -1,0 +1,1 @@
+"""Tools that live here: servers in process, their connectors to databases, and scripts."""

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows
 from adapter.pipeline.tracing import Tracing
-from adapter.rules.statements import Bound
+from adapter.rules.statements.statements import Bound
 
 
 class Database:

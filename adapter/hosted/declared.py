@@ -11,7 +11,7 @@ from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import CallTime, PlannedCall
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.rules.input_schemas import DeclaredInputs
+from adapter.rules.calls.input_schemas import DeclaredInputs
 
 Work = Callable[[PlannedCall], Awaitable[Outcome]]
 """What a tool does with arguments that fit. Raises StageFailed."""

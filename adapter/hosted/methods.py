@@ -20,9 +20,9 @@ from adapter.hosted.subscriptions import Subscriptions
 from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
-from adapter.rules.callers import NOBODY, Caller
-from adapter.rules.parameter_checks import check_parameters
-from adapter.rules.parameter_headers import annotated
+from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.calls.param_header_names import annotated
+from adapter.rules.calls.param_headers import check_parameters
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
 from adapter.wire.names import VERSION_KEY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from adapter.rules.callers import Caller
+from adapter.rules.access.callers import Caller
 
 Headers = Sequence[tuple[str, str]]
 """Header fields in their order, as ``adapter.upstream.port`` has them."""

@@ -28,7 +28,7 @@ from adapter.hosted.methods import Incoming, Methods, Served
 from adapter.hosted.port import Fields, Reply, Request, fields_of
 from adapter.hosted.sessions import HostedSession, HostedSessions
 from adapter.hosted.tools import HostedTool
-from adapter.rules.callers import Caller
+from adapter.rules.access.callers import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, parse
 from adapter.wire.eras import Era, classify, is_modern
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from adapter.hosted.port import Fields
 from adapter.pipeline.call import PlannedCall, Progress, Say, say_nothing
-from adapter.rules.callers import NOBODY, Caller
+from adapter.rules.access.callers import NOBODY, Caller
 from adapter.wire.eras import Era
 
 

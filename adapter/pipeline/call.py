@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.rules.callers import NOBODY, Caller
+from adapter.rules.access.callers import NOBODY, Caller
 
 if TYPE_CHECKING:
     from adapter.pipeline.failures import Stage, StageFailed

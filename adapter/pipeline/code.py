@@ -11,9 +11,9 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import BadJson
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import DOING, Reason, Stage, StageFailed
-from adapter.rules.exposure import Expose, exposed
-from adapter.rules.json_values import NotJson, compact
-from adapter.rules.outcomes import ToolUserError
+from adapter.rules.results.exposure import Expose, exposed
+from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.text.json_values import NotJson, compact
 from adapter.wire.envelope import parse
 
 Tell = Callable[[float, str | None], Awaitable[None]]

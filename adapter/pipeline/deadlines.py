@@ -7,7 +7,7 @@ soon as that has cleaned up, at the latest after ``GRACE`` seconds.
 from __future__ import annotations
 
 from adapter.pipeline.failures import DOING, Stage, StageFailed
-from adapter.rules import refusals
+from adapter.rules.results import refusals
 
 GRACE = 0.1
 """Seconds that cancelled code gets to clean up before its caller is answered."""

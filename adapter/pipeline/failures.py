@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter.pipeline.outcome import Outcome
-from adapter.rules.exposure import Expose
-from adapter.rules.outcomes import Result, text_block
+from adapter.rules.results.exposure import Expose
+from adapter.rules.results.outcomes import Result, text_block
 
 Stage = Literal[
     "resolve",

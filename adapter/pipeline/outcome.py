@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adapter.rules.blocks import NO_BLOCKS, Blocks
-from adapter.rules.outcomes import NOTHING, Result, payload
+from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks
+from adapter.rules.results.outcomes import NOTHING, Result, payload
 
 
 class Unread:

@@ -13,10 +13,10 @@ from structlog.typing import FilteringBoundLogger
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
 from adapter.pipeline.deadlines import LEFT_OVER_AT_MOST, crowded, overdue
 from adapter.pipeline.failures import ErrorStyle, Stage, StageFailed
-from adapter.pipeline.limits import Counting
+from adapter.pipeline.limits_stage import Counting
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.tracing import Observing, Part
-from adapter.rules.egress import limited
+from adapter.rules.results.result_size import limited
 
 TRACE_KEY = "_trace_id"
 """The member of a result's ``_meta`` with its trace, for callers over HTTP."""

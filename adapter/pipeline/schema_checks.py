@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.rules.json_values import NotJson
+from adapter.rules.calls.tool_api import as_plain
 from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.evaluation import OutOfSteps
 from adapter.rules.schema.wording import Fault, uncheckable
-from adapter.rules.tool_api import as_plain
+from adapter.rules.text.json_values import NotJson
 from adapter.wire.envelope import ODD_VALUES
 
 STEPS_AT_ONCE = 5_000

@@ -8,8 +8,8 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
-from adapter.rules.callers import NOBODY, Caller
-from adapter.rules.repeatable import ToolRepeatable, is_repeatable
+from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.calls.repeatable import ToolRepeatable, is_repeatable
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era

@@ -10,16 +10,16 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from adapter.errors import AdapterError, BadRequest
-from adapter.relay.answers import read_body
-from adapter.relay.batches import joined, refusals, refused_whole, without
-from adapter.relay.calling import Calling
+from adapter.relay.call.batches import joined, refusals, refused_whole, without
+from adapter.relay.call.gate import Calling
+from adapter.relay.call.get_streams import Listening
+from adapter.relay.call.passthrough import Piping
+from adapter.relay.call.staged import Reading
 from adapter.relay.exchange import Answer, Ask, both, forwardable, requests_of
-from adapter.relay.listening import Listening
-from adapter.relay.mapping import Mapping
-from adapter.relay.opening import Opening
-from adapter.relay.piping import Piping
-from adapter.relay.reading import Reading
-from adapter.relay.sessions import Session, Sessions
+from adapter.relay.replies import read_body
+from adapter.relay.sessions.initialize import Opening
+from adapter.relay.sessions.session_map import Session, Sessions
+from adapter.relay.sessions.upstream_sessions import Mapping
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
-from adapter.relay.answers import ANSWER_LIMIT
+from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import Plan
-from adapter.relay.wiring import Wiring
-from adapter.rules.answer_headers import AnswerHeaders
-from adapter.rules.breaker import Breaker
+from adapter.relay.tools.wiring import Wiring
+from adapter.rules.access.response_headers import AnswerHeaders
+from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import Batch, Envelope, Kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from adapter.settings.section import ByteSize, Count, Seconds, Section, UriScheme
+from adapter.settings.values.section import ByteSize, Count, Seconds, Section, UriScheme
 
 
 class Artifacts(Section):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from adapter.settings.section import Count, Seconds, Section, Spelled
+from adapter.settings.values.section import Count, Seconds, Section, Spelled
 
 ConnectorKind = Literal["sqlite", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "redis"]
 

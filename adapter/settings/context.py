@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from adapter.settings.section import CodeReference, Section
+from adapter.settings.values.section import CodeReference, Section
 
 
 class Context(Section):

@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from adapter.settings.auth import Auth
-from adapter.settings.ping import UpstreamPing
-from adapter.settings.policies import (
+from adapter.settings.servers.ping import UpstreamPing
+from adapter.settings.servers.tool_policies import (
     DefinitionPinning,
     DescriptionPolicy,
     MetadataSanitization,
     ToolDefaults,
     ToolPatterns,
 )
-from adapter.settings.section import (
+from adapter.settings.values.section import (
     BlankIsNull,
     ByteSize,
     ByteSizeOrZero,

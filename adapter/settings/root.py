@@ -13,20 +13,20 @@ from adapter.settings.connectors import Connector
 from adapter.settings.console import Console
 from adapter.settings.context import Context
 from adapter.settings.core import Core, Errors
-from adapter.settings.ping import UpstreamPing
-from adapter.settings.policies import (
+from adapter.settings.presenters import Presenter
+from adapter.settings.problems import Problem, traced
+from adapter.settings.servers.ping import UpstreamPing
+from adapter.settings.servers.server import Server
+from adapter.settings.servers.stages import ToolStages
+from adapter.settings.servers.state_sync import StateSync
+from adapter.settings.servers.tool_policies import (
     DefinitionPinning,
     DescriptionPolicy,
     MetadataSanitization,
     ToolDefaults,
 )
-from adapter.settings.presenters import Presenter
-from adapter.settings.problems import Problem, traced
-from adapter.settings.servers import Server
 from adapter.settings.sessions import Sessions
-from adapter.settings.stages import ToolStages
 from adapter.settings.state import StatePersistence
-from adapter.settings.state_sync import StateSync
 from adapter.settings.storage import Storage
 from adapter.settings.telemetry import Telemetry
 from adapter.settings.uploads import Uploads

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from adapter.settings.section import ByteSize, SecondsOrZero, Section
+from adapter.settings.values.section import ByteSize, SecondsOrZero, Section
 
 
 class Storage(Section):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adapter.settings.section import ByteSize, Count, Seconds, Section, Spelled
+from adapter.settings.values.section import ByteSize, Count, Seconds, Section, Spelled
 
 
 class Validation(Section):

@@ -1,0 +1,1 @@
+"""The state store: what must survive a restart, in memory or in SQLite."""

@@ -1,0 +1,1 @@
+"""What bytes mean: JSON-RPC, server-sent events, ranges, links. Pure."""

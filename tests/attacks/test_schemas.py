@@ -23,7 +23,7 @@ ATTACKED_FOR = 2.0
 TOOL = "bomb"
 VALIDATE = f"/explorer/upstream/tools/{TOOL}/validate"
 TOKEN = "t" * 20
-WORKER = "adapter.hosted.validation_worker"
+WORKER = "adapter.hosted.validation.worker"
 LONG = "a" * 41 + "!"
 
 DOUBLING: dict[str, Any] = {

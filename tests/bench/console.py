@@ -23,7 +23,7 @@ from typing import NamedTuple
 import orjson
 import uvloop
 
-from adapter.edge.page_files import PageFiles
+from adapter.edge.console.page_files import PageFiles
 from tests.bench.fronts import adapter_with, end_tidily_when_terminated, free_port
 from tests.bench.load import Address, Client, Connection, LoadFailed
 from tests.bench.pipeline import CORES, TURNS, WARM, Extent, upstream

@@ -6,8 +6,8 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from adapter.relay.sessions import SessionLimits, Sessions
-from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 

@@ -23,7 +23,7 @@ import orjson
 import uvloop
 
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Kind, Place
+from adapter.rules.files.file_records import Kind, Place
 from adapter.state.sqlite import SqliteStore
 from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_argv
 from tests.bench.load import Address

@@ -12,9 +12,9 @@ import pytest
 
 from adapter.demo.running import TOOLS
 from adapter.demo.shop import ORDERS, REGIONS, stock
-from adapter.hosted.references import Script
-from adapter.hosted.scripts import Scripts
-from adapter.rules.outcomes import Response, ToolUserError
+from adapter.hosted.scripts.references import Script
+from adapter.hosted.scripts.scripts import Scripts
+from adapter.rules.results.outcomes import Response, ToolUserError
 from tests.hosted.serving import LOG
 
 

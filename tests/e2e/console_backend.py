@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import BodyPartReader, web
 
-from adapter.edge.page_files import PageFiles
+from adapter.edge.console.page_files import PageFiles
 from adapter.errors import NotFound
 from tests.e2e import console_results as results
 from tests.e2e import console_script as script

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.rules.holdings import FileRecord, Kind, decode
+from adapter.rules.files.file_records import FileRecord, Kind, decode
 from adapter.state.sqlite import SqliteStore
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, HELPER, MIB, Json, content_of, sha256

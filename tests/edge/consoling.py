@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from adapter.app import App, build, running
-from adapter.relay.recent import Recent
+from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.settings.root import Settings
 from tests.edge.conftest import merged
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, result

@@ -13,25 +13,25 @@ from urllib.parse import quote
 
 import orjson
 
-from adapter.edge.claims import Claims
-from adapter.edge.downloads import DownloadRoute
-from adapter.edge.endpoint import Endpoint
-from adapter.edge.front import Front
-from adapter.edge.guard import Cors, Guard
-from adapter.edge.listener import Listener
-from adapter.edge.uploads import UploadLimits, UploadRoute
+from adapter.edge.files.downloads import DownloadRoute
+from adapter.edge.files.ownership import Claims
+from adapter.edge.files.uploads import UploadLimits, UploadRoute
+from adapter.edge.http.access import Cors, Guard
+from adapter.edge.http.listener import Listener
+from adapter.edge.mcp.endpoint import Endpoint
+from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
-from adapter.relay.credentials import Credentials
-from adapter.relay.holdings import Holdings
-from adapter.relay.scopes import Scopes
-from adapter.relay.sessions import SessionLimits, Sessions
-from adapter.rules.filenames import stored_name
-from adapter.rules.holdings import FileRecord, Kind
-from adapter.rules.principals import ANONYMOUS, Principals
-from adapter.rules.quota import Limits
-from adapter.rules.scopes import Scope
-from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.sessions.scopes import Scopes
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.rules.access.principals import ANONYMOUS, Principals
+from adapter.rules.access.scopes import Scope
+from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.filenames import stored_name
+from adapter.rules.files.quota import Limits
 from adapter.state.memory import MemoryStore
 from tests.edge.raw import Head, RawClient
 

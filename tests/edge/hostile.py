@@ -18,8 +18,8 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from adapter.rules.holdings import Kind
-from adapter.rules.sessions import session_key
+from adapter.rules.access.sessions import session_key
+from adapter.rules.files.file_records import Kind
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
 from tests.edge.hostile_forms import LARGEST
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, Script

@@ -11,7 +11,7 @@ from typing import Any
 from mcp.types import CallToolResult
 
 from adapter.app import build, running
-from adapter.settings.load import load
+from adapter.settings.file.load import load
 from tests.hosted.serving import Front
 
 CONFIG = """

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from adapter.app import build, running
-from adapter.settings.load import load
+from adapter.settings.file.load import load
 from tests.edge.hosts import hosting
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()

@@ -8,10 +8,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.edge.bases import Bases
-from adapter.edge.guard import Guard
-from adapter.edge.listener import Listener
-from adapter.edge.request import Request
+from adapter.edge.http.access import Guard
+from adapter.edge.http.listener import Listener
+from adapter.edge.http.public_urls import Bases
+from adapter.edge.http.request import Request
 from tests.edge.raw import RawClient
 
 

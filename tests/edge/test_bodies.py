@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from adapter.edge.bodies import SMALL, Body, BodyTerms
-from adapter.edge.buffers import HeldBytes, RequestBuffers
+from adapter.edge.http.bodies import SMALL, Body, BodyTerms
+from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
-from adapter.rules.pace import Floor
+from adapter.rules.access.body_speed import Floor
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.filing import FORM, file_part
 from tests.edge.raw import Exchange, RawClient, call_body, error_of, result

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.edge.bodies import Body, BodyTerms
-from adapter.edge.buffers import HeldBytes, RequestBuffers
-from adapter.edge.listener import Listener
-from adapter.edge.patience import Patience
-from adapter.edge.request import Request
+from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.buffers import HeldBytes, RequestBuffers
+from adapter.edge.http.listener import Listener
+from adapter.edge.http.request import Request
+from adapter.edge.http.timeouts import Patience
 from adapter.errors import BuffersFull
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.raw import Head, call_body, result

@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 
-from adapter.edge.branch import Branch, Names
-from adapter.edge.console_exchanges import stream
-from adapter.edge.console_viewers import Viewer
-from adapter.edge.request import Request
-from adapter.relay.recent import Recent
-from adapter.rules.principals import ANONYMOUS
+from adapter.edge.console.access import Viewer
+from adapter.edge.console.exchanges import stream
+from adapter.edge.http.branches import Branch, Names
+from adapter.edge.http.request import Request
+from adapter.relay.http_api.recent_exchanges import Recent
+from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,

@@ -8,7 +8,7 @@ import orjson
 from jsonschema import Draft202012Validator
 
 from adapter.edge import openapi
-from adapter.edge.console_operations import OPERATIONS, SCHEMAS
+from adapter.edge.console.operations import OPERATIONS, SCHEMAS
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import DATA, Shop, console, listed
 from tests.edge.test_console_data import READ, TOPICS, UPLOADS, eventually, upload

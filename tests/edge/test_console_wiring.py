@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from adapter.app.parts import guard
-from adapter.edge.branch import Branch
-from adapter.edge.page_files import Doorstep, ServerPages
-from adapter.edge.tool_routes import PatternBranch
+from adapter.edge.api.routes import PatternBranch
+from adapter.edge.console.page_files import Doorstep, ServerPages
+from adapter.edge.http.branches import Branch
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.hosting import furnished, serving
 from tests.edge.raw import Exchange, result

@@ -17,8 +17,8 @@ import pytest
 from aiohttp import ClientConnectionError, FormData, web
 
 from adapter.api import create_app
-from adapter.edge.foreign import answered
-from adapter.edge.request import Request
+from adapter.edge.http.aiohttp_bridge import answered
+from adapter.edge.http.request import Request
 from adapter.settings.problems import SettingsError
 from tests.edge.conftest import StartUpstream
 from tests.edge.hosts import Host, hosting

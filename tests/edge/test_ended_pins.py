@@ -6,7 +6,7 @@ import asyncio
 
 import orjson
 
-from adapter.relay.pins import PINS
+from adapter.relay.tools.pins import PINS
 from adapter.state.memory import MemoryStore
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import Exchange, result

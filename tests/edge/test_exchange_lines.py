@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from adapter.edge.endpoint import LONGEST_NAME
+from adapter.edge.mcp.endpoint import LONGEST_NAME
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import result
 

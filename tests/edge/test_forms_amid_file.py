@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.edge.forms import FileBegins, Form, Mark
+from adapter.edge.files.multipart import FileBegins, Form, Mark
 
 BOUNDARY = b"--frontier"
 DELIMITER = b"\r\n--" + BOUNDARY

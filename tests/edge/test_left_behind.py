@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 
-from adapter.relay.sessions import TABLE
+from adapter.relay.sessions.session_map import TABLE
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result
 

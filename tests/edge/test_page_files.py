@@ -9,9 +9,9 @@ from importlib.resources import files
 
 import pytest
 
-from adapter.edge.bodies import Body
-from adapter.edge.page_files import PageFiles, pages
-from adapter.edge.request import Fields, Request
+from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.http.bodies import Body
+from adapter.edge.http.request import Fields, Request
 from adapter.errors import NotFound
 
 KIB = 1024
@@ -149,11 +149,11 @@ async def test_the_policy_leaves_no_room_for_scripts_of_others(page_files: PageF
 @pytest.mark.parametrize("name", ["index.html", "frame.html"])
 def test_no_html_holds_scripts_or_styles(name: str) -> None:
     """Neither elements with content nor attributes."""
-    html = (files("adapter.edge") / "page" / name).read_text()
+    html = (files("adapter.edge.console") / "page" / name).read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", html)
 
 
 def test_no_text_becomes_markup() -> None:
     """The page's own scripts know no way from a string to markup or to code."""
-    for script in (files("adapter.edge") / "page" / "js").iterdir():
+    for script in (files("adapter.edge.console") / "page" / "js").iterdir():
         assert not MARKUP_OUT_OF_TEXT.search(script.read_text()), script.name

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 import orjson
 import pytest
 
-from adapter.edge.listener import Listener
-from adapter.edge.patience import Patience
-from adapter.edge.places import RESERVE, Places
-from adapter.edge.request import Request
+from adapter.edge.http.connection_limit import RESERVE, Places
+from adapter.edge.http.listener import Listener
+from adapter.edge.http.request import Request
+from adapter.edge.http.timeouts import Patience
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, RawClient, read_body, read_head
 

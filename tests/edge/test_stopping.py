@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from adapter.app import build, running
-from adapter.relay.flows import RETRY, last_words_behind
-from adapter.relay.http_sessions import Who
+from adapter.relay.flow import RETRY, last_words_behind
+from adapter.relay.http_api.sessions import Who
 from adapter.settings.root import Settings
 from adapter.wire.sse import SseReader
 from tests.edge.conftest import StartAdapter, StartUpstream

@@ -14,8 +14,8 @@ from adapter.errors import CatalogueDrifted
 from adapter.hosted.answers import JSON, WholeReply
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.tools import HostedTool, ToolCall
-from adapter.relay.http_sessions import KNOWN_FOR
-from adapter.rules.tool_api import WARNING
+from adapter.relay.http_api.sessions import KNOWN_FOR
+from adapter.rules.calls.tool_api import WARNING
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream
 from tests.edge.tool_serving import PATH, serving

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.edge.forms import Event, FileBegins, Form, Mark
+from adapter.edge.files.multipart import Event, FileBegins, Form, Mark
 from adapter.errors import UploadRefused
-from adapter.rules.holdings import Kind
-from adapter.rules.scopes import Scope
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import Kind
 from tests.edge.filing import (
     BOUNDARY,
     FORM,

@@ -10,22 +10,22 @@ from typing import Any
 
 import orjson
 
-from adapter.edge.auth_hook import AuthHook, Hook
-from adapter.edge.bases import Bases
-from adapter.edge.branch import Branch
-from adapter.edge.endpoint import Endpoint
-from adapter.edge.front import Front
-from adapter.edge.guard import Guard
-from adapter.edge.ingress import Ingress
-from adapter.edge.listener import Listener
-from adapter.edge.previews import Previews
-from adapter.edge.server_routes import ServerApi, ServerRoutes, document
-from adapter.edge.server_tools import Callers, ServerTools
-from adapter.edge.tool_api import ApiOptions, ToolApi
-from adapter.relay.http_sessions import HttpSessions
-from adapter.relay.recent import Recent
+from adapter.edge.api.auth_hook import AuthHook, Hook
+from adapter.edge.api.previews import Previews
+from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.server_tools import Callers, ServerTools
+from adapter.edge.api.tool_api import ApiOptions, ToolApi
+from adapter.edge.http.access import Guard
+from adapter.edge.http.branches import Branch
+from adapter.edge.http.listener import Listener
+from adapter.edge.http.public_urls import Bases
+from adapter.edge.mcp.endpoint import Endpoint
+from adapter.edge.mcp.ingress import Ingress
+from adapter.edge.router import Front
+from adapter.relay.http_api.recent_exchanges import Recent
+from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.server import Silence
-from adapter.rules.principals import Principals
+from adapter.rules.access.principals import Principals
 from adapter.upstream.port import Upstream
 from tests.edge.raw import Head, RawClient
 from tests.hosted.serving import LOG

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from adapter.files.port import FileStore, Measure, OpenFile
-from adapter.rules.holdings import Kind, Place
+from adapter.rules.files.file_records import Kind, Place
 
 SCOPE = "5c0be" + "0" * 27
 OTHER_SCOPE = "07e8" + "0" * 28

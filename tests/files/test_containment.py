@@ -15,7 +15,7 @@ import pytest
 from adapter.errors import FileTooLarge, StorageFailed
 from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Kind, Place
+from adapter.rules.files.file_records import Kind, Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
 
 SECRET = b"root:x:0:0"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Place
+from adapter.rules.files.file_records import Place
 from tests.files.storing import SCOPE, files_below
 
 ROUNDS = 25
@@ -19,7 +19,7 @@ CHILD = """
 import asyncio, hashlib, os, sys
 from pathlib import Path
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Kind, Place
+from adapter.rules.files.file_records import Kind, Place
 
 SCOPE = sys.argv[2]
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from adapter.files.shelf import Shelf
-from adapter.rules.holdings import Place
+from adapter.rules.files.file_records import Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, files_below, got, put, upload
 
 LATER = 3600

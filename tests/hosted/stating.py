@@ -9,8 +9,8 @@ from typing import Any
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import Connector, Rows
-from adapter.rules.inputs import Scalar
-from adapter.rules.statements import Bound
+from adapter.rules.calls.inputs import Scalar
+from adapter.rules.statements.statements import Bound
 from tests.hosted.databases import Server
 
 

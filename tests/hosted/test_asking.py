@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from adapter import log
-from adapter.hosted.asking import TRUNCATED_KEY, Asking, Keeping
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.databases import Database
-from adapter.pipeline.cache import ResultCache
+from adapter.hosted.statement import TRUNCATED_KEY, Asking, Keeping
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.result_cache import ResultCache
 from adapter.pipeline.tracing import CACHE
-from adapter.rules.callers import NOBODY
-from adapter.rules.inputs import Input
-from adapter.rules.statements import compile_statement
+from adapter.rules.access.callers import NOBODY
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import compile_statement
 
 LONG = 2**62 + 1
 STATEMENT = (

@@ -11,8 +11,8 @@ import pytest
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows
-from adapter.rules.inputs import Input
-from adapter.rules.statements import Kind, bind, compile_statement
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import Kind, bind, compile_statement
 from tests.hosted.databases import Server
 from tests.hosted.stating import opened, opened_at
 

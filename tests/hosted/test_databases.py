@@ -9,7 +9,7 @@ import pytest
 
 from adapter.hosted.connectors.port import ConnectorFailed, Rows
 from adapter.hosted.databases import Database, opened
-from adapter.rules.statements import Bound, Kind
+from adapter.rules.statements.statements import Bound, Kind
 from tests.hosted.serving import LOG
 
 BOUND = Bound("sqlite", "SELECT 1", (), True)

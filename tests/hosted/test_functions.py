@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from adapter.hosted.functions import LoadedFunction, load_function
-from adapter.hosted.modules import Modules
-from adapter.hosted.references import ScriptFailed, ScriptInvalid
-from adapter.hosted.workers import Workers
+from adapter.hosted.scripts.functions import LoadedFunction, load_function
+from adapter.hosted.scripts.modules import Modules
+from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid
+from adapter.hosted.scripts.worker_threads import Workers
 from adapter.pipeline.code import Function
 
 Load = Callable[..., LoadedFunction]

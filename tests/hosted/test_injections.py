@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.inputs import Input
+from adapter.rules.calls.inputs import Input
 from tests.hosted.attacking import (
     DIALECTS,
     INPUTS,

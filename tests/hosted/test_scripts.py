@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
-from adapter.hosted.scripts import Scripts
-from adapter.hosted.workers import Workers
-from adapter.rules.outcomes import ToolUserError
+from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.worker_threads import Workers
+from adapter.rules.results.outcomes import ToolUserError
 from tests.hosted.serving import LOG
 
 Load = Callable[[str], Script]
@@ -145,7 +145,7 @@ async def test_every_kind_of_function_is_called_with_payload_and_context(load: L
 @pytest.mark.parametrize("kind", ["def", "async def"])
 async def test_a_generator_tells_its_progress(load: Load, kind: str) -> None:
     """In the order of the steps, before the result."""
-    source = f"from adapter.rules.outcomes import progress\n{kind} default(payload):\n"
+    source = f"from adapter.rules.results.outcomes import progress\n{kind} default(payload):\n"
     source += "  yield progress(10, 'begun')\n  yield progress(90)\n  yield 'done'"
     heard: list[tuple[float, str | None]] = []
 
@@ -160,7 +160,8 @@ async def test_a_generator_tells_its_progress(load: Load, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["def", "async def"])
 async def test_what_a_script_raises_arrives(load: Load, kind: str) -> None:
     """As it was raised, also a TimeoutError of its own and a StopIteration; a script cannot end the adapter."""
-    user = f"from adapter.rules.outcomes import ToolUserError\n{kind} default(payload): raise ToolUserError('no')"
+    imported = "from adapter.rules.results.outcomes import ToolUserError"
+    user = f"{imported}\n{kind} default(payload): raise ToolUserError('no')"
     with pytest.raises(ToolUserError, match="no"):
         await called(load(user))
     with pytest.raises(TimeoutError, match="its own") as own:

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
-from adapter.rules.inputs import Scalar
+from adapter.rules.calls.inputs import Scalar
 from tests.hosted.stating import Asking, opened_at
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

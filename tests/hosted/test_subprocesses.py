@@ -14,11 +14,11 @@ import uvloop
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.hosted.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
-from adapter.hosted.scripts import Scripts
-from adapter.hosted.subprocesses import Confinement
+from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.subprocesses import Confinement
 from adapter.hosted.tools import ToolCall
-from adapter.rules.outcomes import Result, ToolUserError
+from adapter.rules.results.outcomes import Result, ToolUserError
 from tests.hosted.serving import ERAS, LOG, ToolAnswer, front, hosted, text, tool
 
 Load = Callable[..., Script]
@@ -91,7 +91,7 @@ async def test_a_called_function_gets_of_the_context_what_is_json(load: Load) ->
 
 async def test_a_called_function_tells_its_progress(load: Load) -> None:
     """A generator's steps arrive as in process, before the result."""
-    source = "from adapter.rules.outcomes import progress\n"
+    source = "from adapter.rules.results.outcomes import progress\n"
     source += "def run(payload):\n  yield progress(50, 'half')\n  return 'done'"
     heard: list[tuple[float, str | None]] = []
 
@@ -104,7 +104,7 @@ async def test_a_called_function_tells_its_progress(load: Load) -> None:
 
 async def test_results_of_the_api_keep_what_they_are(load: Load) -> None:
     """A failure that a script returns is one on this side too, with its sentence and its code."""
-    source = "from adapter.rules.outcomes import error, success\n"
+    source = "from adapter.rules.results.outcomes import error, success\n"
     source += "def run(payload): return error('gone', 'NOT_FOUND') if payload else success({'a': 1})"
     failed = await called(load(source, "script.py#run"))
     assert isinstance(failed, Result)
@@ -175,7 +175,7 @@ async def test_nothing_written_is_null(load: Load) -> None:
 
 async def test_a_sentence_for_the_caller_stays_one(load: Load) -> None:
     """ToolUserError crosses the process's border as what it is."""
-    source = "from adapter.rules.outcomes import ToolUserError\ndef run(p): raise ToolUserError('Ask Bob.')"
+    source = "from adapter.rules.results.outcomes import ToolUserError\ndef run(p): raise ToolUserError('Ask Bob.')"
     with pytest.raises(ToolUserError, match=r"^Ask Bob\.$"):
         await called(load(source, "script.py#run"))
 

@@ -17,9 +17,9 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached
-from adapter.hosted.validation_process import ProcessFailed, ValidationLimits, ValidationProcess
-from adapter.hosted.validation_worker import ValidationServer
-from adapter.hosted.validation_workers import FAILED, ValidationWorkers
+from adapter.hosted.validation.process import ProcessFailed, ValidationLimits, ValidationProcess
+from adapter.hosted.validation.worker import ValidationServer
+from adapter.hosted.validation.workers import FAILED, ValidationWorkers
 from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict
 from adapter.rules.schema.checker import compile_schema
 from tests.hosted.serving import LOG
@@ -52,7 +52,7 @@ def asked(
 def children() -> set[int]:
     """The processes that this one has started and that still are."""
     listed = subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", "adapter.hosted.validation_worker"],
+        ["pgrep", "-P", str(os.getpid()), "-f", "adapter.hosted.validation.worker"],
         capture_output=True,
         text=True,
     )
@@ -250,8 +250,8 @@ async def test_a_process_that_nobody_needs_is_ended() -> None:
 PARENT = """
 import asyncio, sys
 from adapter import log
-from adapter.hosted.validation_process import ValidationLimits
-from adapter.hosted.validation_workers import ValidationWorkers
+from adapter.hosted.validation.process import ValidationLimits
+from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.schema_checks import CheckOwner
 
 async def main():

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from adapter.pipeline.auth import (
+from adapter.pipeline.auth.auth_stage import (
     AllowAll,
     ApiKey,
     Authenticating,
@@ -23,15 +23,15 @@ from adapter.pipeline.auth import (
     api_key,
     fingerprint,
 )
+from adapter.pipeline.auth.plugins import Plugins
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.plugins import Plugins
-from adapter.rules.callers import Caller
-from adapter.rules.exposure import Expose
-from adapter.rules.outcomes import ToolUserError
+from adapter.rules.access.callers import Caller
+from adapter.rules.results.exposure import Expose
+from adapter.rules.results.outcomes import ToolUserError
 
 KEY = "k-3f9a71"
 DIGEST = hashlib.sha256(KEY.encode()).digest()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache import ENTRY_COST, ResultCache, Shareable, key_of
+from adapter.pipeline.result_cache import ENTRY_COST, ResultCache, Shareable, key_of
 
 Work = Callable[[], Awaitable[Any]]
 

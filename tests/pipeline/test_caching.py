@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache import ResultCache
-from adapter.pipeline.caching import Caches, Caching, cache_key, purged, varying
+from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.rules.callers import Caller
-from adapter.rules.globs import Glob
-from adapter.rules.outcomes import text_block
-from adapter.rules.state_sync import Invalidation
+from adapter.pipeline.result_cache import ResultCache
+from adapter.rules.access.callers import Caller
+from adapter.rules.presenters.state_sync import Invalidation
+from adapter.rules.results.outcomes import text_block
+from adapter.rules.text.globs import Glob
 
 
 class Clock:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from adapter.pipeline.auth import AuthRefused
-from adapter.pipeline.jwt import LONGEST_REMEMBERED, Jwt
-from adapter.pipeline.keys import Key, Keys, OneKey
-from adapter.rules.claims import ClaimRules
+from adapter.pipeline.auth.auth_stage import AuthRefused
+from adapter.pipeline.auth.jwt import LONGEST_REMEMBERED, Jwt
+from adapter.pipeline.auth.keys import Key, Keys, OneKey
+from adapter.rules.access.token_claims import ClaimRules
 from tests.pipeline.issuer import (
     NOW,
     Clock,

@@ -11,9 +11,17 @@ import structlog
 from structlog.testing import capture_logs
 
 from adapter.errors import UpstreamUnreachable
-from adapter.pipeline.auth import AuthRefused
-from adapter.pipeline.jwt import Jwt
-from adapter.pipeline.key_set import FRESH, LARGEST, LASTING, MOST_KEYS, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
+from adapter.pipeline.auth.auth_stage import AuthRefused
+from adapter.pipeline.auth.jwt import Jwt
+from adapter.pipeline.auth.key_set import (
+    FRESH,
+    LARGEST,
+    LASTING,
+    MOST_KEYS,
+    PAUSE,
+    PAUSE_WITHOUT_KEYS,
+    KeySet,
+)
 from tests.pipeline.issuer import (
     URL,
     Clock,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.mappers import InputMapping, OutputMapping
+from adapter.pipeline.mappers_stage import InputMapping, OutputMapping
 from adapter.pipeline.outcome import Outcome
-from adapter.rules.exposure import Expose
-from adapter.rules.json_values import NotJson
-from adapter.rules.outcomes import ToolUserError, error, response, tool_error
+from adapter.rules.results.exposure import Expose
+from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
+from adapter.rules.text.json_values import NotJson
 from tests.pipeline.walking import LOG, Behind, Scripted, a_call, answered, raising, refused
 
 Work = Callable[[Any, Any], Any]

@@ -10,9 +10,9 @@ import pytest
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.pipeline.middleware import Middleware
+from adapter.pipeline.middleware_stage import Middleware
 from adapter.pipeline.outcome import Outcome
-from adapter.rules.outcomes import ToolUserError, error, success
+from adapter.rules.results.outcomes import ToolUserError, error, success
 from tests.pipeline.walking import LOG, Behind, Written, a_call, answered, refused
 
 TOOLS_RESULT = Outcome(

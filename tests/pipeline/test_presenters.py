@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid, build
-from adapter.rules import ui
-from adapter.rules.presenters import Presenter
-from adapter.rules.shapes import Check, StepsLeft
+from adapter.rules.presenters import ui
+from adapter.rules.presenters.presenters import Presenter
+from adapter.rules.presenters.shapes import Check, StepsLeft
 
 Declared = PresenterDeclaration
 

@@ -20,17 +20,17 @@ from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.presenting import Presenting, definition_with_select
-from adapter.rules import ui
-from adapter.rules.blocks import Suggestion
-from adapter.rules.callers import NOBODY
-from adapter.rules.censor import censor_of
-from adapter.rules.conditions import compile_condition
-from adapter.rules.outcomes import as_result, error, response, success, text_block, tool_error
-from adapter.rules.presenters import Embed, Presenter, Suggest
-from adapter.rules.results import Shown
+from adapter.pipeline.presenter_stage import Presenting, definition_with_select
+from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.redacted_values import censor_of
+from adapter.rules.calls.conditions import compile_condition
+from adapter.rules.presenters import ui
+from adapter.rules.presenters.blocks import Suggestion
+from adapter.rules.presenters.presenters import Embed, Presenter, Suggest
+from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
+from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
+from adapter.rules.results.tool_results import Shown
 from adapter.rules.schema.checker import STEPS, compile_schema
-from adapter.rules.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(

@@ -14,10 +14,10 @@ from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.syncing import Syncing, definition_with_cache_control
-from adapter.rules.callers import NOBODY
-from adapter.rules.outcomes import text_block
-from adapter.rules.state_sync import Invalidation, StateSync, policy
+from adapter.pipeline.state_sync_stage import Syncing, definition_with_cache_control
+from adapter.rules.access.callers import NOBODY
+from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
+from adapter.rules.results.outcomes import text_block
 
 SYNC = StateSync(
     (policy("tasks.update", "no-store", ["sprints.*", "tasks.*"]), policy("tasks.*", "immutable")),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.validating import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
-from adapter.rules.input_schemas import DeclaredInputs
-from adapter.rules.inputs import Input
+from adapter.pipeline.validation_stage import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
+from adapter.rules.calls.input_schemas import DeclaredInputs
+from adapter.rules.calls.inputs import Input
 from tests.pipeline.walking import CHECKS, Behind, a_call, refused
 
 INPUTS = DeclaredInputs.of(

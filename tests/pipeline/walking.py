@@ -14,8 +14,8 @@ from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict, SchemaChecks
-from adapter.rules.callers import NOBODY
-from adapter.rules.outcomes import as_result
+from adapter.rules.access.callers import NOBODY
+from adapter.rules.results.outcomes import as_result
 
 LOG = log.get_logger("test")
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.relay.custody import TABLE, Spend
-from adapter.relay.holdings import Holdings
-from adapter.relay.uploads import UploadBatch
-from adapter.rules.holdings import FileRecord, Kind, Place
-from adapter.rules.quota import Limits, Policy
-from adapter.rules.scopes import Scope, session_scope
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_transactions import TABLE, Spend
+from adapter.relay.files.upload_batch import UploadBatch
+from adapter.rules.access.scopes import Scope, session_scope
+from adapter.rules.files.file_records import FileRecord, Kind, Place
+from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore
 from tests.relay.relaying import Clock
 

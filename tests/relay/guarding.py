@@ -12,20 +12,20 @@ from typing import Any, Literal
 import orjson
 
 from adapter import log
-from adapter.app.cataloguing import hides, shape_of
+from adapter.app.tools import hides, shape_of
 from adapter.errors import AdapterError
-from adapter.relay.baselines import Baselines
-from adapter.relay.errands import Errands
-from adapter.relay.listing import ToolLists
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.pins import Pins
+from adapter.relay.background import Errands
+from adapter.relay.param_headers import Mirrors
 from adapter.relay.stages import Plan
-from adapter.relay.vetting import Vetting
-from adapter.rules.callers import NOBODY, Caller
-from adapter.rules.catalogue import Catalogue
-from adapter.rules.policies import Policies
-from adapter.rules.scopes import principal_scope
-from adapter.rules.verdicts import Pinning
+from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.pins import Pins
+from adapter.relay.tools.tool_guard import Vetting
+from adapter.relay.tools.tool_lists import ToolLists
+from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.access.scopes import principal_scope
+from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.verdicts import Pinning
+from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 import orjson
 
 from adapter import log
-from adapter.relay.calling import Calling
-from adapter.relay.errands import Errands
+from adapter.relay.background import Errands
+from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.call.gate import Calling
+from adapter.relay.call.get_streams import Listening
+from adapter.relay.call.passthrough import Piping
+from adapter.relay.call.staged import Reading
 from adapter.relay.exchange import Answer, Ask
-from adapter.relay.janitor import Janitor
-from adapter.relay.kept_sessions import KeptSessions
-from adapter.relay.late_sessions import LateSessions
-from adapter.relay.listening import Listening
-from adapter.relay.mapping import Mapping
-from adapter.relay.notices import Notices
-from adapter.relay.opening import Opening
-from adapter.relay.parking import Parking
-from adapter.relay.piping import Piping
-from adapter.relay.reading import Reading
+from adapter.relay.idle_sessions import Janitor
+from adapter.relay.notifications import Notices
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import Session, SessionLimits, Sessions
+from adapter.relay.sessions.initialize import Opening
+from adapter.relay.sessions.late_sessions import LateSessions
+from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
+from adapter.relay.sessions.upstream_sessions import Mapping
 from adapter.relay.stages import Plan
-from adapter.rules.scopes import Scope, principal_scope, session_scope
-from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.rules.access.scopes import Scope, principal_scope, session_scope
+from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Upstream

@@ -12,8 +12,8 @@ import orjson
 
 from adapter.errors import UpstreamUnreachable
 from adapter.relay.exchange import Answer as RelayAnswer
-from adapter.relay.shared_session import SharingLimits
-from adapter.relay.shared_sessions import SharedSessions
+from adapter.relay.sessions.shared_session import SharingLimits
+from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken
-from adapter.relay.answers import RESUMPTIONS, read_answer
+from adapter.relay.event_slices import SLICE
 from adapter.relay.exchange import Flow
-from adapter.relay.pacing import SLICE
+from adapter.relay.replies import RESUMPTIONS, read_answer
 from adapter.relay.stages import Call, Plan
 from adapter.upstream.port import UpstreamReply
 from adapter.upstream.scripted import Answer, Expect, ScriptedReply, ScriptedUpstream

@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamBroken
-from adapter.relay.answering import LOOK_LIMIT
+from adapter.relay.call.answer_stream import LOOK_LIMIT
+from adapter.relay.call.passthrough import HELD_JSON
 from adapter.relay.exchange import Answer as Left
-from adapter.relay.piping import HELD_JSON
 from adapter.relay.stages import Plan, Stages
-from adapter.rules.policies import Disabled, Policies
+from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.upstream.scripted import Answer, ScriptedReply
 from tests.relay.guarding import SSE, Shop, guarded, tool

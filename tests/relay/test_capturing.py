@@ -16,9 +16,9 @@ import pytest
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import CaptureLimit
-from adapter.rules.holdings import Kind
-from adapter.rules.locators import Mode
-from adapter.rules.quota import Limits, Policy
+from adapter.rules.files.file_records import Kind
+from adapter.rules.files.locators import Mode
+from adapter.rules.files.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer
 from tests.relay.filing import SteppedStore, Steps

@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from adapter.errors import ToolUnknown
-from adapter.relay.code_mode import CodeMode
-from adapter.relay.offering import KEPT, Definitions, Offered
 from adapter.relay.stages import Call, Plan
-from adapter.rules.code_mode import Names
-from adapter.rules.drift import Change, Drift, Rename
-from adapter.rules.scopes import Scope
-from adapter.rules.tools import read_tool
+from adapter.relay.tools.code_mode import CodeMode
+from adapter.relay.tools.offered_tools import KEPT, Definitions, Offered
+from adapter.rules.access.scopes import Scope
+from adapter.rules.tools.code_mode import Names
+from adapter.rules.tools.definitions import read_tool
+from adapter.rules.tools.drift import Change, Drift, Rename
 from adapter.upstream.scripted import Answer
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era

@@ -14,10 +14,10 @@ import orjson
 import pytest
 
 from adapter.errors import BadRequest
-from adapter.relay.consumer import Delivery
-from adapter.rules.parameter_headers import annotated
-from adapter.rules.quota import Limits
-from adapter.rules.scopes import principal_scope
+from adapter.relay.files.upload_consumer import Delivery
+from adapter.rules.access.scopes import principal_scope
+from adapter.rules.calls.param_header_names import annotated
+from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer
 from adapter.wire.handles import upload_handle

@@ -10,14 +10,14 @@ import pytest
 
 from adapter import log
 from adapter.errors import CatalogueDrifted
-from adapter.relay.acceptance import Acceptance, BoundByFile, Standing
-from adapter.relay.catalogues import CATALOGUES, GRACE
-from adapter.relay.drift_memory import DRIFTS
-from adapter.relay.pins import LOOKED_UP, PINS
-from adapter.rules.callers import Caller
-from adapter.rules.catalogue import Catalogue, catalogue_of
-from adapter.rules.remembered import MOST, RememberedDrift
-from adapter.rules.tools import read_tool
+from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
+from adapter.relay.tools.drift_memory import DRIFTS
+from adapter.relay.tools.pin_review import Acceptance, BoundByFile, Standing
+from adapter.relay.tools.pins import LOOKED_UP, PINS
+from adapter.rules.access.callers import Caller
+from adapter.rules.tools.catalogue import Catalogue, catalogue_of
+from adapter.rules.tools.definitions import read_tool
+from adapter.rules.tools.remembered_drift import MOST, RememberedDrift
 from adapter.state.memory import MemoryStore
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Json, Mode, Refused, Shop, guarded, tool
 

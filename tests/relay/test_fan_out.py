@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached
-from adapter.relay.fan_out import QUEUE_BYTES, QUEUE_EVENTS, REPLAY_BYTES, REPLAY_EVENTS
-from adapter.relay.shared_session import LARGEST
+from adapter.relay.sessions.fan_out import QUEUE_BYTES, QUEUE_EVENTS, REPLAY_BYTES, REPLAY_EVENTS
+from adapter.relay.sessions.shared_session import LARGEST
 from adapter.upstream.port import UpstreamReply, header
 from adapter.upstream.scripted import Answer, ScriptedReply
 from tests.relay.relaying import pieces, whole

@@ -7,8 +7,8 @@ import gzip
 import pytest
 
 from adapter.errors import AdapterError, BadJson, BadRequest, SessionUnknown, UpstreamBroken
-from adapter.relay.mapping import INITIALIZED
-from adapter.rules.policies import Disabled, Policies
+from adapter.relay.sessions.upstream_sessions import INITIALIZED
+from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import header
 from adapter.upstream.scripted import Answer
 from adapter.wire.eras import Era

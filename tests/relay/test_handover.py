@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.consumer import Consumer
-from adapter.relay.mirrors import Mirrors
+from adapter.relay.files.upload_consumer import Consumer
+from adapter.relay.param_headers import Mirrors
 from adapter.relay.stages import Plan
-from adapter.rules.scopes import Scope, principal_scope
+from adapter.rules.access.scopes import Scope, principal_scope
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import (
     META,

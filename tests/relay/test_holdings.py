@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.custody import TABLE
-from adapter.rules.holdings import FileRecord, Kind, Place, encode
-from adapter.rules.scopes import Scope
+from adapter.relay.files.file_transactions import TABLE
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import FileRecord, Kind, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
 
 # --- time ---

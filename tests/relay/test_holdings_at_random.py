@@ -9,9 +9,9 @@ import random
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.custody import TABLE
-from adapter.rules.holdings import FileRecord, decode
-from adapter.rules.scopes import Scope
+from adapter.relay.files.file_transactions import TABLE
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 
 QUOTA = 1000

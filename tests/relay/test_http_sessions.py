@@ -10,12 +10,12 @@ import orjson
 import pytest
 
 from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
-from adapter.relay.answers import RESUMPTIONS
-from adapter.relay.conversing import MOST_REPLIES
-from adapter.relay.http_sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.http_api.conversation import MOST_REPLIES
+from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Silence
 from adapter.relay.stages import Call, Plan
-from adapter.rules.sessions import session_key
+from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream, Step

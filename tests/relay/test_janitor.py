@@ -9,10 +9,10 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
-from adapter.relay.janitor import CLOSINGS, Janitor
+from adapter.relay.idle_sessions import CLOSINGS, Janitor
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions import TABLE, SessionLimits
-from adapter.rules.sessions import SessionRecord, SessionState
+from adapter.relay.sessions.session_map import TABLE, SessionLimits
+from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from adapter.errors import SessionMissing, SessionUnknown
-from adapter.relay.sessions import SessionLimits
-from adapter.rules.sessions import session_key
+from adapter.relay.sessions.session_map import SessionLimits
+from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
 from adapter.wire.eras import Era

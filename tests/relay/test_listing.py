@@ -8,15 +8,15 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.app.cataloguing import shape_of
+from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
-from adapter.relay.listing import KEPT, TOLD_AT_ONCE, ToolLists
-from adapter.relay.mirrors import Mirrors
-from adapter.rules.catalogue import Catalogue
-from adapter.rules.drift import Change, Drift
-from adapter.rules.policies import Disabled, Policies, Sanitization
-from adapter.rules.tool_pages import Shaping
-from adapter.rules.verdicts import Sighting, Verdict
+from adapter.relay.param_headers import Mirrors
+from adapter.relay.tools.tool_lists import KEPT, TOLD_AT_ONCE, ToolLists
+from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.drift import Change, Drift
+from adapter.rules.tools.tool_pages import Shaping
+from adapter.rules.tools.verdicts import Sighting, Verdict
+from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
 PLAIN = b'{"name":"shoot","description":"Shoots."}'

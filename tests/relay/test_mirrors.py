@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.relay.mirrors import KNOWN, Mirrors
+from adapter.relay.param_headers import KNOWN, Mirrors
 from adapter.relay.stages import Call
-from adapter.rules.parameter_headers import annotated
-from adapter.rules.scopes import principal_scope
+from adapter.rules.access.scopes import principal_scope
+from adapter.rules.calls.param_header_names import annotated
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.notices import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notices
-from adapter.relay.streams import noticing
-from adapter.rules.scopes import principal_scope
+from adapter.relay.call.get_stream_events import noticing
+from adapter.relay.notifications import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notices
+from adapter.rules.access.scopes import principal_scope
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import Answer
 from tests.relay.relaying import pieces, whole

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.relay.catalogues import CATALOGUES
-from adapter.relay.pins import LOOKED_UP, PINS, Pins
-from adapter.rules.catalogue import Catalogue, catalogue_of
-from adapter.rules.scopes import Scope
-from adapter.rules.tools import read_tool
+from adapter.relay.tools.catalogue_store import CATALOGUES
+from adapter.relay.tools.pins import LOOKED_UP, PINS, Pins
+from adapter.rules.access.scopes import Scope
+from adapter.rules.tools.catalogue import Catalogue, catalogue_of
+from adapter.rules.tools.definitions import read_tool
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from tests.relay.relaying import Clock

@@ -14,13 +14,13 @@ from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.notices import Notices
-from adapter.relay.planned import RESTARTED
-from adapter.relay.plans import Plans
+from adapter.relay.call.planned import RESTARTED
+from adapter.relay.call.plans import Plans
+from adapter.relay.call.suspended_plan import NO_TASK
+from adapter.relay.notifications import Notices
+from adapter.relay.param_headers import Mirrors
 from adapter.relay.stages import Plan
-from adapter.relay.walks import NO_TASK
-from adapter.rules.outcomes import text_block
+from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
 from tests.relay.relaying import Relaying, pieces

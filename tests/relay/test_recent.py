@@ -13,8 +13,8 @@ import pytest
 from adapter.errors import LimitReached
 from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.tracing import Attributes, Span, Tracing
-from adapter.relay.recent import KEPT, WAITING, WATCHERS, Recent
-from adapter.relay.waterfall import STAGES, BothTracings, Waterfall
+from adapter.relay.http_api.recent_exchanges import KEPT, WAITING, WATCHERS, Recent
+from adapter.relay.http_api.stage_timings import STAGES, BothTracings, Waterfall
 
 STAGE: Attributes = {"tool.name": "weigh"}
 

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.resources import CURSOR, PAGE
-from adapter.rules.holdings import FileRecord
-from adapter.rules.scopes import Scope, principal_scope
+from adapter.relay.files.artifact_resources import CURSOR, PAGE
+from adapter.rules.access.scopes import Scope, principal_scope
+from adapter.rules.files.file_records import FileRecord
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import Answer
 from tests.relay.tooling import (

@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
-from adapter.relay.consumer import Delivery
-from adapter.relay.rounds import TABLE, RoundLimits
-from adapter.rules.holdings import Kind
-from adapter.rules.rounds import STATES_KEPT
-from adapter.rules.scopes import principal_scope
+from adapter.relay.files.rounds import TABLE, RoundLimits
+from adapter.relay.files.upload_consumer import Delivery
+from adapter.rules.access.scopes import principal_scope
+from adapter.rules.calls.rounds import STATES_KEPT
+from adapter.rules.files.file_records import Kind
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import Answer

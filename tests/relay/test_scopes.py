@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapter.relay.scopes import TABLE, Scopes
-from adapter.relay.sessions import Session
-from adapter.rules.scopes import Scope
-from adapter.rules.sessions import SessionState, session_key
+from adapter.relay.sessions.scopes import TABLE, Scopes
+from adapter.relay.sessions.session_map import Session
+from adapter.rules.access.scopes import Scope
+from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying

@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, SessionUnknown
-from adapter.relay.sessions import SessionLimits
-from adapter.rules.sessions import SessionState, session_key
+from adapter.relay.sessions.session_map import SessionLimits
+from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header

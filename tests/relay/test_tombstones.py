@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import SessionUnknown, UpstreamUnreachable
-from adapter.relay.sessions import SessionLimits
+from adapter.relay.sessions.session_map import SessionLimits
 from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.relay.unbroken import unbroken
+from adapter.relay.run_to_completion import unbroken
 
 
 async def test_the_result_and_the_failure_are_the_works_own() -> None:

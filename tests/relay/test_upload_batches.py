@@ -18,10 +18,10 @@ from adapter.errors import (
     StoreUnavailable,
     UploadRefused,
 )
-from adapter.relay.admission import Admission
-from adapter.relay.credentials import Credentials
-from adapter.relay.custody import Spend
-from adapter.rules.holdings import Kind
+from adapter.relay.files.file_transactions import Spend
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.upload_queue import Admission
+from adapter.rules.files.file_records import Kind
 from adapter.wire.links import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 

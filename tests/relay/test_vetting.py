@@ -17,14 +17,14 @@ from adapter.errors import (
     UpstreamSilent,
     UpstreamUnreachable,
 )
-from adapter.relay.lookout import Lookout
-from adapter.relay.pins import LOOKED_UP, PINS
 from adapter.relay.stages import Call
-from adapter.rules.catalogue import catalogue_of
-from adapter.rules.policies import Disabled, Policies, Sanitization
-from adapter.rules.scopes import Scope
-from adapter.rules.tools import read_tool
-from adapter.rules.wrapping import Wrapped
+from adapter.relay.tools.catalogue_reader import Lookout
+from adapter.relay.tools.pins import LOOKED_UP, PINS
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.tool_definitions import Wrapped
+from adapter.rules.tools.catalogue import catalogue_of
+from adapter.rules.tools.definitions import read_tool
+from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
 from adapter.upstream.scripted import Answer
 from adapter.wire.envelope import Envelope, dump, read_envelope
 from tests.relay.guarding import (

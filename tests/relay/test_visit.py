@@ -10,13 +10,13 @@ import pytest
 
 from adapter import log
 from adapter.errors import UpstreamBroken
-from adapter.relay.listing import ToolLists
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.paging import all_tools
+from adapter.relay.param_headers import Mirrors
 from adapter.relay.server import Server
-from adapter.relay.visit import Visit
-from adapter.rules.tool_pages import BOUNDS, ListLimits, Shaping
-from adapter.rules.tools import Tool
+from adapter.relay.sessions.own_session import Visit
+from adapter.relay.tools.pages import all_tools
+from adapter.relay.tools.tool_lists import ToolLists
+from adapter.rules.tools.definitions import Tool
+from adapter.rules.tools.tool_pages import BOUNDS, ListLimits, Shaping
 from adapter.upstream.http import HttpUpstream
 from adapter.wire.eras import Era
 from tests.edge.raw import Exchange, RawUpstream, Script

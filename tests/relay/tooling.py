@@ -14,27 +14,27 @@ import orjson
 
 from adapter import log
 from adapter.files.shelf import Shelf
-from adapter.relay.capabilities import Announcing
-from adapter.relay.consumer import Consumer, Consuming
-from adapter.relay.credentials import Credentials
+from adapter.relay.call.subscriptions import SubscriptionStage
+from adapter.relay.call.tasks import TaskTexts
 from adapter.relay.exchange import Answer as Left
 from adapter.relay.exchange import Ask
-from adapter.relay.holdings import Holdings
-from adapter.relay.links import Links
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.notices import Notices
-from adapter.relay.producer import Producer, Producing
-from adapter.relay.resources import Document, ResourceList, ResourceRead, ResourceTemplates
-from adapter.relay.rounds import RoundLimits, Rounds, RoundStage
+from adapter.relay.files.artifact_producer import Producer, Producing
+from adapter.relay.files.artifact_resources import Document, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
+from adapter.relay.files.signed_links import Links
+from adapter.relay.files.upload_consumer import Consumer, Consuming
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.notifications import Notices
+from adapter.relay.param_headers import Mirrors
 from adapter.relay.stages import Plan, Stages
-from adapter.relay.subscription import SubscriptionStage
-from adapter.relay.tasks import TaskTexts
-from adapter.rules.capabilities import announced
-from adapter.rules.holdings import FileRecord, Kind
-from adapter.rules.locators import Locator, Mode
-from adapter.rules.quota import Limits
-from adapter.rules.redaction import Redaction
-from adapter.rules.scopes import Scope
+from adapter.relay.tools.capabilities import Announcing
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.locators import Locator, Mode
+from adapter.rules.files.quota import Limits
+from adapter.rules.files.redaction import Redaction
+from adapter.rules.tools.capabilities import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest

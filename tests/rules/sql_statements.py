@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from adapter.rules.inputs import Input
-from adapter.rules.statements import Bound, StatementRefused, bind, compile_statement
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import Bound, StatementRefused, bind, compile_statement
 
 Sql = Literal["sqlite", "postgres", "mysql"]
 DIALECTS: tuple[Sql, ...] = ("sqlite", "postgres", "mysql")

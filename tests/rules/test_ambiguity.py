@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.arguments import ambiguous, values
+from adapter.rules.calls.arguments import ambiguous, values
 
 
 def call(arguments: bytes) -> bytes:

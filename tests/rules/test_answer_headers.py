@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.answer_headers import (
+from adapter.rules.access.request_headers import NEVER
+from adapter.rules.access.response_headers import (
     HELD_BACK,
     KNOWN_AT_MOST,
     KNOWN_SIZE,
@@ -14,7 +15,6 @@ from adapter.rules.answer_headers import (
     AnswerHeaders,
     of_changed_body,
 )
-from adapter.rules.headers import NEVER
 
 Fields = list[tuple[str, str]]
 

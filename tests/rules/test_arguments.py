@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.arguments import replaced, slot, values
+from adapter.rules.calls.arguments import replaced, slot, values
 
 
 def call(arguments: str) -> bytes:

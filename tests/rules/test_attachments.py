@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.attachments import attachments
-from adapter.rules.results import Shown
+from adapter.rules.results.result_notes import attachments
+from adapter.rules.results.tool_results import Shown
 
 
 def shown(number: int, **more: Any) -> Shown:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from adapter.rules.breaker import TRANSITIONS, Breaker, BreakerEvent, BreakerState, advance
+from adapter.rules.calls.circuit_breaker import TRANSITIONS, Breaker, BreakerEvent, BreakerState, advance
 
 _TABLE = """
             succeeded  failed     failed_too_often  cooled_down

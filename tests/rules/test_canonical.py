@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.canonical import canonical
+from adapter.rules.text.canonical_json import canonical
 from adapter.wire.envelope import parse
 
 anything = st.text(st.characters(exclude_categories=[]), max_size=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.catalogue import (
+from adapter.rules.tools.catalogue import (
     Catalogue,
     catalogue_of,
     catalogue_piecewise,
@@ -19,7 +19,7 @@ from adapter.rules.catalogue import (
     encode_piecewise,
     of_pinned,
 )
-from adapter.rules.tools import Tool, read_tool
+from adapter.rules.tools.definitions import Tool, read_tool
 from tests.wire.pieces import timed
 
 CLICK = b'{"name":"click","description":"Clicks."}'

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.censor import PathInvalid, censor_of
+from adapter.rules.access.redacted_values import PathInvalid, censor_of
 
 HIDDEN = "[REDACTED]"
 

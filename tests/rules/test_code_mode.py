@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from adapter.rules.code_mode import (
+from adapter.rules.tools.code_mode import (
     MOST_FOUND,
     Misasked,
     Names,
@@ -16,7 +16,7 @@ from adapter.rules.code_mode import (
     told,
     unfold,
 )
-from adapter.rules.search import Found
+from adapter.rules.tools.search import Found
 from adapter.wire.envelope import Envelope, read_envelope
 
 NAMES = Names("one")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.inputs import Input
-from adapter.rules.statements import Bound, StatementRefused, bind, compile_statement, reads
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import Bound, StatementRefused, bind, compile_statement, reads
 
 INPUTS = {
     "k": Input("string"),

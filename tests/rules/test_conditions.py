@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.conditions import ConditionInvalid, compile_condition
+from adapter.rules.calls.conditions import ConditionInvalid, compile_condition
 
 INVOICE = {
     "status": "overdue",

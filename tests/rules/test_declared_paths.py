@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.censor import censor_of, segments
-from adapter.rules.declared_paths import JsonNotation, ShortNotation, unknown_name
-from adapter.rules.shapes import shape_of
+from adapter.rules.access.redacted_values import censor_of, segments
+from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
+from adapter.rules.presenters.shapes import shape_of
 
 SCHEMA = {
     "id": "int",

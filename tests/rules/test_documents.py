@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.inputs import Input
-from adapter.rules.statements import (
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import (
     EnvironmentFailed,
     StatementRefused,
     SubstitutionFailed,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter.rules.canonical import canonical
-from adapter.rules.drift import Change, Drift, Rename, as_data, drift, sentence, warned
-from adapter.rules.tools import KNOWN, PinnedTool, fingerprint, known_form, pinned, read_tool
+from adapter.rules.text.canonical_json import canonical
+from adapter.rules.tools.definitions import KNOWN, PinnedTool, fingerprint, known_form, pinned, read_tool
+from adapter.rules.tools.drift import Change, Drift, Rename, as_data, drift, sentence, warned
 
 SHOOT: dict[str, Any] = {
     "name": "shoot",

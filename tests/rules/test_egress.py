@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.egress import LEAST, dropped, limited, sentence
+from adapter.rules.results.result_size import LEAST, dropped, limited, sentence
 from adapter.wire.envelope import dump
 
 

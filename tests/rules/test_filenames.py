@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.rules.filenames import content_disposition, default_name, stored_name
+from adapter.rules.files.filenames import content_disposition, default_name, stored_name
 
 any_text = st.text(st.characters(exclude_categories=[]))  # lone surrogates too
 nasty = st.text(st.sampled_from('./\\ \0\n\r"%:*?<>|~-_aé名\u202e\u200d\ufeff\u3000\ud800CONnul1$'))

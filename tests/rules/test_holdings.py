@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.holdings import FileRecord, Kind, Place, decode, encode, record_key
+from adapter.rules.files.file_records import FileRecord, Kind, Place, decode, encode, record_key
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 # Surrogates included: a name may come out of a header or a directory.

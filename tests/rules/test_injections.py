@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.sql import DIALECTS as LEXED
-from adapter.rules.sql import tokens
-from adapter.rules.statements import StatementRefused, SubstitutionFailed, bind, compile_statement
+from adapter.rules.statements.sql import DIALECTS as LEXED
+from adapter.rules.statements.sql import tokens
+from adapter.rules.statements.statements import StatementRefused, SubstitutionFailed, bind, compile_statement
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, Sql, bound
 
 INJECTIONS = (

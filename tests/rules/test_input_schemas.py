@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.input_schemas import MOST_VALUES, TYPES, DeclaredInputs, keywords_of, too_long, too_many
-from adapter.rules.inputs import Input, InputsRefused
+from adapter.rules.calls.input_schemas import (
+    MOST_VALUES,
+    TYPES,
+    DeclaredInputs,
+    keywords_of,
+    too_long,
+    too_many,
+)
+from adapter.rules.calls.inputs import Input, InputsRefused
 from adapter.rules.schema.evaluation import OutOfSteps
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.inputs import UNSET, Input, InputsRefused, InputType, Problem, coerced, input_schema
+from adapter.rules.calls.inputs import UNSET, Input, InputsRefused, InputType, Problem, coerced, input_schema
 
 TYPES: tuple[InputType, ...] = ("string", "int", "float", "boolean", "datetime")
 

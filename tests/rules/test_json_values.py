@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.json_values import (
+from adapter.rules.text.json_values import (
     MOST_TEXT,
     MOST_VALUES,
     NotJson,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.lists import (
+from adapter.rules.tools.lists import (
     MOST_ITEMS,
     ListedNames,
     ListedTool,

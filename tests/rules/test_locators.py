@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.locators import Embedded, Locator, embedded, linked, located
+from adapter.rules.files.locators import Embedded, Locator, embedded, linked, located
 from adapter.rules.text.expressions import Expression, ExpressionInvalid
 
 

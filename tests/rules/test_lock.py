@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.lock import HEADER, LockError, pretty, read_lock, write_lock
-from adapter.rules.tools import PinnedTool, fingerprint, known_form, pinned, read_tool
-from adapter.rules.unicode import escaped
+from adapter.rules.text.unicode import escaped
+from adapter.rules.tools.definitions import PinnedTool, fingerprint, known_form, pinned, read_tool
+from adapter.rules.tools.lock_file import HEADER, LockError, pretty, read_lock, write_lock
 
 
 def pin(**members: Any) -> PinnedTool:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules import ui
-from adapter.rules.outcomes import (
+from adapter.rules.presenters import ui
+from adapter.rules.results.outcomes import (
     NOTHING,
     Result,
     ToolUserError,

@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.policies import (
+from adapter.rules.files.tool_definitions import Wrapped
+from adapter.rules.text.expressions import ExpressionInvalid
+from adapter.rules.text.unicode import visible
+from adapter.rules.tools.prose import prose
+from adapter.rules.tools.visibility import (
     Descriptions,
     Disabled,
     Policies,
@@ -23,10 +27,6 @@ from adapter.rules.policies import (
     first_sentence,
     is_disabled,
 )
-from adapter.rules.prose import prose
-from adapter.rules.text.expressions import ExpressionInvalid
-from adapter.rules.unicode import visible
-from adapter.rules.wrapping import Wrapped
 
 OFF = Sanitization(mode="off")
 PLAIN = b'{ "name":"x","title":"T", "description":"Says \\"hi\\".\\n","inputSchema":{"title":"S"},"n":1e400}'

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules import ui
-from adapter.rules.blocks import Blocks, Suggestion
-from adapter.rules.censor import censor_of
-from adapter.rules.conditions import compile_condition
-from adapter.rules.outcomes import response, success
-from adapter.rules.presenters import Embed, Presented, Presenter, PresenterFailed, Suggest
-from adapter.rules.shapes import shape_of
+from adapter.rules.access.redacted_values import censor_of
+from adapter.rules.calls.conditions import compile_condition
+from adapter.rules.presenters import ui
+from adapter.rules.presenters.blocks import Blocks, Suggestion
+from adapter.rules.presenters.presenters import Embed, Presented, Presenter, PresenterFailed, Suggest
+from adapter.rules.presenters.shapes import shape_of
+from adapter.rules.results.outcomes import response, success
 
 SHAPE = shape_of({"id": "int", "status": "string?", "ssn": "string?"})
 PAY = Suggest(Suggestion("billing.pay", "Pay now"), compile_condition("status == 'overdue'"))

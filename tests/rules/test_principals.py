@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.principals import ANONYMOUS, Principals, bearer
+from adapter.rules.access.principals import ANONYMOUS, Principals, bearer
 
 _ALICE, _BOB = sha256(b"alices token").digest(), sha256(b"bobs token").digest()
 

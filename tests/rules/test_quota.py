@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from adapter.errors import QuotaReached, StorageFull
-from adapter.rules.holdings import Kind
-from adapter.rules.quota import Entry, Ledger, Limits, Policy
+from adapter.rules.files.file_records import Kind
+from adapter.rules.files.quota import Entry, Ledger, Limits, Policy
 
 A, B = "a" * 32, "b" * 32
 

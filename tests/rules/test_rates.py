@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.rates import SlidingWindow
+from adapter.rules.access.rate_limit import SlidingWindow
 
 
 def test_v21_a_window_slides() -> None:

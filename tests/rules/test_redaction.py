@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.redaction import WITHHELD, Redaction
+from adapter.rules.files.redaction import WITHHELD, Redaction
 
 ROOTS = ["/srv/ad apter/data", "/srv/data"]
 OWN = "/srv/data/artifacts/5c/a1/my shot (1) 名.png"

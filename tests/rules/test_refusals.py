@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.rules import refusals
-from adapter.rules.outcomes import Result
-from adapter.rules.refusals import Issue, missing, not_an_option, unrecognized, wrong_type
+from adapter.rules.results import refusals
+from adapter.rules.results.outcomes import Result
+from adapter.rules.results.refusals import Issue, missing, not_an_option, unrecognized, wrong_type
 
 RETRY = "Retry the same call with identical parameters"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.drift import Change, Drift, Rename, counts
-from adapter.rules.remembered import (
+from adapter.rules.tools.drift import Change, Drift, Rename, counts
+from adapter.rules.tools.remembered_drift import (
     MOST,
     MOST_SCOPES,
     Meeting,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.results import (
+from adapter.rules.results.tool_results import (
     Shown,
     rpc_result,
     succeeded,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.rounds import (
+from adapter.rules.access.scopes import Scope
+from adapter.rules.calls.rounds import (
     STATES_KEPT,
     PendingRound,
     asks_for_input,
@@ -17,7 +18,6 @@ from adapter.rules.rounds import (
     round_key,
     state_of,
 )
-from adapter.rules.scopes import Scope
 
 SCOPE = Scope("5" * 32, "principal:ann\udc80")
 any_text = st.text(st.characters(exclude_categories=[]))

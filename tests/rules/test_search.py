@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.search import MOST_KNOWN, ONE_LINE, Found, Index, index_of, one_line, words
+from adapter.rules.tools.search import MOST_KNOWN, ONE_LINE, Found, Index, index_of, one_line, words
 from adapter.wire.piecewise import at_once
 from tests.wire.pieces import timed
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import SessionUnknown
-from adapter.rules.sessions import (
+from adapter.rules.access.sessions import (
     TRANSITIONS,
     UNKNOWN,
     Event,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.censor import Censored
-from adapter.rules.shapes import ShapeInvalid, ShapeRefused, StepsLeft, json_shape, shape_of
+from adapter.rules.access.redacted_values import Censored
+from adapter.rules.presenters.shapes import ShapeInvalid, ShapeRefused, StepsLeft, json_shape, shape_of
 
 USER = {
     "id": "int",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.sessions import well_formed
-from adapter.rules.shared_sessions import (
+from adapter.rules.access.sessions import well_formed
+from adapter.rules.access.shared_sessions import (
     Membership,
     ServerRequests,
     SharedRecord,

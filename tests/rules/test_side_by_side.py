@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.drift import drift
-from adapter.rules.side_by_side import render
-from adapter.rules.tools import PinnedTool, pinned, read_tool
-from adapter.rules.unicode import escaped
+from adapter.rules.text.unicode import escaped
+from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
+from adapter.rules.tools.drift import drift
+from adapter.rules.tools.drift_columns import render
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=60)
 

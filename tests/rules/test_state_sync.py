@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.state_sync import Invalidation, StateSync, overlaps, policy, with_suffix
+from adapter.rules.presenters.state_sync import Invalidation, StateSync, overlaps, policy, with_suffix
 
 SYNC = StateSync(
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.rules.statements import SubstitutionFailed
+from adapter.rules.statements.statements import SubstitutionFailed
 from tests.rules.sql_statements import DIALECTS, Sql, bound, refused
 
 # --- names ----------------------------------------------------------------------------------------------------

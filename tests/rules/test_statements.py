@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.inputs import Input
-from adapter.rules.statements import EnvironmentFailed, SubstitutionFailed, bind, compile_statement, reads
+from adapter.rules.calls.inputs import Input
+from adapter.rules.statements.statements import (
+    EnvironmentFailed,
+    SubstitutionFailed,
+    bind,
+    compile_statement,
+    reads,
+)
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, MARK, Sql, bound, refused
 
 # --- binding --------------------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import TextContent, Tool, ToolAnnotations
 
-from adapter.rules.browsers import is_json_type
-from adapter.rules.json_values import NotJson
-from adapter.rules.tool_api import (
+from adapter.rules.access.browsers import is_json_type
+from adapter.rules.calls.tool_api import (
     DISABLED,
     NOT_JSON_TYPE,
     UNAUTHORIZED,
@@ -35,6 +34,7 @@ from adapter.rules.tool_api import (
     validated_arguments,
     validation,
 )
+from adapter.rules.text.json_values import NotJson
 from adapter.wire.piecewise import at_once
 
 JSON = st.recursive(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.drift import Change, Drift
-from adapter.rules.tool_pages import (
+from adapter.rules.tools.drift import Change, Drift
+from adapter.rules.tools.tool_pages import (
     BOUNDS,
     DEEPEST,
     LONGEST_REST,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import BadJson
-from adapter.rules.tools import PinnedTool, fingerprint, pinned, read_tool
+from adapter.rules.tools.definitions import PinnedTool, fingerprint, pinned, read_tool
 
 SHOOT: dict[str, Any] = {
     "name": "shoot",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.json_values import NotJson
-from adapter.rules.toon import toon
+from adapter.rules.presenters.toon import toon
+from adapter.rules.text.json_values import NotJson
 
 
 @pytest.mark.parametrize(

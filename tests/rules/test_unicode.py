@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.unicode import nfkc, reading, shown, visible
+from adapter.rules.text.unicode import nfkc, reading, shown, visible
 
 anything = st.text(st.characters(exclude_categories=[]))
 

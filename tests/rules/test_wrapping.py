@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.wrapping import Wrapped, wrapped
+from adapter.rules.files.tool_definitions import Wrapped, wrapped
 
 RULE = Wrapped("consumer", "path", "one_get_upload_url")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.settings.load import load
-from adapter.settings.reference import reference
+from adapter.settings.file.load import load
+from adapter.settings.reference.page import reference
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))

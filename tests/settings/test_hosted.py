@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.settings.load import SettingsError, load
+from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings
 from tests.settings.test_command_line import mcp_adapter
 

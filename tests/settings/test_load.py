@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings.load import SettingsError, load
+from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings
 
 ONE_SERVER = "servers: [{id: a, upstream: {url: 'http://127.0.0.1:1/mcp'}}]\n"

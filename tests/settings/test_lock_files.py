@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.app.cataloguing import locks
+from adapter.app.tools import locks
 from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
 

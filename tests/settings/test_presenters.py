@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.masking import masked
 from adapter.settings.presenters import InterfaceBlock, Suggestion, names_code
-from adapter.settings.reference import reference
+from adapter.settings.reference.masking import masked
+from adapter.settings.reference.page import reference
 from tests.settings.test_stages import loaded, proxied, refusal
 
 

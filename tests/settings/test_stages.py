@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.settings.load import SettingsError, load
-from adapter.settings.masking import masked
-from adapter.settings.reference import reference
+from adapter.settings.file.load import SettingsError, load
+from adapter.settings.reference.masking import masked
+from adapter.settings.reference.page import reference
 from adapter.settings.root import Settings
-from adapter.settings.servers import Server
-from adapter.settings.stages import ToolStages
+from adapter.settings.servers.server import Server
+from adapter.settings.servers.stages import ToolStages
 
 SCRIPT: dict[str, Any] = {"name": "s", "handler": "s.py"}
 STATEMENT: dict[str, Any] = {"name": "q", "use": "main", "statement": "SELECT 1"}

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.rules.exposure import told
+from adapter.rules.results.exposure import told
 from adapter.telemetry.measures import VIEWS, Measures
 from adapter.telemetry.secrets import Redaction
 from adapter.telemetry.spans import Spans

@@ -16,7 +16,7 @@ from adapter.pipeline.failures import CallRefused, ErrorStyle, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.tracing import Observing, Tracing
-from adapter.rules.callers import NOBODY
+from adapter.rules.access.callers import NOBODY
 from tests.telemetry.recording import Recording
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

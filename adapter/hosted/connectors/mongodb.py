@@ -29,7 +29,7 @@ from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.connectors.reasons import reason
-from adapter.rules.statements import Bound, Kind
+from adapter.rules.statements.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0
 """Seconds to wait for the first answer."""

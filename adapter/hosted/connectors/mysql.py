@@ -20,7 +20,7 @@ from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import Pool
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.hosted.connectors.reasons import of_the_call, reason
-from adapter.rules.statements import Bound, Kind
+from adapter.rules.statements.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10
 """Seconds to wait for a connection."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from adapter.rules.statements import Bound, Kind
+from adapter.rules.statements.statements import Bound, Kind
 
 
 @dataclass(frozen=True, slots=True)

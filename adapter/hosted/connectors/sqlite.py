@@ -22,7 +22,7 @@ from adapter.hosted.connectors.options import Options
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import Pool
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
-from adapter.rules.statements import Bound, Kind
+from adapter.rules.statements.statements import Bound, Kind
 
 MODES = ("ro", "rw", "rwc")
 JOURNALS = ("delete", "truncate", "persist", "memory", "wal", "off")

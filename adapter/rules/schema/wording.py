@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from adapter.rules import refusals
-from adapter.rules.refusals import AsShown, Issue
+from adapter.rules.results import refusals
+from adapter.rules.results.refusals import AsShown, Issue
 from adapter.rules.schema.evaluation import Mismatch
 from adapter.rules.text.events import shortened
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache import ResultCache
+from adapter.pipeline.result_cache import ResultCache
 from tests.edge.raw import Exchange
 from tests.pipeline.attacks.hostile import Hostile, behind, response
 from tests.pipeline.end_to_end.living import ERAS

@@ -9,12 +9,12 @@ import pytest
 from adapter.errors import LimitReached
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import ErrorStyle
-from adapter.pipeline.limits import Concurrency, Rate
+from adapter.pipeline.limits_stage import Concurrency, Rate
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.relay.mirrors import Mirrors
-from adapter.relay.notices import Notices
-from adapter.relay.plans import BUSY_PLANS, PLANS, Plans
+from adapter.relay.call.plans import BUSY_PLANS, PLANS, Plans
+from adapter.relay.notifications import Notices
+from adapter.relay.param_headers import Mirrors
 from tests.pipeline.attacks.hostile import Hostile, behind
 from tests.pipeline.walking import Behind, a_call, answered
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.pipeline.presenting import FAILED
+from adapter.pipeline.presenter_stage import FAILED
 from tests.edge.raw import Exchange
 from tests.pipeline.attacks.hostile import RECORD, SECRET, Hostile, Says, behind, response
 from tests.pipeline.end_to_end.living import ERAS

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from adapter.app import App, build, running
-from adapter.settings.load import load
+from adapter.settings.file.load import load
 from tests.edge.raw import MODERN_VERSION, Head, RawClient
 from tests.hosted.serving import Front
 

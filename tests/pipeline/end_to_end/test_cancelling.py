@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.pipeline.limits import Concurrency
-from adapter.relay.planned import Planned
+from adapter.pipeline.limits_stage import Concurrency
+from adapter.relay.call.planned import Planned
 from tests.edge.raw import Exchange
 from tests.pipeline.end_to_end.living import ERAS, Living, Speaker, living
 from tests.pipeline.end_to_end.workshop import arguments_of, echo, workshop

@@ -1,0 +1,191 @@
+"""Everything that the settings say of tools, compiled: plans, presenters, hosted servers. Nothing is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter import log
+from adapter.app.hosted import Hosting
+from adapter.app.pipeline import Planning
+from adapter.app.pipeline_steps import Materials
+from adapter.app.user_code import Loading
+from adapter.errors import AdapterError
+from adapter.hosted.validation.process import ValidationLimits
+from adapter.hosted.validation.workers import ValidationWorkers
+from adapter.pipeline.auth.auth_stage import AuthRefused
+from adapter.pipeline.auth.plugins import Plugins
+from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid
+from adapter.pipeline.presenters import build as build_presenters
+from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.pipeline.tracing import Observing
+from adapter.rules.calls.inputs import InputsRefused
+from adapter.rules.presenters.presenters import Presenter, PresenterFailed
+from adapter.rules.presenters.shapes import Check, StepsLeft
+from adapter.rules.presenters.state_sync import Policy, StateSync, overlaps, policy
+from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.schema.checker import compile_schema
+from adapter.rules.text.events import shortened
+from adapter.rules.text.globs import GlobInvalid
+from adapter.rules.text.patterns import why_not
+from adapter.settings.presenters import InterfaceBlock, Suggestion
+from adapter.settings.presenters import Presenter as PresenterSettings
+from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.root import Settings
+from adapter.telemetry import TelemetryMissing, require_telemetry
+from adapter.upstream.jwks import fetch_document
+
+_REFUSALS = (
+    StageFailed,
+    CallRefused,
+    AuthRefused,
+    ToolUserError,
+    InputsRefused,
+    PresenterFailed,
+    TimeoutError,
+)
+
+
+@dataclass(slots=True)
+class Compiled:
+    """``loading`` holds threads, and whoever has this closes it or leaves that to the hosting. ``checks`` are made by
+    ``workers``, which have processes once they were needed.
+    """
+
+    loading: Loading
+    checks: SchemaChecks
+    workers: ValidationWorkers
+    planning: Planning
+    hosting: Hosting
+
+    def require(self) -> None:
+        """Raise SettingsError with all that is wrong, if anything is."""
+        if self.loading.problems:
+            self.loading.close()
+            # What the settings say of all tools at once is wrong once, however many tools there are.
+            problems = dict.fromkeys(self.loading.problems)
+            raise SettingsError(map(self.planning.materials.settings.traced, problems))
+
+
+def compiled(
+    settings: Settings,
+    logger: FilteringBoundLogger | None = None,
+    observing: Observing | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Compiled:
+    """Compile everything. Raises SettingsError with all that is wrong with it."""
+    logger = logger or log.get_logger("adapter")
+    loading = Loading.below(settings.directory, logger)
+    workers = ValidationWorkers(_limits(settings), logger)
+    checks = SchemaChecks(workers, logger)
+    planning = Planning(
+        Materials(
+            settings,
+            loading,
+            Plugins(environ, fetch_document, logger),
+            _presenters(settings, loading),
+            _state_sync(settings, loading, logger),
+            checks,
+            logger,
+            observing,
+        )
+    )
+    hosting = Hosting.of(settings, planning, logger, environ)
+    for index, entry in enumerate(settings.servers):
+        if planning.concerns(entry):
+            planning.check(entry, f"servers[{index}]")
+    try:
+        require_telemetry(settings.telemetry)
+    except TelemetryMissing as missing:
+        loading.problems.append(Problem(missing.setting, str(missing)))
+    made = Compiled(loading, checks, workers, planning, hosting)
+    made.require()
+    return made
+
+
+def fault(error: Exception) -> BaseException | None:
+    """What of an exception makes a span an error: nothing of a refusal, the exception behind a stage that failed."""
+    if isinstance(error, StageFailed):
+        cause = error.__context__
+        return None if not isinstance(cause, Exception) or isinstance(cause, _REFUSALS) else cause
+    if isinstance(error, _REFUSALS) or (isinstance(error, AdapterError) and error.http < 500):
+        return None
+    return error
+
+
+# --- presenters -----------------------------------------------------------------------------------------------
+
+
+def _presenters(settings: Settings, loading: Loading) -> dict[str, Presenter]:
+    declarations = {name: _declaration(said) for name, said in settings.presenters.items()}
+
+    def load(reference: str, _: str) -> Callable[..., Any]:
+        return loading.plain(reference)
+
+    try:
+        return build_presenters(declarations, load, _judge)
+    except PresentersInvalid as refused:
+        loading.problems += [Problem(place, sentence) for place, sentence in refused.problems]
+        return {}
+
+
+def _declaration(said: PresenterSettings) -> PresenterDeclaration:
+    redact = said.redact
+    return PresenterDeclaration(
+        schema=said.shape,
+        json_schema=said.json_schema,
+        limit=said.limit,
+        redact_paths=() if redact is None else tuple(redact.paths),
+        **({} if redact is None else {"censor": redact.censor}),
+        rules=tuple(said.rules),
+        ui=tuple(map(_entry, said.ui)),
+        suggest=tuple(map(_entry, said.suggest)),
+        embed=said.embed,
+        collection_rules=tuple(said.collection_rules),
+        collection_ui=tuple(map(_entry, said.collection_ui)),
+        collection_suggest=tuple(map(_entry, said.collection_suggest)),
+        select=said.select,
+        format=said.format,
+    )
+
+
+def _entry(said: str | Suggestion | InterfaceBlock) -> Any:
+    return said if isinstance(said, str) else said.model_dump(exclude_none=True)
+
+
+def _judge(schema: Mapping[str, Any]) -> Check:
+    checker = compile_schema(schema)
+    for pattern in checker.patterns:
+        if (why := why_not(pattern)) is not None:
+            raise ValueError(f"{shortened(pattern, 100)!r} is not a valid regular expression of RE2: {why}")
+
+    def check(data: Any, steps: StepsLeft) -> list[tuple[Sequence[str | int], str]]:
+        judgement = checker.judged(data, steps=steps.left)
+        steps.left -= judgement.steps
+        return [(fault.path, fault.keyword) for fault in judgement.faults]
+
+    return check
+
+
+def _limits(settings: Settings) -> ValidationLimits:
+    said = settings.validation
+    return ValidationLimits(said.max_steps, said.max_seconds, said.max_memory, said.workers, said.max_queue)
+
+
+# --- state sync -----------------------------------------------------------------------------------------------
+
+
+def _state_sync(settings: Settings, loading: Loading, logger: FilteringBoundLogger) -> StateSync:
+    said = settings.state_sync
+    policies: list[Policy] = []
+    for index, each in enumerate(said.policies):
+        with loading.judging(f"state_sync.policies[{index}]", GlobInvalid):
+            policies.append(policy(each.match, each.cache_control, each.invalidates))
+    for overlap in overlaps(policies):
+        logger.warning("a policy never counts", setting="state_sync.policies", why=str(overlap))
+    return StateSync(tuple(policies), said.defaults.cache_control, said.wording)

@@ -1,0 +1,3 @@
+"""What the command line does beside serving: plans, pins, lock files, checks of databases, and the watch for changed
+files.
+"""

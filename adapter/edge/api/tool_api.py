@@ -1,0 +1,324 @@
+"""The HTTP tool API: lists of tools, calls and their validation, over whatever provides the tools.
+
+The order of what may end a call is the specification's: execution disabled, unknown tool, unusable body, refused by
+the credential or the hook; then the tool itself. Nothing here knows whether tools are a server's or a host's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.api.auth_hook import AuthHook, HookRefused
+from adapter.edge.api.responses import CallStream, Extra, send, wants_stream
+from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.mcp.ingress import Ingress
+from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
+from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.relay.turns import in_turns
+from adapter.rules.access.browsers import is_json_type
+from adapter.rules.calls.tool_api import (
+    DISABLED,
+    NOT_JSON_TYPE,
+    UNAUTHORIZED,
+    Answered,
+    ApiTool,
+    Arguments,
+    Errors,
+    InvalidJson,
+    arguments_of,
+    as_plain,
+    failure_body,
+    input_schema_of,
+    is_destructive,
+    refused,
+    result_body,
+    too_large,
+    tool_detail,
+    tool_list,
+    unknown_tool,
+    validated_arguments,
+    validation,
+)
+from adapter.rules.results.exposure import Expose, exposed
+from adapter.rules.schema.documents import SchemaInvalid
+from adapter.wire.envelope import dump
+
+WARNING_FIELD = "X-Adapter-Warning"
+
+Tell = Callable[[dict[str, Any]], Awaitable[None]]
+"""Told of progress: ``progress``, ``total``, ``message``."""
+
+
+class ApiResult(NamedTuple):
+    """What came of a call, as MCP's CallToolResult, and the trace it is found by, if any."""
+
+    result: Mapping[str, Any]
+    trace_id: str | None = None
+
+    @classmethod
+    def of(cls, content: Sequence[Any], is_error: bool, trace_id: str | None) -> ApiResult:
+        """From the three things that a host's handler returns. Raises NotJson."""
+        return cls({"content": [as_plain(item) for item in content], "isError": bool(is_error)}, trace_id)
+
+
+class Provider(Protocol):
+    """Where tools come from. They are mappings or objects with name, description, annotations and inputSchema."""
+
+    @property
+    def name(self) -> str:
+        """Whose tools they are."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the tools were read from JSON, so that there is nothing in them that JSON does not know."""
+
+    def principal(self, request: Request) -> str:
+        """Who asks, as far as callers take turns."""
+
+    async def tools(self, request: Request) -> Sequence[Any]:
+        """All tools that this caller may see, asked for anew each time."""
+
+    async def tool(self, name: str, request: Request) -> Any | None:
+        """One of them, None if there is none of that name."""
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], request: Request, tell: Tell | None
+    ) -> ApiResult:
+        """Run a tool. Whatever it raises becomes a failed result; cancelling it cancels the tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOptions:
+    """The settings of ``console`` that concern the API; ``max_body`` is in bytes.
+
+    ``expose`` says how much of an exception callers read.
+    """
+
+    title: str = "MCP Tool Explorer"
+    allow_execute: bool = False
+    discovery_auth: bool = False
+    invalid_json: InvalidJson = "empty"
+    max_body: int = 1 << 20
+    expose: Expose = "message"
+
+
+class ToolApi:
+    """``authenticate`` raises Unauthorized for a caller without a good credential; None asks for none.
+
+    ``hook`` stands around each call, and is given the request, or what ``view`` makes of it and the tool's name. With
+    ``discovery_auth`` both guard whatever there is to see, too; the credential guards validation in any case.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        options: ApiOptions,
+        log: FilteringBoundLogger,
+        *,
+        authenticate: Callable[[Request], object] | None = None,
+        hook: AuthHook | None = None,
+        view: Callable[[Request, str], Any] | None = None,
+        checks: SchemaChecks,
+    ) -> None:
+        self._provider = provider
+        self._checks = checks
+        self._options = options
+        self._log = log
+        self._authenticate = authenticate
+        self._hook = hook
+        self._view = view
+        self._ingress = Ingress(options.max_body)
+
+    def __repr__(self) -> str:
+        able = "calls" if self._options.allow_execute else "shows"
+        return f"<ToolApi {able} the tools of {self._provider!r}>"
+
+    # --- what is there ----------------------------------------------------------------------------------------
+
+    async def show_tools(self, request: Request, extra: Extra) -> None:
+        """``GET /tools``. Raises ClientGone."""
+
+        async def listing() -> Answered:
+            return await in_turns(tool_list(await self._provider.tools(request)))
+
+        send(request, await self._seen(request, "", listing), extra)
+
+    async def show_tool(self, request: Request, name: str, extra: Extra) -> None:
+        """``GET /tools/{name}``. Raises ClientGone."""
+
+        async def showing() -> Answered:
+            tool = await self._find(name, request)
+            return tool_detail(tool) if tool is not None else unknown_tool(name)
+
+        send(request, await self._seen(request, name, showing), extra)
+
+    async def show_meta(self, request: Request, extra: Extra) -> None:
+        """``GET /meta``."""
+        said = {"title": self._options.title, "allow_execute": self._options.allow_execute}
+        send(request, Answered(200, dump(said)), extra)
+
+    async def validate(self, request: Request, name: str, extra: Extra) -> None:
+        """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone.
+
+        It is work, though, of an amount that tools and callers choose: who may not call may not ask for it.
+        """
+
+        async def validating() -> Answered:
+            self._authenticated(request)
+            tool = await self._provider.tool(name, request)
+            if tool is None:
+                return unknown_tool(name)
+            raw = await self._body(request)
+            if isinstance(raw, Answered):
+                return raw
+            given = validated_arguments(raw)
+            return (
+                given if isinstance(given, Answered) else validation(await self._errors(tool, given, request))
+            )
+
+        send(request, await self._seen(request, name, validating), extra)
+
+    async def _errors(self, tool: Any, arguments: dict[str, Any], request: Request) -> Errors:
+        """What is wrong with arguments; a schema that cannot be used is that too. Raises LimitReached."""
+        schema = input_schema_of(tool)
+        if schema is None or schema is True or schema == {}:
+            return []
+        try:
+            check = self._checks.known(schema, self._provider.name, read=self._provider.reads)
+            return [fault.error for fault in await check.faults(arguments, self._provider.principal(request))]
+        except SchemaInvalid as invalid:
+            return [{"path": "", "message": str(invalid), "keyword": "schema"}]
+
+    def _authenticated(self, request: Request) -> None:
+        """Raises Unauthorized for a caller without a good credential, where one is asked for."""
+        if self._authenticate is not None:
+            self._authenticate(request)
+
+    async def _seen(self, request: Request, name: str, look: Callable[[], Awaitable[Answered]]) -> Answered:
+        """What there is to see; a failure is an answer too."""
+        try:
+            if not self._options.discovery_auth:
+                return await look()
+            return await self._admitted(request, name, look)
+        except ClientGone:
+            raise
+        except Exception as error:
+            return self._failed_to_look(error)
+
+    async def _admitted(
+        self, request: Request, name: str, act: Callable[[], Awaitable[Answered]]
+    ) -> Answered:
+        """What ``act`` answers, once credential and hook let the caller in. Raises what it raises."""
+        try:
+            self._authenticated(request)
+        except Unauthorized:
+            return UNAUTHORIZED
+        if self._hook is None:
+            return await act()
+        try:
+            seen = request if self._view is None else self._view(request, name)
+            return await self._hook.around(seen, act)
+        except HookRefused:
+            return UNAUTHORIZED
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    async def call(self, request: Request, name: str, extra: Extra) -> Answered:
+        """``POST /tools/{name}/call``; what was answered. Raises ClientGone.
+
+        For who accepts an event stream the answer is one: ``progress`` as it comes, then ``result`` with the status
+        and the body that the answer would have had.
+        """
+        prepared = await self._prepared(request, name)
+        if isinstance(prepared, Answered):
+            send(request, prepared, extra)
+            return prepared
+        if prepared.warning is not None:
+            self._log.warning("a tool was called without arguments, for its body is not JSON", tool=name)
+            extra = [*extra, (WARNING_FIELD, prepared.warning)]
+        stream = CallStream(request, extra) if wants_stream(request) else None
+        answered = await self._outcome(request, name, prepared, stream)
+        if stream is not None and stream.begun:
+            await stream.end(answered)
+        else:
+            send(request, answered, extra)
+        return answered
+
+    async def _prepared(self, request: Request, name: str) -> Arguments | Answered:
+        """The arguments of a call that may go on, as far as its tool and body are concerned; else its refusal."""
+        options = self._options
+        if not options.allow_execute:
+            return DISABLED
+        try:
+            if options.discovery_auth:
+                # Else whoever may see no tools could find their names by calling them.
+                self._authenticated(request)
+            tool = await self._provider.tool(name, request)
+        except ClientGone:
+            raise
+        except CatalogueDrifted as error:  # answered as where only the call itself notices it
+            return failure_body(str(error))
+        except Exception as error:
+            return self._failed_to_look(error)
+        if tool is None:
+            return unknown_tool(name)
+        raw = await self._body(request)
+        if isinstance(raw, Answered):
+            return raw
+        return arguments_of(raw, options.invalid_json, destructive=is_destructive(tool))
+
+    async def _outcome(
+        self, request: Request, name: str, arguments: Arguments, stream: CallStream | None
+    ) -> Answered:
+        """The answer to a call; what the tool raises is its failed result. Raises ClientGone."""
+
+        async def running() -> Answered:
+            if stream is not None:
+                stream.begin()
+            tell = stream.tell if stream is not None else None
+            came = await self._provider.call(name, arguments.value, request, tell)
+            return result_body(came.result, came.trace_id)
+
+        try:
+            return await self._admitted(request, name, running)
+        except ClientGone:
+            raise
+        except AdapterError as error:
+            self._log.info("a call over HTTP failed", tool=name, why=error.code)
+            return failure_body(str(error))
+        except Exception as error:
+            self._log.exception("a tool called over HTTP raised", tool=name)
+            return failure_body(exposed(error, expose=self._options.expose))
+
+    # --- parts ------------------------------------------------------------------------------------------------
+
+    async def _find(self, name: str, request: Request) -> ApiTool | None:
+        tool = await self._provider.tool(name, request)
+        return None if tool is None else ApiTool.of(tool)
+
+    async def _body(self, request: Request) -> bytes | Answered:
+        """The body, or the refusal of one that another site's page could send, or that is too large."""
+        headers = request.headers
+        if headers.get("Origin") is not None and not is_json_type(headers.get("Content-Type")):
+            return NOT_JSON_TYPE
+        try:
+            body, _ = self._ingress.plain(await self._ingress.read_body(request), request)
+        except MessageTooLong:
+            return too_large(self._options.max_body)
+        except AdapterError as error:
+            return refused(error.http, str(error))
+        return body
+
+    def _failed_to_look(self, error: Exception) -> Answered:
+        if isinstance(error, Unauthorized):
+            return UNAUTHORIZED
+        if isinstance(error, AdapterError):
+            # Drift is nobody's failure, and a success of JSON-RPC: the tools are not those the caller agreed to.
+            status = 409 if isinstance(error, CatalogueDrifted) else error.http
+            return refused(status if status >= 400 else 500, str(error))
+        self._log.exception("the tools could not be listed")
+        return refused(500, exposed(error, expose=self._options.expose))

@@ -1,0 +1,1 @@
+"""The page to explore tools with, and the data it shows."""

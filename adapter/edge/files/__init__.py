@@ -1,0 +1,1 @@
+"""Uploads by forms and downloads by links, and the ownership of files."""

@@ -1,0 +1,132 @@
+"""The download routes: artifacts for whoever has a link or owns them, any file for a tool that was given a link."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection
+
+import orjson
+
+from adapter.edge.files.ownership import Claims
+from adapter.edge.http.branches import Branch, Names, query_of
+from adapter.edge.http.request import Reply, Request
+from adapter.errors import FileGone, NotFound
+from adapter.files.port import OpenFile
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.signed_links import DOWNLOADS
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.filenames import content_disposition
+from adapter.wire.ranges import Unsatisfiable, if_range_allows, not_modified, read_range
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_SMALL = 128 * 1024
+_METHODS = ("GET", "HEAD")
+_EXPOSED = ("Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "ETag")
+_SIGNED = frozenset({"exp", "sig"})
+
+
+class DownloadRoute:
+    """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours."""
+
+    def __init__(
+        self, holdings: Holdings, credentials: Credentials, claims: Claims, servers: Collection[str]
+    ) -> None:
+        self._holdings = holdings
+        self._credentials = credentials
+        self._claims = claims
+        self._servers = frozenset(servers)
+
+    def artifacts(self) -> Branch:
+        """``/artifacts/{server_id}/{scope}/{artifact_id}/{filename}``, where ``core.allow_artifacts_download``."""
+        return Branch(DOWNLOADS, 4, _METHODS, _EXPOSED, self._serve_artifact)
+
+    def deliveries(self, upload_path: str) -> Branch:
+        """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""
+        return Branch(upload_path, 4, _METHODS, _EXPOSED, self._serve_delivery)
+
+    async def _serve_artifact(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        server, scope, file_id, _ = names
+        self._check_server(server)
+        query = query_of(request)
+        if _SIGNED.isdisjoint(query):
+            await self._claims.check_owns(request.headers, server, scope)
+        else:
+            self._credentials.check_file("download", server, scope, file_id, query)
+        await self._send(request, await self._find(names, Kind.ARTIFACT), extra)
+
+    async def _serve_delivery(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        server, scope, file_id, _ = names
+        self._check_server(server)
+        self._credentials.check_file("delivery", server, scope, file_id, query_of(request))
+        await self._send(request, await self._find(names, *Kind), extra)
+
+    def _check_server(self, server: str) -> None:
+        if server not in self._servers:
+            raise NotFound("No server of this id has files here.")
+
+    async def _find(self, names: Names, *kinds: Kind) -> FileRecord:
+        server, scope, file_id, filename = names
+        if _ID.fullmatch(scope) is None or _ID.fullmatch(file_id) is None:
+            raise FileGone()
+        for kind in kinds:
+            record = await self._holdings.find(scope, kind, file_id)
+            if record is not None and record.server == server and record.filename == filename:
+                return record
+        raise FileGone()
+
+    async def _send(self, request: Request, record: FileRecord, extra: list[tuple[str, str]]) -> None:
+        etag = f'"{record.sha256}"'
+        fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes"), *extra]
+        if not_modified(request.headers.get("If-None-Match"), etag):
+            request.reply.send(304, fields)
+            return
+        asked = _asked(request, record.size, etag)
+        if isinstance(asked, Unsatisfiable):
+            body = orjson.dumps(
+                {"detail": f"The file has {asked.size} bytes, and the range begins behind them."}
+            )
+            unsatisfied = [("Content-Range", f"bytes */{asked.size}"), ("Content-Type", "application/json")]
+            request.reply.send(416, fields + unsatisfied, body)
+            return
+        fields += [
+            ("Content-Type", record.media_type),
+            ("Content-Disposition", content_disposition(record.filename)),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Content-Security-Policy", "sandbox; default-src 'none'"),
+        ]
+        if asked is not None:
+            first, length = asked
+            fields.append(("Content-Range", f"bytes {first}-{first + length - 1}/{record.size}"))
+        await self._stream(request, record, asked, fields)
+
+    async def _stream(
+        self,
+        request: Request,
+        record: FileRecord,
+        asked: tuple[int, int] | None,
+        fields: list[tuple[str, str]],
+    ) -> None:
+        first, length = asked or (0, record.size)
+        with contextlib.closing(await self._holdings.read(record)) as opened:
+            request.reply.begin(206 if asked else 200, fields, length)
+            if request.method != "HEAD":
+                await _send_bytes(request.reply, opened, first, length)
+            request.reply.end()
+
+
+async def _send_bytes(reply: Reply, opened: OpenFile, first: int, length: int) -> None:
+    # A little leaves with the head in one write; for much the kernel spares the way through this process.
+    if length > _SMALL:
+        await reply.write_file(opened, first, length)
+        return
+    async for piece in opened.pieces(first, length):
+        await reply.write(piece)
+
+
+def _asked(request: Request, size: int, etag: str) -> tuple[int, int] | Unsatisfiable | None:
+    """The range to answer with; HEAD knows none (RFC 9110 §14.2)."""
+    if request.method != "GET" or not if_range_allows(request.headers.get("If-Range"), etag):
+        return None
+    return read_range(request.headers.get("Range"), size)

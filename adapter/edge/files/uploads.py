@@ -1,0 +1,198 @@
+"""The upload route: files of a form become uploads of a scope, all of them or none (FILES §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from adapter.edge.files.multipart import FileBegins, Form, Mark, boundary_of
+from adapter.edge.files.ownership import Claims
+from adapter.edge.http.bodies import Body
+from adapter.edge.http.branches import Branch, Names, query_of
+from adapter.edge.http.request import Request
+from adapter.errors import (
+    CredentialRefused,
+    FileTooLarge,
+    NotFound,
+    NotMultipart,
+    QuotaReached,
+    UploadRefused,
+    UploadStalled,
+)
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.upload_batch import UploadBatch
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.sessions.scopes import Scopes
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import FileRecord
+from adapter.wire.handles import upload_handle
+from adapter.wire.links import UploadCredential
+
+_SIGNED = frozenset({"sid", "exp", "nonce", "sig"})
+_BESIDE_BATCH = 64 * 1024
+_BESIDE_FILE = 1024
+"""Bytes of a form that may be no file's: for the whole, and for each file it may hold."""
+
+_KEPT_FREE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """``uploads.max_file_bytes``, ``uploads.max_files``, ``sessions.max_total_session_size`` (None: no limit),
+    ``uploads.require_sha256`` and ``uploads.stall_timeout_seconds``.
+    """
+
+    max_file_bytes: int
+    max_files: int
+    quota: int | None
+    require_sha256: bool
+    stall_timeout: float
+
+    @property
+    def beside(self) -> int:
+        return _BESIDE_BATCH + _BESIDE_FILE * self.max_files
+
+
+class UploadRoute:
+    """Takes uploads for ``servers`` (ids). ``scheme`` is what their handles begin with."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        credentials: Credentials,
+        scopes: Scopes,
+        claims: Claims,
+        servers: Collection[str],
+        limits: UploadLimits,
+        scheme: str = "upload://",
+    ) -> None:
+        self._holdings = holdings
+        self._credentials = credentials
+        self._scopes = scopes
+        self._claims = claims
+        self._servers = frozenset(servers)
+        self._limits = limits
+        self._scheme = scheme
+        _keep_freed_memory()
+
+    def branch(self, upload_path: str) -> Branch:
+        """``POST {upload_path}/{server_id}``"""
+        return Branch(upload_path, 1, ("POST",), (), self._serve)
+
+    async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        (server,) = names
+        if server not in self._servers:
+            raise NotFound("No server of this id takes uploads.")
+        scope, credential = await self._admit(request, server)
+        form = self._form(request)
+        self._check_length(request.length)
+        batch = await self._holdings.begin(scope, server, request.length)
+        try:
+            await self._receive(request.body, form, batch)
+            spend = partial(self._credentials.spend, credential) if credential else None
+            records = await batch.keep(form.digests, spend)
+        finally:
+            await batch.discard()
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
+        request.reply.send(200, fields, orjson.dumps(self._answer(server, scope, records)))
+
+    # --- before the body --------------------------------------------------------------------------------------
+
+    async def _admit(self, request: Request, server: str) -> tuple[Scope, UploadCredential | None]:
+        """Whose the files will be, and the credential that this burns. Raises CredentialRefused, Unauthorized."""
+        query = query_of(request)
+        if _SIGNED.isdisjoint(query):
+            scope = await self._claims.own(request.headers, server)
+            await self._scopes.remember(scope)
+            return scope, None
+        credential = await self._credentials.check(server, query)
+        await self._claims.check_names(request.headers, server, credential.scope)
+        found = await self._scopes.find(credential.scope)
+        if found is None:
+            raise CredentialRefused()
+        return found, credential
+
+    def _form(self, request: Request) -> Form:
+        if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise NotMultipart("Send the form as it is, without a Content-Encoding.")
+        return Form(boundary_of(request.headers.get("Content-Type")), beside=self._limits.beside)
+
+    def _check_length(self, length: int | None) -> None:
+        """Refuse what cannot end well, before it is read. Raises FileTooLarge, QuotaReached."""
+        limits = self._limits
+        least = (length or 0) - limits.beside
+        if least > limits.max_files * limits.max_file_bytes:
+            raise FileTooLarge(
+                f"The upload is larger than the {limits.max_files} files of {limits.max_file_bytes} bytes that "
+                "uploads.max_files and uploads.max_file_bytes allow."
+            )
+        if limits.quota is not None and least > limits.quota:
+            raise QuotaReached(
+                f"The upload is larger than the {limits.quota} bytes that sessions.max_total_session_size allows."
+            )
+
+    # --- the body ---------------------------------------------------------------------------------------------
+
+    async def _receive(self, body: Body, form: Form, batch: UploadBatch) -> None:
+        files = 0
+        while chunk := await self._read(body):
+            for event in form.feed(chunk):
+                if isinstance(event, bytes):
+                    await batch.write(event)
+                elif isinstance(event, FileBegins):
+                    files += 1
+                    await batch.add(event.filename, event.media_type)
+                elif event is Mark.FILE_ENDS:
+                    await batch.end_file()
+        form.end()
+        if not files:
+            raise UploadRefused("The form holds no part named file.")
+        if self._limits.require_sha256 and not form.digests:
+            raise UploadRefused("uploads.require_sha256 asks for a field named sha256 for each file.")
+
+    async def _read(self, body: Body) -> bytes:
+        try:
+            return await body.piece(self._limits.stall_timeout)
+        except TimeoutError:
+            raise UploadStalled(
+                f"The upload sent nothing for {self._limits.stall_timeout:g} s, "
+                "longer than uploads.stall_timeout_seconds allows."
+            ) from None
+
+    def _answer(self, server: str, scope: Scope, records: list[FileRecord]) -> dict[str, Any]:
+        uploads = [
+            {
+                "upload_handle": upload_handle(scope.id, record.id, self._scheme),
+                "upload_id": record.id,
+                "filename": record.filename,
+                "mime_type": record.media_type,
+                "size_bytes": record.size,
+                "sha256": record.sha256,
+            }
+            for record in records
+        ]
+        handles = [upload["upload_handle"] for upload in uploads]
+        answer = {
+            "server_id": server,
+            "session_id": scope.id,
+            "uploads": uploads,
+            "upload_handles": handles,
+            "count": len(uploads),
+        }
+        if len(uploads) == 1:
+            answer |= {"upload_handle": handles[0], "upload": uploads[0]}
+        return answer
+
+
+def _keep_freed_memory() -> None:
+    """Let the process keep what uploads free, instead of asking the kernel for it again with every piece.
+
+    glibc learns from the largest block that was freed how much free memory to keep: twice as much. Else every
+    byte of an upload comes on a fresh page: 270,000 page faults for each GiB instead of 5,000. Other allocators
+    do not mind.
+    """
+    bytearray(_KEPT_FREE // 2)

@@ -1,0 +1,229 @@
+"""The body of a request as it arrives, within the limits of memory and speed that all bodies share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from adapter.edge.http.buffers import HeldBytes, RequestBuffers
+from adapter.errors import BodyTooSlow
+from adapter.rules.access.body_speed import Floor, Pace
+
+RESUME_BELOW = 64 * 1024
+"""Bytes of a body that may wait unread before its sender is slowed down."""
+
+PAUSE_ABOVE = 2 * RESUME_BELOW
+
+SMALL = 16 * 1024
+"""Bytes of a body that neither wait for room nor are refused for want of it: each connection has one such body at most.
+Where one comes whole in one read it is not even counted, as that would cost every call.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyTerms:
+    """Limits that all bodies share: memory and least speed. ``silence``: seconds in which a sender may send nothing."""
+
+    buffers: RequestBuffers = field(default_factory=RequestBuffers)
+    floor: Floor = field(default_factory=Floor)
+    silence: float = 30.0
+
+
+TERMS = BodyTerms()
+"""The default limits, for a host that embeds only its own tools and so has no settings."""
+
+
+class Body:
+    """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow."""
+
+    __slots__ = (
+        "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "arrived", "complete", "held", "size",
+        "unwanted", "wanted",
+    )  # fmt: skip
+
+    def __init__(self, resume: Callable[[], None], terms: BodyTerms = TERMS) -> None:
+        self.complete = False
+        self.size = 0
+        """Bytes that nobody has read yet."""
+        self.arrived = 0
+        """Bytes that have come altogether."""
+        self.unwanted = False
+        """Nobody will read it, so nothing is kept."""
+        self.wanted: Callable[[], None] | None = None
+        self.held: HeldBytes | None = None
+        """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
+        self._chunks: list[bytes] = []
+        self._failed: Callable[[], Exception] | None = None
+        self._pace: Pace | None = None
+        self._resume = resume
+        self._terms = terms
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        """Return the bytes that have come since the last call, ``b""`` at the end.
+
+        Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or below the floor.
+        """
+        silence = self._terms.silence
+        try:
+            await self._arrived(silence)
+        except TimeoutError:
+            raise BodyTooSlow(f"The body stopped coming for {silence:g} s.") from None
+        if not self.complete:
+            await self._room()
+        return self.take()
+
+    async def piece(self, patience: float) -> bytes:
+        """Return the next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when
+        nothing comes for ``patience`` seconds.
+
+        For readers that do not need the whole body: nothing is copied, and no more than needed waits in memory.
+        """
+        if not self._chunks and not self.complete:
+            # Only now: while the last piece is being written, more would only wait here.
+            await self._room()
+            self._resume()
+        await self._arrived(patience)
+        if self.held is not None:
+            # Such a body holds no more than this piece, and can wait again.
+            self.held.fall_back()
+        if not self._chunks:
+            return b""
+        piece = self._chunks.pop(0)
+        self.size -= len(piece)
+        if self.held is not None:
+            self.held.add(-len(piece))
+        return piece
+
+    async def _arrived(self, patience: float) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._chunks:
+            # First of all: the rest of a body that was refused is not kept, but its end still comes.
+            if self._failed is not None:
+                raise self._failed()
+            if self.complete:
+                return
+            if self.wanted is not None:
+                wanted, self.wanted = self.wanted, None
+                wanted()
+            self._waiter = loop.create_future()
+            # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
+            late = loop.call_later(patience, _give_up, self._waiter)
+            began = loop.time()
+            try:
+                await self._waiter
+            finally:
+                late.cancel()
+                self._waiter = None
+            self._check_pace(loop.time() - began)
+
+    def _check_pace(self, waited: float) -> None:
+        floor = self._terms.floor
+        if self._pace is None:
+            self._pace = Pace(floor)
+        if self._pace.is_too_slow(waited, self.arrived) and not self.complete and self._failed is None:
+            raise BodyTooSlow(
+                f"The body came slower than {floor.rate:g} bytes per second over {floor.window:g} s, "
+                "which core.client_timeouts.min_body_bytes_per_second asks for."
+            )
+
+    def take(self) -> bytes:
+        """Return the bytes that are here now. Raises the failure of a body that has none left."""
+        if self._failed is not None and not self._chunks:
+            raise self._failed()
+        piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self.size = 0
+        if not self.complete:
+            self._resume()
+        return piece
+
+    # --- memory -----------------------------------------------------------------------------------------------
+
+    def count(self, more: int = 0) -> None:
+        """Count its bytes, also those still to come, as held until ``release``; ``more`` bytes were made of them."""
+        if self.held is None:
+            self.held = HeldBytes(self._terms.buffers)
+            self.held.add(self.size)
+        if more:
+            self.held.add(more)
+
+    def require_room(self) -> None:
+        """Raise BuffersFull when there is no room even for the bytes that have come."""
+        if self._terms.buffers.overfull:
+            raise self._terms.buffers.refusal()
+
+    @property
+    def overfull(self) -> bool:
+        """True when there is no room even for the bytes that have come."""
+        ahead = self.held is not None and self.held.ahead
+        return self.arrived > SMALL and self._terms.buffers.overfull and not ahead
+
+    @property
+    def crowded(self) -> bool:
+        """True when its sender should wait."""
+        return self.size > PAUSE_ABOVE or (self.size > SMALL and self._terms.buffers.full)
+
+    async def _room(self) -> None:
+        if self.arrived > SMALL:
+            self.count()
+            assert self.held is not None
+            await self._terms.buffers.room(self.held, self._lose_turn)
+
+    def _lose_turn(self) -> None:
+        assert self.held is not None, "only a body that is counted goes ahead"
+        if self.held.size:
+            self.refuse()
+        else:
+            self.held.fall_back()
+
+    def release(self) -> None:
+        """Let go of the bytes; nobody needs them any more. Idempotent."""
+        self._chunks.clear()
+        self.size = 0
+        self.unwanted = True
+        if self.held is not None:
+            self.held.release()
+
+    # --- for the connection ---------------------------------------------------------------------------------
+
+    def add(self, chunk: bytes) -> None:
+        if self.unwanted:
+            return
+        # Whose body is coming does not wait to be asked for it.
+        self.wanted = None
+        self._chunks.append(chunk)
+        self.size += len(chunk)
+        self.arrived += len(chunk)
+        if self.held is not None:
+            self.held.add(len(chunk))
+        self._wake()
+
+    def end(self) -> None:
+        self.complete = True
+        if self.held is not None:
+            self.held.fall_back()
+        self._wake()
+
+    def fail(self, failure: Callable[[], Exception]) -> None:
+        """Make its reader raise ``failure()``.
+
+        A new one for each: an exception that was kept would keep, by its traceback, all that its reader had.
+        """
+        self._failed = failure
+        self._wake()
+
+    def refuse(self) -> None:
+        """Let go of the bytes, for which there is no room, and make its reader raise BuffersFull."""
+        self.release()
+        self.fail(self._terms.buffers.refusal)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

@@ -1,0 +1,356 @@
+"""One client's HTTP/1.1 connection (RFC 9112).
+
+RequestStream decides what the bytes mean; this protocol decides what happens: each request gets a task of its
+own, one after the other, which is cancelled when the client goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.connection_limit import Handler, Places
+from adapter.edge.http.parser import Arrival, Refusal, RequestStream
+from adapter.edge.http.request import ClientGone, Request, Sendable
+from adapter.edge.http.response import HttpAnswer
+from adapter.edge.http.sendfile import send_file
+from adapter.edge.http.timeouts import ConnectionTimers, Patience
+from adapter.errors import ConnectionsTaken
+from adapter.rules.access.browsers import NOSNIFF
+from adapter.upstream.descriptors import scarce
+
+PIPELINE_LIMIT = 8
+"""Requests that may wait behind the one being answered before reading stops."""
+
+BURST_LIMIT = 256
+"""Requests that may wait because they came in one read."""
+
+LONGEST_RESERVED_IDLE = 5.0
+"""Seconds a reserved connection may lie idle, or take for a head: a health check asks at once."""
+
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_JSON = [("Content-Type", "application/json")]
+_RETRY_SOON = ("Retry-After", "1")
+_GONE = partial(ClientGone, "the client has gone")
+
+
+class ClientConnection(asyncio.Protocol):
+    """Answers requests with the handler of its place, which it keeps until its last task has ended."""
+
+    def __init__(self, places: Places, patience: Patience, terms: BodyTerms) -> None:
+        self._places = places
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._requests = RequestStream(self._arrive, self._resume_reading, terms)
+        self._handler: Handler
+        self._once = False
+        self._transport: asyncio.Transport
+        self._peer: str | None = None
+        self.scarce = False
+        self._waiting: deque[tuple[Request, HttpAnswer]] = deque()
+        self._answer: HttpAnswer | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._refusal: Refusal | None = None
+        self.paused = False
+        self._writable: asyncio.Future[None] | None = None
+        self._write_paused = False
+        self._timers: ConnectionTimers | None = None
+        self._lost = False
+        self._half_closed = False
+        self._deaf = False
+        self._mute = False
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection: {'busy' if self._answer else 'idle'}, {len(self._waiting)} waiting>"
+
+    # --- what the transport says ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        self._peer = address[0] if address else None
+        sock = transport.get_extra_info("socket")
+        self.scarce = sock is not None and scarce(sock.fileno(), 2)
+        place = self._places.take(self)
+        if place is None:
+            self._turn_away()
+            return
+        self._handler, self._once = place
+        if self._once:
+            idle = min(self._patience.idle, LONGEST_RESERVED_IDLE)
+            self._patience = replace(self._patience, idle=idle)
+        self._timers = ConnectionTimers(self, self._requests, self._transport, self._patience)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says how it is called
+        self._lost = True
+        if self._timers is not None:
+            self._timers.cancel()
+            self._timers = None
+        self._requests.close(_GONE)
+        self._waiting.clear()
+        self.resume_writing()
+        if self.task is None:
+            self._places.leave(self)
+        else:
+            self.task.add_done_callback(self._let_go)
+            self._places.cancel(self.task)
+
+    def _let_go(self, _: object) -> None:
+        """Forget the last task, which has ended, and its answer: both refer to this connection."""
+        self.task = self._answer = None
+        self._places.leave(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        try:
+            self._requests.feed(data)
+        except Refusal as refusal:
+            self._refuse(refusal)
+            return
+        requests = self._requests
+        self._deaf = requests.ended
+        if requests.in_head and self._timers is not None:
+            self._timers.watch_head()
+        crowded = len(self._waiting) >= PIPELINE_LIMIT
+        # A body that came whole, and small, with one read costs nothing here.
+        if requests.body is not None or self._waiting:
+            crowded = self._count_bodies() or crowded
+        if crowded and not self.paused and not self._transport.is_closing():
+            self.paused = True
+            self._transport.pause_reading()
+            if self._timers is not None:
+                self._timers.watch_presence()
+
+    def _count_bodies(self) -> bool:
+        """Count the bodies that are not whole yet or wait for their turn. Returns True when reading should stop."""
+        for request, _ in self._waiting:
+            request.body.count()
+        body = self._requests.body
+        if body is None:
+            return False
+        body.count()
+        if body.overfull:
+            body.refuse()
+        return body.crowded
+
+    def eof_received(self) -> bool:
+        if self._answer is None or self._mute:
+            return False
+        if self._requests.body is not None:
+            self._transport.abort()
+            return False
+        self._half_closed = self._deaf = True
+        self._expect(self._patience.half_closed, self._transport.abort)
+        return True
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._timers is not None:
+            self._timers.drained()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    # --- exchanges ------------------------------------------------------------------------------------------
+
+    def _arrive(self, arrival: Arrival) -> None:
+        bare, body = arrival.method == "HEAD", arrival.body
+        body.unwanted = arrival.method in _BODILESS
+        keep = arrival.keep and not self._once
+        answer = HttpAnswer(self, keep=keep, modern=arrival.modern, bare=bare, body=body)
+        if arrival.expects_continue:
+            arrival.body.wanted = lambda: self._say_continue(answer)
+        request = arrival.request(answer, self._peer)
+        if self._answer is None:
+            self._start(request, answer)
+        elif len(self._waiting) < BURST_LIMIT:
+            self._waiting.append((request, answer))
+        else:
+            raise Refusal(429, "too many requests at once")
+
+    def _start(self, request: Request, answer: HttpAnswer) -> None:
+        self._answer = answer
+        self.task = self._loop.create_task(self._run(request, answer))
+
+    async def _run(self, request: Request, answer: HttpAnswer) -> None:
+        try:
+            await self._handler(request)
+        except ClientGone:
+            answer.abort()
+        except asyncio.CancelledError:
+            # A request that turned out to be broken is cancelled too; its connection still carries the refusal.
+            if self._answer is answer:
+                answer.abort()
+            raise
+        except Exception as error:
+            self._report("a handler failed", error)
+            self._fail(answer)
+        else:
+            if not answer.complete and answer.keep:
+                self._report("a handler left its answer unfinished")
+                self._fail(answer)
+        finally:
+            request.body.wanted = None
+            if request.body.held is not None:
+                request.body.release()
+        self._next(request, answer)
+
+    def _report(self, message: str, error: Exception | None = None) -> None:
+        self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
+
+    def _fail(self, answer: HttpAnswer) -> None:
+        """Say so where nothing was said yet; else break off, so that nobody takes the answer for whole."""
+        if answer.status is not None:
+            answer.abort()
+            return
+        answer.keep = False
+        answer.send(500, _JSON, b'{"detail":"the request failed unexpectedly"}')
+
+    def _next(self, request: Request, answer: HttpAnswer) -> None:
+        self.task = self._answer = None
+        if self._timers is None:
+            return
+        self._timers.quiet_since = self._loop.time()
+        if not answer.keep or not request.body.complete:
+            self._leave(arriving=not request.body.complete or self._deaf)
+        elif self._waiting:
+            self._start(*self._waiting.popleft())
+            self._resume_reading()
+        elif self._refusal is not None:
+            self._send_refusal(self._refusal)
+        elif self._deaf:
+            self._leave(arriving=False)
+
+    # --- refusing and leaving -------------------------------------------------------------------------------
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Read no more: where the next request begins is not known. What came before is still answered."""
+        self._deaf = True
+        self._refusal = refusal
+        body = self._requests.body
+        if body is not None:
+            body.release()
+            if self._waiting:
+                self._waiting.pop()
+            elif self._answer is not None and self._answer.status is not None:
+                self._transport.abort()
+                return
+            elif self.task is not None:
+                self._answer = None
+                self.task.cancel()
+        if self._answer is None:
+            self._send_refusal(refusal)
+
+    def _send_refusal(self, refusal: Refusal) -> None:
+        body = _detail(refusal)
+        HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF], body)
+        self._leave(arriving=True)
+
+    def _turn_away(self) -> None:
+        """Refuse this connection, for which there is no place, and close it at once."""
+        self._deaf = True
+        refusal = Refusal(ConnectionsTaken.http, ConnectionsTaken.hint)
+        HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF, _RETRY_SOON], _detail(refusal))
+        self._transport.close()
+
+    def _leave(self, *, arriving: bool) -> None:
+        """Close after the answer.
+
+        While something is still ``arriving`` a plain close would be a reset to its sender, which would then
+        never read the answer; so it is thrown away for a moment (RFC 9112, 9.6).
+        """
+        self._deaf = True
+        if not arriving or self._half_closed or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._mute = True
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The client has reset the connection, and the loop has not read that yet.
+            self._transport.abort()
+            return
+        if self.paused:
+            self.paused = False
+            self._transport.resume_reading()
+        self._expect(self._patience.linger, self._transport.abort)
+
+    def _resume_reading(self) -> None:
+        if self.paused and len(self._waiting) < PIPELINE_LIMIT and not self._transport.is_closing():
+            self.paused = False
+            self._transport.resume_reading()
+
+    def _say_continue(self, answer: HttpAnswer) -> None:
+        if answer.status is None:
+            self.write(_CONTINUE)
+
+    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        if self._timers is not None:
+            self._timers.expect(seconds, otherwise)
+
+    def refuse_slow_head(self) -> None:
+        if not self._deaf:
+            self._refuse(
+                Refusal(408, f"the head of the request took longer than {self._patience.for_head:g} s")
+            )
+
+    # --- for answers and the listener -----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if not (self._lost or self._mute or self._transport.is_closing()):
+            self._transport.write(data)
+
+    def soon(self, act: Callable[[], None]) -> None:
+        self._loop.call_soon(act)
+
+    @property
+    def full(self) -> bool:
+        """Whether what is written now would only wait here."""
+        return self._write_paused or self._lost
+
+    async def drained(self) -> None:
+        """Wait until the client takes more. Raises ClientGone, also for one that takes nothing for too long."""
+        if self._write_paused and self._timers is not None:
+            self._timers.watch_drain()
+            self._writable = self._loop.create_future()
+            await self._writable
+        if self._lost:
+            raise ClientGone("the client has gone")
+
+    async def send_file(self, file: Sendable, offset: int, length: int) -> None:
+        await send_file(self._transport, self.drained, file, offset, length, self._patience.stall)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    @property
+    def leaving(self) -> bool:
+        """True while the last answer may still be on its way."""
+        return self.task is None and (self._mute or self._transport.is_closing())
+
+    @property
+    def silent(self) -> bool:
+        """True while no request of this connection is being answered."""
+        return self._answer is None
+
+    def retire(self) -> None:
+        """Close now if idle, else after the answer that is being given."""
+        if self._answer is None:
+            self._transport.close()
+        else:
+            self._answer.keep = False
+
+
+def _detail(refusal: Refusal) -> bytes:
+    return b'{"detail":"%s"}' % refusal.why.encode()

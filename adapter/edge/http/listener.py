@@ -1,0 +1,90 @@
+"""The HTTP server on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from adapter.edge.http.bodies import TERMS, BodyTerms
+from adapter.edge.http.connection import ClientConnection
+from adapter.edge.http.connection_limit import Handler, Places
+from adapter.edge.http.timeouts import PATIENCE, Patience
+
+BACKLOG = 1024
+
+# A client that vanished without a word would hold its place for ever on a stream on which nothing is said: it is
+# noticed within three minutes. Connections have these options from the socket they were accepted on.
+_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
+
+LEAVING_SECONDS = 2.0
+"""How long last answers may take to leave, and broken-off exchanges to notice."""
+
+FLUSH_SECONDS = 0.02
+"""Time between two looks for last answers that have not left yet."""
+
+
+class Listener:
+    """Open until ``close`` (no new connections) and ``drop`` (no connections at all)."""
+
+    def __init__(self, listening: asyncio.Server, connections: Places) -> None:
+        self._listening = listening
+        self._connections = connections
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.address}: {len(self._connections)} connections>"
+
+    @classmethod
+    async def open(
+        cls,
+        handler: Handler | Places,
+        host: str,
+        port: int,
+        patience: Patience = PATIENCE,
+        terms: BodyTerms = TERMS,
+    ) -> Listener:
+        """Listen on that address. A ``handler`` serves any number of connections. Raises OSError when it cannot be
+        bound.
+        """
+        places = handler if isinstance(handler, Places) else Places(handler)
+        listening = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(places, patience, terms),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
+        _notice_dead_peers(listening)
+        return cls(listening, places)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._listening.sockets[0].getsockname()[:2]
+        return host, port
+
+    def close(self) -> None:
+        """Take no new connection, let go of the idle ones, and of the others after their answers."""
+        self._listening.close()
+        for connection in self._connections:
+            connection.retire()
+
+    async def drop(self) -> None:
+        """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
+        for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
+            if not any(each.leaving for each in self._connections):
+                break
+            await asyncio.sleep(FLUSH_SECONDS)
+        for connection in self._connections:
+            connection.abort()
+        running = [each.task for each in self._connections if each.task is not None]
+        # The transports tell their connections in the loop's next turn; only then is anything cancelled.
+        await asyncio.sleep(0)
+        if running:
+            await asyncio.wait(running, timeout=LEAVING_SECONDS)
+
+
+def _notice_dead_peers(listening: asyncio.Server) -> None:
+    for sock in listening.sockets:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,257 @@
+"""A client's bytes as requests: httptools reads them, and here is refused what it lets pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+
+from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.request import Fields, Reply, Request
+from adapter.rules.access.hosts import same_authority
+
+HEAD_LIMIT = 32 * 1024
+"""Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
+
+_LENGTH_NAME = len(b"content-length")
+_FRAMING_OF_FIELD = 4
+"""The colon, the space and the line end of a field."""
+
+
+_AUTHORITY_END = re.compile(r"[/?#]")
+
+
+class Refusal(Exception):
+    """The bytes are no request that could be served: ``status`` and the reason for the client."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+class Arrival:
+    """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
+
+    __slots__ = ("body", "expects_continue", "fields", "keep", "length", "method", "modern", "target")
+
+    def __init__(
+        self, parser: Any, version: str, target: bytes, fields: Fields, length: int | None, body: Body
+    ) -> None:
+        self.method: str = parser.get_method().decode("latin-1")
+        self.modern = version == "1.1"
+        # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
+        self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
+        self.target = target
+        self.fields = fields
+        self.length = length
+        self.body = body
+        self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
+
+    def request(self, reply: Reply, peer: str | None) -> Request:
+        return Request(
+            self.method,
+            self.target.decode("latin-1"),
+            path_of(self.target),
+            self.fields,
+            self.length,
+            self.body,
+            reply,
+            peer,
+        )
+
+
+class RequestStream:
+    """``arrive`` gets each request as soon as its head is complete; its body follows. ``resume`` and ``terms`` are
+    Body's.
+    """
+
+    def __init__(
+        self, arrive: Callable[[Arrival], None], resume: Callable[[], None], terms: BodyTerms
+    ) -> None:
+        self.ended = False
+        """Nothing that comes now is a request any more."""
+        self.body: Body | None = None
+        """The body that is still arriving."""
+        self.in_head = False
+        """A head has begun and has not come to its end."""
+        self.heads = 0
+        """Number of heads that have begun."""
+        self._terms = terms
+        self._arrive = arrive
+        self._resume = resume
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._target = b""
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._length: int | None = None
+        self._said: tuple[str, list[tuple[bytes, bytes]]] | None = None
+        self._fields = Fields([])
+        self._head_size = 0
+        self._formless = 0
+        self._upgrading = False
+        self._replaying = False
+
+    def feed(self, data: bytes) -> None:
+        """Raises Refusal."""
+        # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
+        self._formless += len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, Refusal):
+                raise error.__context__ from None
+            raise Refusal(400, "this is not HTTP/1.1 as RFC 9112 has it") from error
+        if self._formless > HEAD_LIMIT:
+            if self.in_head:
+                raise _head_too_large()
+            if self.body is not None:
+                raise Refusal(400, "the framing of the body is too large")
+
+    def close(self, failure: Callable[[], Exception]) -> None:
+        """End the stream: the reader of a body that is still arriving raises ``failure()``.
+
+        Lets go of parser and connection, which refer to this stream as it refers to them.
+        """
+        if self.body is not None:
+            self.body.fail(failure)
+        self.body = self._parser = None
+        self._arrive, self._resume = _ignore, _do_nothing
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as stop:
+                if not self._upgrading:
+                    # CONNECT: what follows would be for the tunnel.
+                    self.ended = True
+                    return
+                data = data[stop.args[0] :]
+                self._read_on_without_upgrade()
+
+    def _read_on_without_upgrade(self) -> None:
+        """An offer to change the protocol may be ignored (RFC 9110, 7.8), but the parser stops at it.
+
+        Another one reads on, and is told how the body is framed.
+        """
+        self._upgrading = False
+        coding = self._fields.get("transfer-encoding")
+        framing = [] if coding is None else [f"Transfer-Encoding: {coding}\r\n"]
+        if self._length is not None:
+            framing.append(f"Content-Length: {self._length}\r\n")
+        self._parser = httptools.HttpRequestParser(self)
+        self._replaying = True
+        self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
+        self._replaying = False
+
+    # --- what the parser says -------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._replaying:
+            return
+        self._target = b""
+        self._raw = []
+        self._length = None
+        self.in_head = True
+        self.heads += 1
+        self._head_size = self._formless = 0
+
+    def on_url(self, url: bytes) -> None:
+        if not self._replaying:
+            self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # A trailer is no header: it comes after everything was decided (RFC 9110, 6.5.1).
+        if not self.in_head:
+            return
+        self._head_size += len(name) + len(value) + _FRAMING_OF_FIELD
+        if len(name) == _LENGTH_NAME and name.lower() == b"content-length":
+            self._length = int(value)
+        else:
+            self._raw.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._replaying:
+            return
+        self.in_head = False
+        self._formless = 0
+        if self._head_size + len(self._target) > HEAD_LIMIT:
+            raise _head_too_large()
+        version = self._parser.get_http_version()
+        said = (version, self._raw)
+        if said != self._said:
+            # A refusal ends the connection's reading, so what is remembered has passed the check.
+            self._said, self._fields = said, _fields(self._raw)
+            _check_head(self._fields, version)
+        if not self._target.startswith(b"/"):
+            _check_target(self._target.decode("latin-1"), self._fields)
+        body = Body(self._resume, self._terms)
+        arrival = Arrival(self._parser, version, self._target, self._fields, self._length, body)
+        self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
+        self._arrive(arrival)
+        self.body = body
+
+    def on_body(self, chunk: bytes) -> None:
+        assert self.body is not None
+        self._formless = 0
+        self.body.add(chunk)
+
+    def on_message_complete(self) -> None:
+        if self.body is not None and not self._upgrading:
+            self.body.end()
+            self.body = None
+
+
+def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
+    """All but Content-Length: without it, what a client sends along hardly changes from call to call, and what
+
+    was made of it for one call serves for the next on its connection.
+    """
+    # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
+    return Fields([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
+
+
+def _check_head(fields: Fields, version: str) -> None:
+    if version not in ("1.1", "1.0"):
+        raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are served")
+    if not fields.repeated.isdisjoint(("host", "transfer-encoding")):
+        raise Refusal(400, "Host and Transfer-Encoding may be there once")
+    if version == "1.1" and "host" not in fields:
+        raise Refusal(400, "Host is missing")
+    if fields.get("transfer-encoding", "chunked").lower() != "chunked":
+        raise Refusal(501, "the only transfer coding is chunked")
+
+
+def _check_target(target: str, fields: Fields) -> None:
+    """Raises Refusal for an absolute target that is another authority's than the Host's (RFC 9112, 3.2.2)."""
+    scheme, separator, rest = target.partition("://")
+    host = fields.get("host")
+    if separator and host is not None and not same_authority(scheme, _AUTHORITY_END.split(rest, 1)[0], host):
+        raise Refusal(421, "the request's target and its Host name different places")
+
+
+def _head_too_large() -> Refusal:
+    return Refusal(431, "the head of the request is too large")
+
+
+def path_of(target: bytes) -> str:
+    """The path of a request target in origin or absolute form, decoded; empty where there is none; ``*`` is itself."""
+    if not target.startswith(b"/"):
+        try:
+            target = httptools.parse_url(target).path or b""
+        except httptools.HttpParserInvalidURLError:
+            return ""
+    path = target.partition(b"?")[0].decode("latin-1")
+    return unquote(path) if "%" in path else path
+
+
+def _ignore(_: Arrival) -> None:
+    return None
+
+
+def _do_nothing() -> None:
+    return None

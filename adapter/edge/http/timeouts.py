@@ -1,0 +1,171 @@
+"""Times that clients are given on their connections, and the deadlines of one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from adapter.edge.http.parser import RequestStream
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that a client may take.
+
+    ``idle``: how long a connection may lie idle. ``head``: how long a head may take, from its first byte. ``linger``:
+    how long what still arrives after the last answer is taken and thrown away. ``half_closed``: how long an exchange
+    goes on after the client closed its side; most that do have gone altogether, which looks the same from here
+    (RFC 9112, 9.6). ``stall``: how long it may take nothing of what waits for it.
+    """
+
+    idle: float = 75.0
+    head: float = 15.0
+    linger: float = 2.0
+    half_closed: float = 0.5
+    stall: float = 60.0
+
+    @property
+    def for_head(self) -> float:
+        """The time of a head: no longer than a connection on which nothing comes is kept."""
+        return min(self.head, self.idle)
+
+
+PATIENCE = Patience()
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks for a client from which nothing is read."""
+
+_LEFT = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+"""Signs of a peer that has closed or reset its side. Where there is no POLLRDHUP, one that only closed is not seen."""
+
+
+class Waited(Protocol):
+    """A connection, as far as its deadlines are concerned."""
+
+    paused: bool
+    """True while nothing is read from it."""
+
+    @property
+    def silent(self) -> bool:
+        """True while no request of it is being answered."""
+
+    def refuse_slow_head(self) -> None: ...
+
+
+class ConnectionTimers:
+    """The deadlines of one connection. ``quiet_since`` is when its last answer was given, in loop time."""
+
+    __slots__ = (
+        "_connection", "_deadline", "_drain_timer", "_head_due", "_head_number", "_head_timer", "_loop", "_patience",
+        "_presence_timer", "_requests", "_transport", "quiet_since",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: Waited, requests: RequestStream, transport: asyncio.Transport, patience: Patience
+    ) -> None:
+        self._connection = connection
+        self._requests = requests
+        self._transport = transport
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_number = 0
+        self._head_due = 0.0
+        self._presence_timer: asyncio.TimerHandle | None = None
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self.quiet_since = self._loop.time()
+        self.expect(patience.idle, self._check_idle)
+
+    def cancel(self) -> None:
+        """Stop all of them; the connection is over."""
+        for timer in (self._deadline, self._head_timer, self._presence_timer, self._drain_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        """Call ``otherwise`` unless the connection ends before; takes the place of the idle deadline."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(seconds, otherwise)
+
+    def _check_idle(self) -> None:
+        """Close when nothing was asked for a while. A head that has begun has a time of its own."""
+        wait = self._patience.idle
+        if self._connection.silent and not self._requests.in_head:
+            wait -= self._loop.time() - self.quiet_since
+            if wait <= 0 and self._transport.is_closing():
+                # The last answer was not taken either.
+                self._transport.abort()
+                return
+            if wait <= 0:
+                self._transport.close()
+                wait = self._patience.linger
+        self.expect(wait, self._check_idle)
+
+    # --- heads ------------------------------------------------------------------------------------------------
+
+    def watch_head(self) -> None:
+        """Watch the head that has begun and is not whole yet; to be called whenever some of it has come."""
+        if self._head_number != self._requests.heads:
+            self._head_number = self._requests.heads
+            self._head_due = self._loop.time() + self._patience.for_head
+        if self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._patience.for_head, self._check_head)
+
+    def _check_head(self) -> None:
+        self._head_timer = None
+        if not self._requests.in_head:
+            return
+        # While nothing is read it is not the client who is slow.
+        paused = self._connection.paused
+        left = self._patience.for_head if paused else self._head_due - self._loop.time()
+        if left > 0:
+            self._head_timer = self._loop.call_later(left, self._check_head)
+        else:
+            self._connection.refuse_slow_head()
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def watch_drain(self) -> None:
+        """Break the connection off when nothing of what waits leaves for a while, until ``drained`` is called."""
+        left = self._transport.get_write_buffer_size()
+        self._drain_timer = self._loop.call_later(self._patience.stall, self._check_drain, left)
+
+    def drained(self) -> None:
+        """Stop watching what waits; the client has taken it."""
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+
+    def _check_drain(self, left: int) -> None:
+        if self._transport.get_write_buffer_size() < left:
+            self.watch_drain()
+        else:
+            self._transport.abort()
+
+    # --- presence ---------------------------------------------------------------------------------------------
+
+    def watch_presence(self) -> None:
+        """Look from time to time if the client is still there: as nothing is read, nothing tells that it has gone."""
+        if self._presence_timer is None:
+            self._presence_timer = self._loop.call_later(LOOK_EVERY, self._check_presence)
+
+    def _check_presence(self) -> None:
+        self._presence_timer = None
+        if not self._connection.paused or self._transport.is_closing():
+            return
+        if _has_left(self._transport):
+            self._transport.abort()
+        else:
+            self.watch_presence()
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    """Return True if the peer of a transport has gone."""
+    watched = select.poll()
+    watched.register(transport.get_extra_info("socket").fileno(), _LEFT)
+    return bool(watched.poll(0))

@@ -1,0 +1,207 @@
+"""The MCP endpoint of every mount: a request becomes an Ask, its Answer becomes HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.http.access import MCP_METHODS, Guard
+from adapter.edge.http.bodies import Body
+from adapter.edge.http.failures import Asker, send_answer, send_failure
+from adapter.edge.http.public_urls import Bases
+from adapter.edge.http.request import ClientGone, Reply, Request
+from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    InternalError,
+    MethodNotAllowed,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from adapter.pipeline.tracing import Tracing
+from adapter.relay.exchange import Answer, Ask
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server
+from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.rules.access.browsers import is_json_type
+from adapter.rules.text.unicode import shown
+from adapter.wire.envelope import Batch, Envelope
+from adapter.wire.eras import Era
+
+LONGEST_NAME = 128
+"""Characters of a tool's name that a span is told: names come from clients."""
+
+_ADMITTED = object()
+"""The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request on its way in, as far as it has been understood: what a failure is rendered from.
+
+    ``listens``: it is a GET.
+    """
+
+    era: Era
+    rpc: bool = False
+    listens: bool = False
+    envelope: Envelope | Batch | None = None
+    outcome: str = "ok"
+
+    @property
+    def asker(self) -> Asker:
+        # The id is looked up only here: most visits never fail.
+        return Asker(self.era, id_of(self.envelope) if self.envelope else None, self.rpc)
+
+    @property
+    def endless(self) -> bool:
+        """True for a stream that has no end of its own, so that nobody waits for it."""
+        return self.listens or self.method == LISTEN
+
+    @property
+    def method(self) -> str:
+        return self.envelope.method if isinstance(self.envelope, Envelope) else ""
+
+    @property
+    def name(self) -> str | None:
+        return self.envelope.name if isinstance(self.envelope, Envelope) else None
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``tracing`` every tool call
+    is a span."""
+
+    relay: Relay
+    guard: Guard
+    ingress: Ingress
+    log: FilteringBoundLogger
+    bases: Bases
+    legacy_statuses: bool = False
+    tracing: Tracing | None = None
+    stopping: bool = False
+    """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
+
+    async def serve(self, request: Request, server: Server, visit: Visit) -> None:
+        """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
+
+        Raises ClientGone.
+        """
+        extra = self.guard.cors_fields(request.headers)
+        answer: Answer | None = None
+        try:
+            ask = await self._ask(request, server, visit)
+            with self._spanned(request, server, visit):
+                answer = await self.relay.handle(ask)
+                await send_answer(request.reply, answer, extra)
+        except AdapterError as error:
+            visit.outcome = error.code
+            server.counters.failures += 1
+            self._fail(request.reply, error, visit, extra)
+        except ClientGone:
+            visit.outcome = "client_gone"
+            raise
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            visit.outcome = AdapterStopping.code
+            await self._cut(request.reply, answer, visit, extra)
+        except Exception:
+            visit.outcome = "internal"
+            self.log.exception("a request failed unexpectedly", server=server.id)
+            self._fail(request.reply, InternalError(), visit, extra)
+        finally:
+            if answer is not None:
+                await answer.close()
+
+    def _spanned(self, request: Request, server: Server, visit: Visit) -> AbstractContextManager[object]:
+        if self.tracing is None or visit.method != "tools/call":
+            return contextlib.nullcontext()
+        attributes = {
+            "tool.name": shown(visit.name or "", LONGEST_NAME),
+            "server.id": server.id,
+            "entrance": "mcp",
+        }
+        return self.tracing.call_span("mcp.tool.call", attributes, request.headers)
+
+    def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
+        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        if isinstance(error, MethodNotAllowed):
+            # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
+            extra = [*extra, ("Allow", MCP_METHODS)]
+        if reply.status is None:
+            send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
+        else:
+            reply.abort()
+
+    async def _cut(
+        self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]
+    ) -> None:
+        """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
+        error = AdapterStopping()
+        if reply.status is not None and answer is not None and answer.last_words is not None:
+            reply.put(await answer.last_words(error))
+            reply.end()
+        else:
+            self._fail(reply, error, visit, extra)
+
+    async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
+        admitted = request.headers.derived.get(_ADMITTED)
+        if admitted is None:
+            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+        principal, withhold, sends_json = admitted
+        if request.method not in ("POST", "GET", "DELETE"):
+            raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
+        if not visit.rpc:
+            return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        if not sends_json:
+            raise UnsupportedMediaType()
+        body, encoded = await self._read(request, visit)
+        assert visit.envelope is not None
+        if visit.era is Era.MODERN:
+            check_head(visit.envelope, request)
+        ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
+        if request.body.held is not None:
+            ask.sent = partial(_let_go, request.body, visit.envelope)
+        if not server.plan.empty:
+            ask.base = self.bases.of(request)
+        return ask
+
+    async def _admit(self, request: Request, visit: Visit) -> tuple[str, frozenset[str], bool]:
+        """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
+        self.guard.check_mount(request.headers)
+        principal, withhold = await self._authenticate(request, visit)
+        return principal, withhold, is_json_type(request.headers.get("Content-Type"))
+
+    async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:
+        try:
+            return self.guard.principal(request.headers)
+        except Unauthorized:
+            # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
+            if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
+                with contextlib.suppress(AdapterError):
+                    await self._read(request, visit)
+            raise
+
+    async def _read(self, request: Request, visit: Visit) -> tuple[bytes, bool]:
+        """The body as sent and whether it is compressed; what it says goes into ``visit``."""
+        body = await self.ingress.read_body(request)
+        text, encoded = self.ingress.plain(body, request)
+        if len(text) <= READ_AT_ONCE:
+            visit.envelope, visit.era = self.ingress.read_message(text, request)
+        else:
+            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
+        return body, encoded
+
+
+def _let_go(body: Body, message: Envelope | Batch) -> None:
+    """Give the memory of a message back that has been sent, also of one that another was sent for."""
+    message.shrink()
+    body.release()

@@ -1,0 +1,204 @@
+"""The only reader of a client's request: its headers, and its body up to the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+from adapter.edge.http.bodies import SMALL, Body
+from adapter.edge.http.request import Fields, Request
+from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
+from adapter.relay.exchange import Ask
+from adapter.relay.server import Server
+from adapter.rules.access.callers import Caller
+from adapter.rules.access.request_headers import missing, to_upstream
+from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
+from adapter.wire.eras import Era, check_mirrors, classify
+from adapter.wire.queries import forwardable_query
+from adapter.wire.weight import has_more_values, values_at_most
+
+READ_AT_ONCE = 10_000
+"""Values of a message that is read between two turns of the loop: the least convenient takes 20 ms."""
+
+TURN = 0.0005
+"""Seconds after which the thread that reads lets the loop go on. By default it is ten times as long, and the loop waits
+that long for each of its sockets."""
+
+_LONG = 1 << 20
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_UTF8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
+
+
+class Ingress:
+    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to.
+
+    ``max_values`` is ``core.max_request_values`` and ``max_members`` is ``core.max_batch_members``; None is no limit.
+    """
+
+    def __init__(
+        self, max_bytes: int, *, max_values: int | None = None, max_members: int | None = None
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._max_values = max_values
+        self._max_members = max_members
+        # One thread for all: more of them would only take the loop's turns.
+        self._reading = ThreadPoolExecutor(1, "reading")
+
+    async def read_body(self, request: Request) -> bytes:
+        """The body as it was sent. Raises MessageTooLong, before reading where its length says so, and what the body
+        raises.
+        """
+        if request.length is not None and request.length > self._max_bytes:
+            raise self._too_long()
+        body = request.body
+        if not body.complete:
+            return await self._read_on(body)
+        if body.size > self._max_bytes:
+            raise self._too_long()
+        if body.size > SMALL:
+            body.count()
+            body.require_room()
+        return body.take()
+
+    async def _read_on(self, body: Body) -> bytes:
+        body.count()
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := await body.read():
+            size += len(chunk)
+            if size > self._max_bytes:
+                raise self._too_long()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def plain(self, body: bytes, request: Request) -> tuple[bytes, bool]:
+        """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong and
+        BuffersFull.
+        """
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding == "identity":
+            return body, False
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            raise UnsupportedMediaType()
+        inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            text = inflater.decompress(body, self._max_bytes + 1)
+        except zlib.error:
+            raise BadRequest("The body is not what its Content-Encoding says.") from None
+        if len(text) > self._max_bytes:
+            raise self._too_long()
+        # What stands behind the end is not read here, but an upstream might: nobody is to see another message.
+        if not inflater.eof or inflater.unused_data:
+            raise BadRequest("The compressed body is not exactly one complete stream.")
+        request.body.count(len(text))
+        request.body.require_room()
+        return text, True
+
+    def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        """The message and its era. Raises BadJson, BadRequest."""
+        envelope = read_envelope(text, most=self._max_members)
+        return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
+
+    async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        """The same of a text that may hold many values: where it does, or is long itself, it is read in a thread."""
+        if len(text) <= _LONG and values_at_most(text) <= READ_AT_ONCE:
+            return self.read_message(text, request)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, self._weighed, text, request)
+
+    def _weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(TURN)
+        try:
+            return self._read_weighed(text, request)
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _read_weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+        most = self._max_values
+        if most is not None and has_more_values(text, most):
+            raise BadRequest(
+                f"The message holds more than the {most} values that core.max_request_values allows."
+            )
+        return self.read_message(text, request)
+
+    def _too_long(self) -> MessageTooLong:
+        return MessageTooLong(
+            f"The body is larger than the {self._max_bytes} bytes that core.max_request_bytes allows."
+        )
+
+
+def era_of_head(request: Request) -> Era:
+    """The era as far as the headers alone tell it."""
+    return classify(request.headers.get("MCP-Protocol-Version"), None)
+
+
+def check_head(envelope: Envelope | Batch, request: Request) -> None:
+    """Raises HeaderMismatch where a modern message and its headers disagree (MCP 2026-07-28)."""
+    if isinstance(envelope, Envelope):
+        headers = request.headers
+        check_mirrors(
+            envelope,
+            version=headers.get("MCP-Protocol-Version"),
+            method=headers.get("Mcp-Method"),
+            name=headers.get("Mcp-Name"),
+        )
+
+
+def id_of(envelope: Envelope | Batch) -> bytes | None:
+    """The id that an error is sent under, as it was spelled; None if nothing waits for an answer."""
+    if isinstance(envelope, Envelope):
+        return envelope.id_bytes if envelope.kind is Kind.REQUEST else None
+    return b"null" if any(member.kind is Kind.REQUEST for member in envelope.members) else None
+
+
+def ask_of(request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]) -> Ask:
+    """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
+    headers = request.headers
+    forwarded = headers.derived.get(server.id)
+    if forwarded is None:
+        forwarded = headers.derived[server.id] = _forwarded(headers, server, withhold)
+    return Ask(
+        server=server,
+        method=request.method,
+        era=era,
+        principal=principal,
+        headers=forwarded,
+        session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
+        last_event_id=headers.get("Last-Event-ID"),
+        version=headers.get("MCP-Protocol-Version"),
+        caller=Caller(principal, "mcp", headers.lower, withhold),
+        query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
+    )
+
+
+def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:
+    absent = missing(server.required, headers.pairs)
+    if absent is not None:
+        raise BadRequest(f"This server needs the header {absent} with every request.")
+    if server.plan.guards:
+        _require_one_reading(headers)
+    return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)
+
+
+def _require_one_reading(headers: Fields) -> None:
+    """Raise UnsupportedMediaType where the head lets a body be read in another way than it is here."""
+    named = [(name.lower(), value) for name, value in headers.pairs]
+    types = [value for name, value in named if name == "content-type"]
+    codings = [value for name, value in named if name == "content-encoding"]
+    if len(types) > 1 or len(codings) > 1 or not all(map(_is_utf8, types)):
+        raise UnsupportedMediaType(
+            "Calls of this server are judged first: send JSON in UTF-8, with one Content-Type and one "
+            "Content-Encoding at most."
+        )
+
+
+def _is_utf8(content_type: str) -> bool:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower().startswith("charset") and value.strip(' \t"').lower() not in _UTF8:
+            return False
+    return True

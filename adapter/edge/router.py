@@ -1,0 +1,247 @@
+"""The front door: one dict look-up from a path to what serves it, and one line of log a call where asked for.
+
+Files are served on branches: paths that begin with a prefix and hold names behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.edge.http.access import Guard
+from adapter.edge.http.branches import Branch, Names
+from adapter.edge.http.failures import Asker, guarded, send_failure
+from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, Visit
+from adapter.edge.mcp.ingress import era_of_head
+from adapter.errors import (
+    AdapterError,
+    AdapterStopping,
+    ConnectionsTaken,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+)
+from adapter.relay.server import Server
+from adapter.rules.text.unicode import shown
+from adapter.wire.eras import Era
+
+Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
+"""What serves a path that is no mount: status and JSON. Raises AdapterError."""
+
+CUTTING = 2.0
+"""Seconds that exchanges which are cut get for their last words."""
+
+_NOT_RPC = Asker(Era.LEGACY)
+
+
+class CallLog(Protocol):
+    def write(self, record: dict[str, object]) -> None: ...
+
+
+class Watching(Protocol):
+    """Keeps what was asked lately, for people to see."""
+
+    def begin(self) -> None:
+        """This task begins an exchange."""
+
+    def end(self, line: Mapping[str, object], principal: str | None) -> None:
+        """It is over; ``principal`` is who asked, None where that is not known."""
+
+    def close(self) -> None:
+        """The adapter stops: whoever watches has seen it all."""
+
+
+class Front:
+    """The handler of the HTTP server.
+
+    ``calls`` is where each exchange leaves its line, and ``recent`` who keeps it for people to see, if anybody.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        mounts: Mapping[str, Server],
+        routes: Mapping[str, Route],
+        guard: Guard,
+        log: FilteringBoundLogger,
+        calls: CallLog | None,
+        branches: Sequence[Branch] = (),
+        recent: Watching | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
+        self._routes = routes
+        self._guard = guard
+        self._log = log
+        self._calls = calls
+        self._branches = tuple(branches)
+        self._recent = recent
+        self._busy: dict[asyncio.Task[object], Visit | None] = {}
+        """The exchanges under way; those that are no mount's have no Visit."""
+        self._stopping = False
+
+    def __repr__(self) -> str:
+        return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
+
+    async def __call__(self, request: Request) -> None:
+        path = request.path
+        server = self._mounts.get(path) or self._mounts.get(path.rstrip("/"))
+        if server is None:
+            await self._other(request, path)
+            return
+        if request.method == "OPTIONS":
+            preflight = self._guard.preflight_fields(request.headers)
+            if preflight is not None:
+                request.reply.send(204, guarded(tuple(preflight)))
+                return
+        if self._recent is not None:
+            self._recent.begin()
+        began = time.monotonic()
+        visit = Visit(era_of_head(request), request.method == "POST", request.method == "GET")
+        task = asyncio.current_task()
+        if task is not None:
+            self._busy[task] = visit
+        try:
+            await self._endpoint.serve(request, server, visit)
+        except asyncio.CancelledError:
+            visit.outcome = "client_gone"
+            raise
+        finally:
+            if task is not None:
+                del self._busy[task]
+            # A task that was cancelled keeps this frame, which must not keep the task in turn.
+            task = None
+            if self._calls is not None or self._recent is not None:
+                self._tell(request, _line(request, server, visit, time.monotonic() - began))
+
+    def _tell(self, request: Request, line: dict[str, object]) -> None:
+        if self._calls is not None:
+            self._calls.write(line)
+        if self._recent is not None:
+            self._recent.end(line, self._guard.principal_of(request.headers))
+
+    async def serve_reserved(self, request: Request) -> None:
+        """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""
+        if request.path in self._routes:
+            await self._other(request, request.path)
+        else:
+            self._fail(request, ConnectionsTaken(retry_after=1), [])
+
+    async def _other(self, request: Request, path: str) -> None:
+        extra: list[tuple[str, str]] = []
+        try:
+            branch, names = self._branch(request)
+            if branch is None:
+                await self._show(request, path, extra)
+                return
+            extra += self._guard.cors_fields(request.headers, branch.exposed)
+            await self._follow(request, branch, names, extra)
+        except AdapterError as error:
+            self._fail(request, error, extra)
+        except ClientGone:
+            raise
+        except Exception:
+            self._log.exception("a request failed unexpectedly", path=path)
+            self._fail(request, InternalError(), extra)
+
+    async def _show(self, request: Request, path: str, extra: list[tuple[str, str]]) -> None:
+        route = self._routes.get(path)
+        if route is None:
+            raise NotFound()
+        self._guard.check_place(request.headers)
+        if request.method not in ("GET", "HEAD"):
+            extra.append(("Allow", "GET, HEAD"))
+            raise MethodNotAllowed()
+        status, body = await route(request)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+        request.reply.send(status, fields, body)
+
+    def _branch(self, request: Request) -> tuple[Branch | None, Names]:
+        # Who calls a tool over and over asks for one path, on one connection.
+        asked = (request.method, request.target)
+        last: tuple[tuple[str, str], tuple[Branch | None, Names]] | None = request.headers.derived.get(self)
+        if last is None or last[0] != asked:
+            last = request.headers.derived[self] = (asked, self._find_branch(request))
+        return last[1]
+
+    def _find_branch(self, request: Request) -> tuple[Branch | None, Names]:
+        for branch in self._branches:
+            names = branch.names(request)
+            if names is not None:
+                return branch, names
+        return None, ()
+
+    async def _follow(
+        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
+    ) -> None:
+        check = self._guard.check_host if branch.public else self._guard.check_place
+        check(request.headers)
+        if request.method in branch.methods:
+            await self._serve(request, branch, names, extra)
+            return
+        allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
+        if request.method != "OPTIONS":
+            extra.append(allowed)
+            raise MethodNotAllowed()
+        preflight = self._guard.preflight_fields(request.headers, branch.methods)
+        request.reply.send(204, [allowed] if preflight is None else preflight)
+
+    async def _serve(
+        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "each request has a task of its own"
+        self._busy[task] = None
+        try:
+            await branch.serve(request, names, extra)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            raise AdapterStopping from None
+        finally:
+            del self._busy[task]
+            del task
+
+    def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
+        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        if request.reply.status is None:
+            send_failure(request.reply, error, _NOT_RPC, extra)
+        else:
+            request.reply.abort()
+
+    async def drain(self, grace: float) -> None:
+        """Wait up to ``grace`` seconds for the exchanges under way, then cut those that are left, and streams without
+        an end; their clients are told. Those who watch are sent home.
+        """
+        if self._recent is not None:
+            self._recent.close()
+        ending = [task for task, visit in self._busy.items() if visit is None or not visit.endless]
+        if ending:
+            await asyncio.wait(ending, timeout=grace)
+        self._stopping = self._endpoint.stopping = True
+        cut = list(self._busy)
+        for task in cut:
+            task.cancel()
+        if cut:
+            await asyncio.wait(cut, timeout=CUTTING)
+
+
+def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dict[str, object]:
+    return {
+        "at": time.time(),
+        "event": "exchange",
+        "server": server.id,
+        "http": request.method,
+        "era": visit.era.value,
+        "method": shown(visit.method, LONGEST_NAME),
+        "name": None if visit.name is None else shown(visit.name, LONGEST_NAME),
+        "status": request.reply.status,
+        "outcome": visit.outcome,
+        # round() to places goes by way of decimal digits and takes three times as long.
+        "ms": int(seconds * 100_000) / 100,
+    }

@@ -1,0 +1,1 @@
+"""Scripts of hosted tools: in the process, in threads, and in processes of their own."""

@@ -1,0 +1,126 @@
+"""The work of a tool that asks a database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
+from adapter.hosted.databases import Database
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome, Unread
+from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
+from adapter.pipeline.tracing import CACHE
+from adapter.rules.results.exposure import Expose, exposed
+from adapter.rules.results.outcomes import as_result, text_block
+from adapter.rules.statements.statements import (
+    Bound,
+    EnvironmentFailed,
+    Statement,
+    SubstitutionFailed,
+    bind,
+    reads,
+)
+from adapter.rules.text.json_values import NotJson, compact, require_size
+
+TRUNCATED_KEY = "adapter/truncated"
+"""The member of a result's ``_meta`` that says that there were more rows than were read, and how many those are."""
+
+
+class Keeping(NamedTuple):
+    """Where results are kept, for how many seconds, and what of a call they may differ by beside its arguments."""
+
+    cache: ResultCache
+    ttl: float
+    differs: Callable[[PlannedCall], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Runs ``statement`` for one call, within ``timeout`` seconds. ``keeping`` is None where nothing is kept."""
+
+    tool: str
+    statement: Statement
+    database: Database
+    timeout: float
+    keeping: Keeping | None
+    expose: Expose
+    log: FilteringBoundLogger
+
+    async def __call__(self, call: PlannedCall) -> Outcome:
+        """See Work: the rows as compact JSON in one text."""
+        bound = self._bound(call.arguments)
+        try:
+            if self.keeping is None or not reads(self.statement):
+                rows = await self.database.run(bound, self.timeout)
+                return Outcome.of(as_result(rows.rows), self._meta(rows.truncated))
+            answer = await self._kept(bound, self.keeping, call)
+            return answer.outcome(self._meta(answer.truncated))
+        except QueryTimedOut as late:
+            raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
+        except NotJson as failed:
+            raise StageFailed("connector", f"{_FAILED}: {failed}") from None
+        except (QueryFailed, ConnectorFailed) as failed:
+            self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
+            self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
+            raise StageFailed("connector", self._told(failed)) from None
+
+    def _bound(self, values: Mapping[str, Any]) -> Bound:
+        try:
+            return bind(self.statement, values)
+        except EnvironmentFailed as failed:
+            raise StageFailed("environment", f"tool '{self.tool}': {failed}") from None
+        except SubstitutionFailed as failed:
+            raise StageFailed("substitution", str(failed)) from None
+
+    async def _kept(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
+        # Of one statement of one tool only the text and the values differ from call to call.
+        key = key_of(self.tool, bound.text, bound.values, keeping.differs(call))
+        found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))
+        call.notes[CACHE] = "hit" if found.hit else "miss"
+        answer: _Answer = found.value
+        return answer
+
+    async def _answer(self, bound: Bound) -> _Answer:
+        return _Answer(await self.database.run(bound, self.timeout))
+
+    def _meta(self, truncated: bool) -> Mapping[str, Any] | None:
+        return {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if truncated else None
+
+    def _told(self, failed: QueryFailed | ConnectorFailed) -> str:
+        told = exposed(failed, expose=self.expose)
+        if self.expose == "safe":
+            return told
+        return f"{_FAILED}: {told if isinstance(failed, ConnectorFailed) else f'failed to execute query: {told}'}"
+
+
+class _Answer(Shareable):
+    """Rows as they will be sent, and most calls want no more of them. Raises NotJson for what cannot be sent."""
+
+    __slots__ = ("_text", "truncated")
+
+    def __init__(self, rows: Rows) -> None:
+        require_size(rows.rows)
+        self._text = compact(rows.rows)
+        self.truncated = rows.truncated
+        self.weight = len(self._text.encode())
+
+    def outcome(self, meta: Mapping[str, Any] | None) -> Outcome:
+        """The outcome of one call, with rows that are its own."""
+        result: dict[str, Any] = {"content": [text_block(self._text)], "isError": False}
+        if meta:
+            result["_meta"] = dict(meta)
+        return Outcome(result, Unread(self._rows))
+
+    def _rows(self) -> Any:
+        # Not by the faster reader, to which long integers are floats.
+        return json.loads(self._text)
+
+
+_FAILED = "tool execution failed"

@@ -1,0 +1,1 @@
+"""Checks of large values against schemas in worker processes."""

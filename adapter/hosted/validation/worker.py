@@ -1,0 +1,141 @@
+"""A process that judges values by JSON Schemas, for ``ValidationWorkers``: it may be ended at any moment.
+
+``python -m adapter.hosted.validation.worker BYTES STEPS`` says ``ready``, then answers each request on its standard
+input. A request is three lengths (32 bits each, big-endian) and as many bytes of JSON: whether it is ``strict``, the
+schema, the value. An answer is one length and JSON: ``faults`` and ``unjudged``, ``invalid`` with a sentence, or
+``exceeded`` with what it was. When its standard input ends, so does it, whatever it is at.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+from collections import OrderedDict
+from hashlib import sha256
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, BinaryIO
+
+import orjson
+
+from adapter.errors import BadJson
+from adapter.rules.schema.checker import Checker, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.text.events import shortened
+from adapter.rules.text.json_values import compact
+from adapter.wire.envelope import parse
+
+LENGTHS = struct.Struct(">III")
+LENGTH = struct.Struct(">I")
+READY = b"ready\n"
+
+OUT_OF_MEMORY = 3
+"""The exit status of a process that had no memory left to say so."""
+
+_NICE = 5
+_SCHEMAS_KEPT = 8
+_PATTERNS_TOLD = 20
+
+Request = tuple[bytes, bytes, bytes]
+
+
+class ValidationServer:
+    """Answers requests; ``steps`` is what one of them may take."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._checkers: OrderedDict[bytes, Checker] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<ValidationServer: {len(self._checkers)} schemas>"
+
+    def answer(self, request: Request) -> dict[str, Any]:
+        """The answer to one request. Raises MemoryError."""
+        options, schema, value = request
+        try:
+            judgement = self._checker(schema, strict=parse(options)["strict"]).judged(
+                _read_json(value), steps=self._steps
+            )
+        except (SchemaInvalid, BadJson) as invalid:
+            return {"invalid": str(invalid)}
+        except OutOfSteps:
+            return {"exceeded": "steps"}
+        except SchemaTooLarge:
+            return {"exceeded": "parts"}
+        unjudged = islice(judgement.unjudged.items(), _PATTERNS_TOLD)
+        return {
+            "faults": [fault.written() for fault in judgement.faults],
+            "unjudged": {shortened(pattern, 500): why for pattern, why in unjudged},
+        }
+
+    def _checker(self, schema: bytes, *, strict: bool) -> Checker:
+        key = sha256(schema).digest() + bytes([strict])
+        checker = self._checkers.get(key)
+        if checker is None:
+            checker = self._checkers[key] = compile_schema(_read_json(schema), strict=strict)
+        self._checkers.move_to_end(key)
+        if len(self._checkers) > _SCHEMAS_KEPT:
+            self._checkers.popitem(last=False)
+        return checker
+
+
+def main(memory: str, steps: str) -> None:
+    """Serve until standard input ends."""
+    _confine(int(memory))
+    out = os.fdopen(os.dup(1), "wb")
+    # Nobody else writes there.
+    os.dup2(2, 1)
+    requests: SimpleQueue[Request] = SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    server = ValidationServer(int(steps))
+    out.write(READY)
+    out.flush()
+    while True:
+        try:
+            answer = compact(server.answer(requests.get())).encode()
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        out.write(LENGTH.pack(len(answer)) + answer)
+        out.flush()
+
+
+def _read_json(text: bytes) -> Any:
+    """The value of a JSON text. Raises BadJson and MemoryError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if "memory" in str(error):
+            raise MemoryError from None
+    return parse(text)
+
+
+def _read(source: BinaryIO, requests: SimpleQueue[Request]) -> None:
+    """In a thread of its own, so that the end of the input is noticed in the midst of a check."""
+    try:
+        while len(head := source.read(LENGTHS.size)) == LENGTHS.size:
+            options, schema, value = (source.read(length) for length in LENGTHS.unpack(head))
+            requests.put((options, schema, value))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    finally:
+        os._exit(0)
+
+
+def _confine(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        # Where there are no limits of resources, time and steps remain.
+        return
+    for limit, value in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(limit)[1]
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (allowed, allowed))
+    os.nice(_NICE)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

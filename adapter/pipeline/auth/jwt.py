@@ -1,0 +1,174 @@
+"""Callers that bring a signed token of an issuer (RFC 7519), checked by signature, time, audience and scopes."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import jwt
+from jwt.exceptions import InvalidSignatureError, PyJWTError
+
+from adapter.errors import BadJson
+from adapter.pipeline.auth.auth_stage import AuthRefused
+from adapter.pipeline.auth.keys import OF_PUBLIC_KEYS, Key, Keys, OneKey, of_pem, of_secret
+from adapter.pipeline.context import AuthRequest
+from adapter.rules.access.auth_policies import AuthPolicy
+from adapter.rules.access.principals import bearer
+from adapter.rules.access.token_claims import LEEWAY, ClaimRules
+from adapter.wire.envelope import parse
+
+MOST_REMEMBERED = 10_000
+"""Checked tokens that are remembered, so that a session's calls do not each pay for a signature."""
+
+LONGEST_REMEMBERED = 8192
+"""Characters of a token above which it is checked each time, so that what is remembered stays small."""
+
+_KEYS = ("jwks_url", "secret", "public_key")
+_MEMBERS = (*_KEYS, "issuer", "audience", "scopes", "leeway", "required_claims", "algorithms")
+
+
+class _Checked(NamedTuple):
+    """A token whose signature was good: by which key, and what it says."""
+
+    kid: str | None
+    algorithm: str
+    key: Key
+    claims: dict[str, Any]
+
+
+class Jwt:
+    """Lets in who sends a token that one of ``keys`` has signed by one of ``algorithms``, and whose claims pass
+    ``rules``. ``clock`` gives Unix seconds. An identity is the mapping of the claims; nobody may change it.
+    """
+
+    name = "jwt"
+
+    def __init__(
+        self,
+        keys: Keys,
+        rules: ClaimRules,
+        algorithms: frozenset[str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = keys
+        self._rules = rules
+        self._algorithms = algorithms
+        self._clock = clock
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        # Signatures only: what claims have to say is for the rules, and by our clock.
+        self._signatures = jwt.PyJWS(algorithms=sorted(algorithms))
+
+    def __repr__(self) -> str:
+        return f"<Jwt by {', '.join(sorted(self._algorithms))}: {len(self._checked)} tokens remembered>"
+
+    @classmethod
+    def of(
+        cls,
+        policy: Mapping[str, Any],
+        key_set: Callable[[str], Keys],
+        clock: Callable[[], float] = time.time,
+    ) -> Jwt:
+        """The plugin of a policy; ``key_set`` gives the keys at a URL.
+
+        Exactly one of ``jwks_url``, ``secret`` (HMAC) and ``public_key`` (PEM); ``issuer`` and ``audience`` (one or a
+        list of which one has to match); ``scopes`` (as one text or a list, all demanded); ``required_claims``;
+        ``leeway`` in seconds; ``algorithms``, some of those that the key is for. Raises ValueError.
+        """
+        read = AuthPolicy(cls.name, policy, _MEMBERS)
+        keys, fitting = _keys_of(read, key_set)
+        algorithms = frozenset(read.texts("algorithms")) or fitting
+        if unfit := sorted(algorithms - fitting):
+            raise read.refused(
+                f"policy.algorithms: {unfit[0]} is none that this key is for, which are"
+                f" {', '.join(sorted(fitting))}"
+            )
+        rules = ClaimRules(
+            issuers=read.texts("issuer"),
+            audiences=read.texts("audience"),
+            scopes=tuple(scope for text in read.texts("scopes") for scope in text.split()),
+            required=read.texts("required_claims"),
+            leeway=read.seconds("leeway", LEEWAY),
+        )
+        return cls(keys, rules, algorithms, clock)
+
+    async def __call__(self, request: AuthRequest) -> dict[str, Any]:
+        """See Authenticator."""
+        token = bearer(request["headers"].get("authorization"))
+        if token is None:
+            raise AuthRefused("unauthorized: a Bearer token is required")
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        checked = await self._check(token, self._checked.get(digest))
+        if (refusal := self._rules.refusal(checked.claims, self._clock())) is not None:
+            self._checked.pop(digest, None)
+            raise AuthRefused(refusal)
+        if len(token) <= LONGEST_REMEMBERED:
+            self._checked[digest] = checked
+            self._checked.move_to_end(digest)
+            if len(self._checked) > MOST_REMEMBERED:
+                self._checked.popitem(last=False)
+        return checked.claims
+
+    async def _check(self, token: str, known: _Checked | None) -> _Checked:
+        """The token with a signature that is good. One that was good is so as long as its key stays."""
+        kid, algorithm = self._header(token) if known is None else (known.kid, known.algorithm)
+        key = await self._keys.find(kid, algorithm)
+        if key is None:
+            raise AuthRefused("unauthorized: the token is signed with an unknown key")
+        if known is not None and known.key is key:
+            return known
+        try:
+            signed = self._signatures.decode_complete(token, key.material, algorithms=[algorithm])
+        except InvalidSignatureError:
+            raise AuthRefused("unauthorized: the token's signature is not valid") from None
+        except PyJWTError:
+            raise _malformed() from None
+        return _Checked(kid, algorithm, key, _claims(signed["payload"]))
+
+    def _header(self, token: str) -> tuple[str | None, str]:
+        """Which key and algorithm a token says it was signed with. Raises AuthRefused for any that is not allowed."""
+        if not token.isascii():
+            raise _malformed()
+        try:
+            header = self._signatures.get_unverified_header(token)
+        except PyJWTError:
+            raise _malformed() from None
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+            raise AuthRefused("unauthorized: the token's algorithm is not accepted here")
+        return header.get("kid"), algorithm
+
+
+def _claims(payload: bytes) -> dict[str, Any]:
+    try:
+        claims = parse(payload)
+    except BadJson:
+        raise _malformed() from None
+    if not isinstance(claims, dict):
+        raise _malformed()
+    return claims
+
+
+def _malformed() -> AuthRefused:
+    return AuthRefused("unauthorized: the token is not a valid JWT")
+
+
+def _keys_of(read: AuthPolicy, key_set: Callable[[str], Keys]) -> tuple[Keys, frozenset[str]]:
+    """The keys of a policy, and the algorithms they are for."""
+    given = [name for name in _KEYS if read.text(name) is not None]
+    if len(given) != 1:
+        raise read.refused(f"policy has exactly one of {', '.join(_KEYS)}")
+    (name,) = given
+    value = read.text(name) or ""
+    if name == "jwks_url":
+        if urlsplit(value).scheme not in ("https", "http") or not urlsplit(value).hostname:
+            raise read.refused("policy.jwks_url is a URL that begins with https:// or http://")
+        return key_set(value), frozenset(OF_PUBLIC_KEYS)
+    try:
+        key = of_secret(value) if name == "secret" else of_pem(value)
+    except ValueError as error:
+        raise read.refused(f"policy.{name} {error}") from None
+    return OneKey(key), key.algorithms

@@ -1,0 +1,171 @@
+"""Limits on how often and how many at once: what holds for all calls of one tool on one server.
+
+Every object here belongs to one tool and is shared by all its calls; all of it runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.failures import Reason, Stage, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.rules.access.rate_limit import SlidingWindow
+from adapter.rules.results import refusals
+from adapter.rules.results.outcomes import Result
+
+RateKey = Literal["identity", "principal", "session", "tool"]
+"""Whose calls are counted together; ``tool``: everybody's."""
+
+KeyOf = Callable[[PlannedCall], Hashable]
+
+
+def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
+    """Whose a call is. ``fingerprint`` makes a text of an identity.
+
+    Who has none is known by its principal: sessions are opened at will, and each would begin anew.
+    """
+    if key == "tool":
+        return lambda _: None
+    if key == "principal":
+        return _principal
+    if key == "session":
+        return _session
+    # Pairs of one kind and of the other never meet, whatever anybody is called.
+    return lambda call: (
+        _principal(call) if call.identity is None else ("identity", fingerprint(call.identity))
+    )
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A stage that remembers calls."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it remembers none."""
+
+
+class Rate:
+    """At most ``most`` calls of each key in any ``window`` seconds of ``clock``. A refused call does not count."""
+
+    def __init__(
+        self, tool: str, most: int, window: float, key_of: KeyOf, clock: Callable[[], float]
+    ) -> None:
+        """Raises ValueError unless ``most`` and ``window`` are positive."""
+        self._tool = tool
+        self._calls = SlidingWindow(most, window)
+        self._key_of = key_of
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<Rate of {self._tool!r}: {self._calls!r}>"
+
+    @property
+    def idle(self) -> bool:
+        """See Counting."""
+        return not self._calls.counts(self._clock())
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Refuses with the whole seconds after which a call gets through."""
+        wait = self._calls.admit(self._key_of(call), self._clock())
+        if wait is None:
+            return await forward(call)
+        limit, window = self._calls.most, self._calls.window
+        refused = refusals.rate_limited(
+            self._tool, limit=limit, window=window, retry_after=float(math.ceil(wait))
+        )
+        raise _refused("limits", refused, "rate")
+
+
+class Concurrency:
+    """At most ``max_active`` calls at once; ``max_queue`` more wait in the order they came, None: any number.
+
+    A call that is cancelled while it waits leaves the queue, and one whose turn had just come hands it on.
+    """
+
+    def __init__(self, tool: str, max_active: int, max_queue: int | None = 0) -> None:
+        """Raises ValueError for no active call, or a queue shorter than none."""
+        if max_active < 1 or (max_queue is not None and max_queue < 0):
+            raise ValueError("There is at least one active call, and a queue of none or more.")
+        self._tool = tool
+        self._max_active = max_active
+        self._max_queue = max_queue
+        self._queue: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self.active = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._tool!r}: {self.active} active, {self.queued} queued>"
+
+    @property
+    def idle(self) -> bool:
+        """See Counting. Nobody waits while nobody is active."""
+        return not self.active
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait. One that was cancelled does not, even before it is told."""
+        return sum(not turn.done() for turn in self._queue)
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Refuses a call for which there is no place in the queue."""
+        await self._enter()
+        try:
+            return await forward(call)
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self.active < self._max_active:
+            self.active += 1
+            return
+        queued = len(self._queue)
+        if self._max_queue is not None and queued >= self._max_queue:
+            # Only now is it worth counting those that were cancelled and are not told yet.
+            queued = self.queued
+            if queued >= self._max_queue:
+                refused = refusals.busy(self._tool, active=self.active, queued=queued)
+                raise _refused("limits", refused, "busy")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[turn] = None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._queue.pop(turn, None)
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Hand the place on to who waits longest; ``active`` counts it without a break, so nobody slips in."""
+        while self._queue:
+            turn, _ = self._queue.popitem(last=False)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.active -= 1
+
+
+class Serial(Concurrency):
+    """One call after the other in the order they came, as many as come: for tools that destroy."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(tool, max_active=1, max_queue=None)
+
+
+def _principal(call: PlannedCall) -> Hashable:
+    return ("principal", call.caller.principal)
+
+
+def _session(call: PlannedCall) -> Hashable:
+    return ("session", call.caller.principal, call.session)
+
+
+def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:
+    """The failure that ``result`` words; its plain sentence is the result's own."""
+    assert result.message is not None, "every refusal has a sentence"
+    return StageFailed.worded(stage, result.message, result, reason)

@@ -1,0 +1,170 @@
+"""The user's code around the execution of a tool: it sees what goes in and what comes out, and may answer itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code import CodeFailures, CodeMistake, Function, shown
+from adapter.pipeline.context_factory import extended
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.tracing import Part
+from adapter.rules.results.exposure import Expose
+from adapter.rules.results.outcomes import as_result
+
+RAW = 3
+"""Parameters of a middleware that calls what is behind it by itself; those with fewer only add to the context."""
+
+
+class Given:
+    """The result of what is behind a middleware: copies, so that changing them changes nothing.
+
+    A middleware that returns it lets the result pass exactly as it is.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def __repr__(self) -> str:
+        return f"<Given: {'a failure' if self.is_error else 'a result'}>"
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed."""
+        return self._outcome.is_error
+
+    @cached_property
+    def content(self) -> list[dict[str, Any]]:
+        """The content blocks."""
+        content: list[dict[str, Any]] = shown(self._outcome.result.get("content") or [])
+        return content
+
+    @cached_property
+    def data(self) -> Any:
+        """The value that the content was written from, as mappers see it."""
+        return shown(self._outcome.payload)
+
+
+class Next:
+    """What is behind a middleware, to be called once; with arguments these replace those of the call.
+
+    Raises what comes from behind: exceptions whose text a caller may read.
+    """
+
+    def __init__(self, call: PlannedCall, forward: Forward) -> None:
+        self._call = call
+        self._forward = forward
+        self._called = False
+        self.outcome: Outcome | None = None
+        self.given: Given | None = None
+        self.raised: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Next: {'called' if self._called else 'not called'}>"
+
+    async def __call__(self, arguments: Mapping[str, Any] | None = None) -> Given:
+        if self._called:
+            raise CodeMistake("next was called a second time: a call is executed once")
+        self._called = True
+        if arguments is not None:
+            if not isinstance(arguments, Mapping):
+                raise CodeMistake(f"next takes an object of arguments, not {type(arguments).__name__}")
+            self._call.arguments = shown(arguments)
+        try:
+            self.outcome = await self._forward(self._call)
+        except BaseException as raised:
+            self.raised = raised
+            self._call.time.at = "middleware"
+            raise
+        self._call.time.at = "middleware"
+        self.given = Given(self.outcome)
+        return self.given
+
+
+class Middleware:
+    """A PlanStage around those behind it. ``structured``: objects that it answers are structuredContent too.
+
+    With three parameters, ``(ctx, args, next)``, it is raw: it answers with what it returns, or with what ``next``
+    gave when that is returned, or nothing is. What it answers without any data of the tool's is final. With one or
+    two, ``(ctx)`` or ``(ctx, args)``, what it returns is merged into the context.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        function: Function,
+        expose: Expose,
+        log: FilteringBoundLogger,
+        *,
+        structured: bool = False,
+    ) -> None:
+        """Raises ValueError for a raw function that is not async, as ``next`` has to be awaited."""
+        if function.parameters >= RAW and not _is_async(function.plain):
+            raise ValueError(f"{function.reference!r} takes next, so it has to be async and await it.")
+        self._function = function
+        self._structured = structured
+        self._failures = CodeFailures("middleware", tool, expose, log)
+
+    def __repr__(self) -> str:
+        return f"<Middleware {self._function.reference}>"
+
+    @property
+    def part(self) -> Part:
+        """When it works: only one that calls ``next`` sees what the tool answers."""
+        return "around" if self._function.parameters >= RAW else "before"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. What is raised behind it and not caught by it passes as it is."""
+        if self._function.parameters >= RAW:
+            return await self._around(call, Next(call, forward))
+        try:
+            call.context = extended(call.context, await self._derived(call))
+        except Exception as error:
+            raise self._failures.of(call, error) from None
+        return await forward(call)
+
+    async def _derived(self, call: PlannedCall) -> Mapping[str, Any]:
+        given = (call.context, shown(call.arguments))
+        members = await self._function(*given[: self._function.parameters])
+        if members is None:
+            return {}
+        if not isinstance(members, Mapping):
+            raise CodeMistake(f"a middleware without next returns a mapping, not {type(members).__name__}")
+        return members
+
+    async def _around(self, call: PlannedCall, behind: Next) -> Outcome:
+        try:
+            returned = await self._function(call.context, shown(call.arguments), behind)
+            # ``return next()`` is what those write who come from other languages.
+            value = await returned if inspect.isawaitable(returned) else returned
+            return self._outcome(value, behind)
+        except Exception as error:
+            if error is behind.raised:
+                raise
+            raise self._failures.of(call, error) from None
+
+    def _outcome(self, value: Any, behind: Next) -> Outcome:
+        outcome = behind.outcome
+        if outcome is not None and (value is None or value is behind.given):
+            return outcome
+        if value is None:
+            raise CodeMistake("the middleware returned nothing: it has to return a result, or what next gave")
+        if isinstance(value, Given):
+            raise CodeMistake("the middleware returned what next gave to another call")
+        result = as_result(value, structured=self._structured)
+        if outcome is not None and outcome.shapable:
+            return outcome.written(result)
+        answered = Outcome.of(result)
+        return Outcome(answered.result, answered.data, answered.blocks, final=True)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    innermost = inspect.unwrap(function)
+    return inspect.iscoroutinefunction(innermost) or inspect.iscoroutinefunction(
+        getattr(innermost, "__call__", None)  # noqa: B004  (an object is async by its method, which is asked here)
+    )

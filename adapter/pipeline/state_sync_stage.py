@@ -1,0 +1,134 @@
+"""The stage that says what a successful call made stale: to caches, clients and observers, and first of all to the
+model. Nothing of it makes a call fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import operator
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.rules.presenters.state_sync import Invalidation, StateSync
+from adapter.rules.results.outcomes import text_block
+
+Purge = Callable[[Invalidation], object]
+"""Forgets what is kept of the results of tools that went stale."""
+Notify = Callable[[PlannedCall, Invalidation], Awaitable[None]]
+"""Tells the call's client which resources went stale."""
+Observe = Callable[[Mapping[str, Any]], Any]
+"""The user's own function; what it gives is awaited where it can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """``patience`` is how many seconds a client and an observer may each keep the call waiting; ``clock`` gives Unix
+    seconds.
+
+    Nothing that comes from the tool reads like the adapter's own sentence, whether the call succeeds or fails.
+    """
+
+    server: str
+    tool: str
+    sync: StateSync
+    purge: Purge = field(repr=False)
+    notify: Notify | None = field(repr=False)
+    observe: Observe | None = field(repr=False)
+    log: FilteringBoundLogger = field(repr=False)
+    clock: Callable[[], float] = field(default=time.time, repr=False, kw_only=True)
+    patience: float = field(default=5.0, kw_only=True)
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. What a stage answered in the tool's stead changes nothing, so it makes nothing stale."""
+        try:
+            outcome = await forward(call)
+        except StageFailed as failed:
+            failed.text = self.sync.decorated([text_block(failed.text)], None)[0]["text"]
+            raise
+        call.time.at = "state_sync"
+        ran = outcome.succeeded and not outcome.final
+        invalidation = self.sync.invalidation(self.server, self.tool) if ran else None
+        if invalidation is not None:
+            await self._announce(call, invalidation)
+        return self._said(outcome, invalidation)
+
+    def _said(self, outcome: Outcome, invalidation: Invalidation | None) -> Outcome:
+        """The outcome with the adapter's block, and only that one; the same object where nothing is to be said."""
+        content = outcome.result.get("content")
+        if not isinstance(content, list):
+            if invalidation is None:
+                return outcome
+            content = []
+        decorated = self.sync.decorated(content, invalidation)
+        if invalidation is None and all(map(operator.is_, decorated, content)):
+            return outcome
+        return outcome.with_content(decorated)
+
+    # --- everybody else ---------------------------------------------------------------------------------------
+
+    async def _announce(self, call: PlannedCall, invalidation: Invalidation) -> None:
+        # Caches first: whoever hears of it and asks again must not get what was kept before.
+        await self._told("the caches", call, lambda: self.purge(invalidation))
+        if (notify := self.notify) is not None:
+            await self._told("the client", call, lambda: notify(call, invalidation))
+        if (observe := self.observe) is not None:
+            await self._told("the observer", call, lambda: observe(self._event(invalidation)))
+
+    async def _told(self, whom: str, call: PlannedCall, tell: Callable[[], Any]) -> None:
+        try:
+            told = tell()
+            if inspect.isawaitable(told):
+                await _within(self._patience(call), told)
+        except (Exception, SystemExit) as error:
+            # The tool has done its work; that somebody could not be told of it does not undo that.
+            log = self.log.bind(server=self.server, tool=self.tool)
+            log.warning("what went stale could not be told", whom=whom, why=type(error).__name__)
+            log.debug("where telling failed", exc_info=True)
+
+    def _patience(self, call: PlannedCall) -> float:
+        """Seconds that somebody may keep the call waiting: never longer than that has time."""
+        until = call.time.until
+        return self.patience if until is None else min(self.patience, max(0.0, until - time.monotonic()))
+
+    def _event(self, invalidation: Invalidation) -> dict[str, Any]:
+        moment = datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
+        return {
+            "causedBy": invalidation.cause,
+            "patterns": list(map(str, invalidation.patterns)),
+            "timestamp": moment.replace("+00:00", "Z"),
+        }
+
+
+async def _within(seconds: float, told: Awaitable[Any]) -> None:
+    """Wait for it no longer than so many seconds, even if it does not end when it is cancelled. Raises TimeoutError."""
+    telling = asyncio.ensure_future(told)
+    # When the time is over nobody asks for it.
+    telling.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        done, _ = await asyncio.wait((telling,), timeout=seconds)
+        if not done:
+            raise TimeoutError
+        telling.result()
+    finally:
+        telling.cancel()
+
+
+def definition_with_cache_control(
+    definition: Mapping[str, Any], sync: StateSync, server: str
+) -> Mapping[str, Any]:
+    """The tool's entry of ``tools/list`` with what may be kept of its results, once, at its description's end; the
+    same object where nothing is said.
+    """
+    written = definition.get("description")
+    description = written if isinstance(written, str) else ""
+    described = sync.described(server, str(definition["name"]), description)
+    return definition if described == description else {**definition, "description": described}

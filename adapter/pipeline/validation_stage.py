@@ -1,0 +1,216 @@
+"""Whether a call's arguments are what its tool takes; a caller reads everything that is wrong with them at once.
+
+Hosted tools declare inputs, into which arguments are coerced. Tools of upstreams have a JSON Schema, and what fits it
+goes on exactly as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from adapter.errors import LimitReached
+from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code import InThread
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
+from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
+from adapter.rules.calls.inputs import Input, InputsRefused, Problem
+from adapter.rules.presenters.presenters import SELECT
+from adapter.rules.results import refusals
+from adapter.rules.results.refusals import Issue
+from adapter.rules.schema.checker import STEPS
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.wording import Fault
+
+SCHEMAS_KEPT = 8
+"""Compiled schemas of one tool: it has one, and for a while the one before for those who were pinned to it."""
+
+SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
+"""The JSON Schema of the called tool's arguments, None where it is not known."""
+
+
+class Coercing:
+    """A PlanStage: arguments become the values of the declared inputs.
+
+    With ``selects`` the caller may say in ``_select`` what of the data it wants to see; the tool never gets that.
+    ``in_thread`` checks what takes long, in at most ``max_steps``.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        inputs: DeclaredInputs,
+        *,
+        selects: bool = False,
+        max_steps: int = STEPS,
+        in_thread: InThread = asyncio.to_thread,
+    ) -> None:
+        self._tool = tool
+        self._inputs = inputs
+        self._selects = selects
+        self._max_steps = max_steps
+        self._in_thread = in_thread
+
+    def __repr__(self) -> str:
+        return f"<Coercing of {self._tool!r}: {', '.join(self._inputs.each) or 'no inputs'}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage."""
+        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        try:
+            if self._inputs.checker is None:
+                values = self._inputs.fitted(arguments)
+            else:
+                values = await self._checked(arguments)
+        except InputsRefused as refused:
+            issues = [*_issues(self._inputs.each, refused), *([misselected] if misselected else [])]
+            raise _unfit(self._tool, str(refused), issues) from None
+        if misselected is not None:
+            raise _unfit(self._tool, _sentence(misselected), [misselected])
+        call.arguments = values
+        return await forward(call)
+
+    async def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        weight = self._inputs.weight(arguments)
+        if weight > MOST_VALUES:
+            raise too_many()
+        if weight <= AT_ONCE:
+            try:
+                return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE, large=False)
+            except (OutOfSteps, SchemaTooLarge):
+                pass
+        # Others' calls shall not wait for so much.
+        check = partial(self._inputs.fitted, arguments, steps=self._max_steps)
+        try:
+            values: dict[str, Any] = await self._in_thread(check)
+        except OutOfSteps:
+            raise too_long(self._max_steps) from None
+        return values
+
+
+class Validating:
+    """A PlanStage: arguments that are not what the tool's schema says end the call; all others pass as they are.
+
+    ``strict`` also refuses members that the schema does not declare, see compile_schema. Where no schema is known
+    everything passes. ``selects`` as for Coercing. ``compilations`` is how many schemas were compiled until now.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        schema_of: SchemaOf,
+        checks: SchemaChecks,
+        *,
+        strict: bool = True,
+        selects: bool = False,
+    ) -> None:
+        self._tool = tool
+        self._schema_of = schema_of
+        self._made = checks
+        self._strict = strict
+        self._selects = selects
+        self._latest: SchemaCheck | None = None
+        self._kept: OrderedDict[str, SchemaCheck] = OrderedDict()
+        self.compilations = 0
+
+    def __repr__(self) -> str:
+        return f"<Validating of {self._tool!r}: {len(self._kept)} schemas>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. A schema that nothing can be checked by ends the call too."""
+        schema = await self._schema_of(call)
+        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        try:
+            faults: Sequence[Fault] = ()
+            if schema is not None:
+                faults = await self._check(schema, call.server).faults(arguments, call.caller.principal)
+        except SchemaInvalid as invalid:
+            raise StageFailed("validation", f"input validation failed: {invalid}") from None
+        except LimitReached as busy:
+            sentence = f"input validation failed: {busy}"
+            raise StageFailed("validation", sentence, "busy", retry_after=busy.retry_after) from None
+        issues = [*(fault.issue for fault in faults), *([misselected] if misselected else [])]
+        if issues:
+            sentence = faults[0].sentence if faults else _sentence(issues[0])
+            raise _unfit(self._tool, sentence, issues)
+        call.arguments = arguments
+        return await forward(call)
+
+    def _check(self, schema: Mapping[str, Any], server: str) -> SchemaCheck:
+        """Compiled once for each schema; most calls come with the very object of the call before."""
+        if self._latest is not None and self._latest.schema is schema:
+            return self._latest
+        digest = _digest(schema)
+        check = self._kept.get(digest)
+        if check is None:
+            check = self._kept[digest] = self._made.of(schema, server, strict=self._strict)
+            self.compilations += 1
+        self._kept.move_to_end(digest)
+        if len(self._kept) > SCHEMAS_KEPT:
+            self._kept.popitem(last=False)
+        check.schema = schema
+        self._latest = check
+        return check
+
+
+def _digest(schema: Mapping[str, Any]) -> str:
+    # Not of its canonical form, to which names that only look alike are one.
+    text = quickly_written(schema)
+    return f"{id(schema)}" if text is None else hashlib.sha256(text).hexdigest()
+
+
+def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:
+    """The arguments without ``_select``, whose names are noted in the call; null is as if it were absent.
+
+    The issue says what is wrong with it.
+    """
+    if SELECT not in call.arguments:
+        return call.arguments, None
+    arguments = {name: value for name, value in call.arguments.items() if name != SELECT}
+    names = call.arguments[SELECT]
+    if names is None:
+        return arguments, None
+    if not isinstance(names, list | tuple):
+        return arguments, refusals.wrong_type((SELECT,), names, "array")
+    for position, name in enumerate(names):
+        if not isinstance(name, str):
+            return arguments, refusals.wrong_type((SELECT, position), name, "string")
+    call.select = tuple(names)
+    return arguments, None
+
+
+def _unfit(tool: str, sentence: str, issues: Sequence[Issue]) -> StageFailed:
+    return StageFailed.worded("validation", sentence, refusals.invalid(tool, issues))
+
+
+def _sentence(issue: Issue) -> str:
+    return (
+        f"input validation failed: validation error for field '{issue.field}': "
+        f"type validation failed: {issue.message}"
+    )
+
+
+def _issues(inputs: Mapping[str, Input], refused: InputsRefused) -> Iterator[Issue]:
+    for problem in refused.problems:
+        if problem.field in inputs:
+            yield _issue(inputs[problem.field], problem)
+    yield from (fault.issue for fault in refused.faults)
+    if unknown := [problem.field for problem in refused.problems if problem.field not in inputs]:
+        yield refusals.unrecognized((), unknown)
+
+
+def _issue(declared: Input, problem: Problem) -> Issue:
+    path, expected = (problem.field,), problem.expected or ""
+    # The rule says it for models that read sentences; what is missing has a form of its own.
+    if problem.text.startswith("required input"):
+        return refusals.missing(path, expected)
+    if declared.enum is not None:
+        return refusals.not_an_option(path, problem.sent, declared.enum)
+    return Issue(path, problem.text, problem.sent, f"Expected type: {expected}.")

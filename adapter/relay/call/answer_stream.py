@@ -1,0 +1,348 @@
+"""The event stream that answers a POST, on its way from the upstream to the client.
+
+A *piped* stream leaves as it comes, chunk by chunk; the relay only looks along, to know whether the request was
+answered. A *read* stream leaves event by event, each as received, but for the response that stages change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
+from adapter.relay.event_slices import SLICE, breathe, slices
+from adapter.relay.exchange import Flow
+from adapter.relay.replies import messages_in, too_large
+from adapter.relay.response_match import LARGE, LIST, is_response
+from adapter.upstream.port import Sink, UpstreamReply, pour
+from adapter.wire.envelope import Envelope, read_response
+from adapter.wire.failure import failure
+from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
+
+LOOK_LIMIT = 1 << 20
+"""Bytes of one event that are kept to look into. A larger one is taken for an answer: nothing else is so big."""
+
+UNREAD_AT_MOST = 64 << 10
+"""Bytes of a piped stream that are kept unread; above, they are read and let go."""
+
+Rewrite = Callable[[bytes], Awaitable[bytes]]
+
+Heed = Callable[[bytes], None]
+"""Looks along at what the upstream says, chunk by chunk."""
+
+
+class Recovery(Protocol):
+    """What an answer stream may ask for when it ends early."""
+
+    async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
+        """The rest of the stream, from the upstream, or None where that cannot be had."""
+
+    async def polled(self) -> None:
+        """The upstream ended the stream cleanly after an event id; the client is expected to come back."""
+
+    async def gave_up(self, error: AdapterError) -> None:
+        """The client was told that the request failed."""
+
+
+class Ending(NamedTuple):
+    """What is said where the upstream says no more.
+
+    ``goes_on``: another of its streams takes over. ``failure`` is what the client is told with these words.
+    """
+
+    words: bytes
+    goes_on: bool = False
+    failure: AdapterError | None = None
+
+
+class AnswerStream:
+    """The stream of one POST. ``wanted`` are the requests it has to answer; ``rewrite`` makes it a read one.
+
+    ``heed`` sees each chunk as it comes. In a read stream ``aside`` is given the data of every other event, and
+    returns what leaves.
+
+    The promise: it ends with an answer to each request, or after an event id, or with an error event.
+    """
+
+    def __init__(
+        self,
+        reply: UpstreamReply,
+        wanted: list[Envelope],
+        *,
+        silence: float | None,
+        recovery: Recovery,
+        resumable: bool,
+        rewrite: Rewrite | None = None,
+        limit: int = LOOK_LIMIT,
+        heed: Heed | None = None,
+        aside: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._reply = reply
+        self._wanted = wanted
+        self._asked = wanted[0]
+        self._silence = silence
+        self._recovery = recovery
+        self._resumable = resumable
+        self._rewrite = rewrite
+        self._limit = limit
+        self._heed = heed
+        self._aside = aside
+        self._reader = self._new_reader()
+        self._skipped = 0
+        self._resumed = False
+        self._failure: AdapterError | None = None
+        self._unread: list[bytes] = []
+        self._unread_size = 0
+
+    def _new_reader(self) -> SseReader:
+        return SseReader(self._limit, skip=self._rewrite is None)
+
+    def body(self) -> AsyncGenerator[bytes, None]:
+        """What the client gets: of a piped stream a Flow."""
+        return self.pieces() if self._rewrite is not None else Flow(self.pieces(), self.pour)
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        try:
+            ending = None
+            while ending is None or ending.goes_on:
+                while chunk := await self._next():
+                    if self._rewrite is None:
+                        self._look(chunk)
+                        yield chunk
+                        await self.catch_up()
+                        continue
+                    for part in slices(chunk):
+                        if piece := await self._pass_events(part):
+                            yield piece
+                ending = await self._ending()
+                if ending.words:
+                    yield ending.words
+            if ending.failure is not None:
+                await self._recovery.gave_up(ending.failure)
+        finally:
+            self._reply.abort()
+
+    async def pour(self, sink: Sink) -> None:
+        """Hand a piped stream on to its end."""
+        try:
+            ending = None
+            along = _Overlooked(sink, self)
+            while ending is None or ending.goes_on:
+                try:
+                    await pour(self._reply, along, self._silence)
+                except (UpstreamBroken, UpstreamSilent) as error:
+                    self._failure = error.with_traceback(None)
+                ending = await self._ending()
+                if ending.words and not sink.put(ending.words):
+                    await sink.drained()
+            if ending.failure is not None:
+                await self._recovery.gave_up(ending.failure)
+        finally:
+            self._reply.abort()
+
+    async def _ending(self) -> Ending:
+        """The upstream has ended the stream, or broken it off: what becomes of it."""
+        await self.catch_up(all_of_it=True)
+        rest = self._reader.rest if self._rewrite is not None and self._failure is None else b""
+        if not self._wanted:
+            return Ending(rest)
+        last_id = self._reader.last_id if self._resumable else b""
+        if self._failure is None and last_id:
+            await self._recovery.polled()
+            return Ending(rest)
+        if isinstance(self._failure, UpstreamBroken) and last_id and not self._resumed:
+            self._resumed = True
+            if (resumed := await self._recovery.resume(last_id)) is not None:
+                seam = self._seam()
+                self._reply, self._reader = resumed, self._reader_after(last_id)
+                self._failure = None
+                return Ending(seam, goes_on=True)
+        return Ending(rest + self._seam() + self._error_events(), failure=self._why())
+
+    def settled_by(self, body: bytes) -> bool:
+        """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
+        not end with the answer is not looked into, for that takes its time.
+        """
+        wanted, skipped = list(self._wanted), self._skipped
+        if not self._last_event_answers(body) and len(body) <= SLICE:
+            for event in self._reader.feed(body):
+                self._strike_off(event)
+        settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
+        self._wanted, self._skipped, self._reader = wanted, skipped, self._new_reader()
+        if settled and self._heed is not None:
+            self._heed(body)
+        return settled
+
+    async def last_words(self, error: AdapterError) -> bytes:
+        """Complete the stream where nothing more is read of it: an error event for each request that waits."""
+        await self.catch_up(all_of_it=True)
+        self._failure = error
+        return self._seam() + self._error_events()
+
+    async def _next(self) -> bytes:
+        """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""
+        if self._failure is not None:
+            return b""
+        try:
+            chunk = await self._reply.read(self._silence)
+        except (UpstreamBroken, UpstreamSilent) as error:
+            self._failure = error.with_traceback(None)
+            return b""
+        if self._heed is not None:
+            self._heed(chunk)
+        return chunk
+
+    def see(self, chunk: bytes) -> bool:
+        """Look at a chunk that is poured. False where what has passed is to be read before more comes."""
+        if self._heed is not None:
+            self._heed(chunk)
+        self._look(chunk)
+        return self._unread_size <= UNREAD_AT_MOST
+
+    def _look(self, chunk: bytes) -> None:
+        """Keep a chunk. What it holds is asked for only at the end, and seldom more than the last event: reading each
+        event as it passes would cost a fifth of a stream.
+        """
+        if self._wanted:
+            self._unread.append(chunk)
+            self._unread_size += len(chunk)
+
+    async def catch_up(self, *, all_of_it: bool = False) -> None:
+        """Read what has passed, so that ``_wanted`` and the reader tell of it: where it is much, or all of it."""
+        if self._unread_size <= UNREAD_AT_MOST and not all_of_it:
+            return
+        unread = b"".join(self._unread)
+        self._unread.clear()
+        self._unread_size = 0
+        if unread and not (self._failure is None and self._last_event_answers(unread)):
+            for part in slices(unread):
+                events = self._reader.feed(part)
+                for event in events:
+                    self._strike_off(event)
+                await breathe(len(events))
+
+    def _last_event_answers(self, unread: bytes) -> bool:
+        """Whether the last whole event of ``unread`` is all that was waited for; then the others do not matter."""
+        blank = b"\r\n\r\n" if unread.endswith(b"\r\n\r\n") else b"\n\n"
+        if len(self._wanted) != 1 or not unread.endswith(blank):
+            return False
+        _, separator, last = unread[: -len(blank)].rpartition(blank)
+        if not separator and self._reader.inside:
+            return False
+        if len(last) > self._limit:
+            return False
+        data = data_of_one(last + blank)
+        return data is not None and self._strike_off(SseEvent(last + blank, data))
+
+    async def _pass_events(self, chunk: bytes) -> bytes:
+        """The chunk's whole events as received, the response among them as the stages want it."""
+        assert self._rewrite is not None
+        try:
+            events = self._reader.feed(chunk)
+        except MessageTooLong:
+            self._failure = too_large(self._limit)
+            return b""
+        leaving: list[bytes] = []
+        for event in events:
+            waiting = self._wanted
+            if event.data and await self._is_answer(event):
+                try:
+                    leaving.append(replace_data(event, await self._rewritten(event.data)))
+                except asyncio.CancelledError:
+                    # It never leaves, so whoever speaks the last words has to know who still waits.
+                    self._wanted = waiting
+                    raise
+            elif (
+                event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
+            ):
+                leaving.append(replace_data(event, seen))
+            else:
+                leaving.append(event.raw)
+        await breathe(len(events))
+        return b"".join(leaving)
+
+    async def _is_answer(self, event: SseEvent) -> bool:
+        """As ``_strike_off`` of a stream that is read; a long list is looked through in turns."""
+        if event.data is None or self._asked.method != LIST or len(event.data) <= LARGE:
+            return self._strike_off(event)
+        if not self._wanted or not await is_response(event.data, self._asked.id):
+            return False
+        self._wanted = []
+        return True
+
+    async def _rewritten(self, data: bytes) -> bytes:
+        assert self._rewrite is not None
+        try:
+            return await self._rewrite(data)
+        except AdapterError as error:
+            return failure(error, self._asked.id_bytes)
+
+    def _strike_off(self, event: SseEvent) -> bool:
+        """Whether the event answers a request that is still waiting, which it then no longer is."""
+        if event.skipped:
+            # Nobody knows whose answer it is. Until it can be nobody else's, all of them wait: to be answered twice
+            # harms none, for the second one comes when its request is over.
+            self._skipped += 1
+            return self._settle()
+        if not event.data:
+            return False
+        answered = {said.id for said in map(read_response, messages_in(event.data)) if said is not None}
+        if not answered:
+            return False
+        # An error that names no request may be that of any.
+        waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
+        struck, self._wanted = len(waiting) < len(self._wanted), waiting
+        return (self._skipped > 0 and self._settle()) or struck
+
+    def _settle(self) -> bool:
+        """Wait for none where as many answers were skipped as are waited for. Whether one was waited for."""
+        settled = 0 < len(self._wanted) <= self._skipped
+        if settled:
+            self._wanted = []
+        return settled
+
+    def _reader_after(self, last_id: bytes) -> SseReader:
+        reader = self._new_reader()
+        reader.last_id = last_id
+        return reader
+
+    def _seam(self) -> bytes:
+        """Closes an event of which the client already has the beginning, so that it is not taken for a message.
+
+        What was sent cannot be taken back, but an event's type may follow its data, and clients dispatch only
+        events of type "message". The last whole event's id is said again, in case the torn one had begun its own.
+        """
+        if self._rewrite is not None or not self._reader.inside:
+            return b""
+        last_id = self._reader.last_id
+        # Where a line has just ended, one more line end would be the blank line that dispatches the event.
+        rest = self._reader.rest
+        line_end = b"\n" if rest and rest[-1] not in b"\r\n" else b""
+        return line_end + b"event: torn\n" + (b"id: " + last_id + b"\n" if last_id else b"") + b"\n"
+
+    def _why(self) -> AdapterError:
+        return self._failure or UpstreamBroken("The upstream server ended its answer without a response.")
+
+    def _error_events(self) -> bytes:
+        return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self._wanted)
+
+
+class _Overlooked:
+    """A sink for a stream that is looked at on its way; it is full while much of that is still to be read."""
+
+    __slots__ = ("_sink", "_stream")
+
+    def __init__(self, sink: Sink, stream: AnswerStream) -> None:
+        self._sink = sink
+        self._stream = stream
+
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """See Sink."""
+        read = self._stream.see(chunk)
+        return self._sink.put(chunk, more=more) and read
+
+    async def drained(self) -> None:
+        """See Sink."""
+        await self._stream.catch_up()
+        await self._sink.drained()

@@ -1,0 +1,98 @@
+"""GET streams: what an upstream says outside of calls, and answers that come later than their call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.call.gate import Calling
+from adapter.relay.call.get_stream_events import listening, noticing
+from adapter.relay.call.passthrough import piped_answer
+from adapter.relay.exchange import Answer, Ask, asking_plain, both
+from adapter.relay.flow import RETRY, GetStream
+from adapter.relay.notifications import Notices
+from adapter.relay.replies import media_type, require_plain
+from adapter.relay.sessions.guarded_replays import without_lists
+from adapter.relay.sessions.session_map import Session
+from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.stages import Plan
+from adapter.upstream.port import UpstreamReply
+
+
+@dataclass(slots=True)
+class Listening:
+    """Takes the streams that clients open to listen."""
+
+    calling: Calling
+    mapping: Mapping
+    parking: Parking
+    notices: Notices
+
+    async def listen(self, ask: Ask, session: Session | None) -> Answer:
+        """Open a stream, or resume one. Raises AdapterError."""
+        ask.server.require_healthy(asyncio.get_running_loop().time())
+        silence = ask.server.silence.request
+        plan = ask.server.plan
+        if session is not None and ask.last_event_id is not None and not plan.empty:
+            await self.parking.load(session)
+        # What stages wait for must not pass by them compressed; anything else may come as it likes.
+        needed = session is not None and (plan.guards or self.parking.waits(session))
+        # News of changed tools could not be heard either, but no stream is refused for that.
+        heed = ask.server.listener()
+        if needed or heed is not None:
+            ask.headers = asking_plain(ask.headers)
+        reply = await self.mapping.send(ask, session, b"", silence)
+        if session is not None and session.over:
+            reply.abort()
+            raise SessionUnknown()
+        headers = ask.server.answer_headers.to_client(reply.headers)
+        stream = media_type(reply) == "text/event-stream"
+        rewrite = None
+        if stream and needed:
+            require_plain(reply)
+        if stream and session is not None and needed:
+            rewrite = partial(self._heard, session, plan)
+        if reply.whole is not None and rewrite is None:
+            if heed is not None:
+                heed(reply.whole)
+            return Answer(reply.status, headers, reply.whole)
+        if not stream:
+            return await piped_answer(reply, headers, silence)
+        ask.server.counters.streams += 1
+        release = _held(session, reply)
+        if rewrite is None or session is None:
+            piped = GetStream(reply, heed)
+            return Answer(reply.status, headers, piped.body(), release=release, last_words=piped.last_words)
+        pieces = listening(reply, rewrite, ask.server.answer_limit, heed)
+        scope = self.calling.scope_of(session, ask.principal)
+        inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
+        release = both(release, partial(self.notices.close, scope, session.key, inbox))
+        return Answer(
+            reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
+        )
+
+    async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
+        """The data of an event as it may leave."""
+        claimed = await self.parking.claim(session, data)
+        if claimed is not None:
+            return claimed
+        if plan.around is not None:
+            data = session.guarded.withheld(data)
+        return without_lists(data) if plan.refuses else data
+
+
+async def _between_events(_: AdapterError) -> bytes:
+    """Tell the client to come back in a while; only whole events have left."""
+    return RETRY
+
+
+def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:
+    """Have the stream end with its session; returned is what lets go of both."""
+    if session is None:
+        return reply.abort
+    session.hold(reply)
+    return both(reply.abort, partial(session.release, reply))

@@ -1,0 +1,168 @@
+"""Planned calls of an upstream's tools: a plan is walked by a task that sleeps at its innermost point until the
+upstream has answered, so that its stages are the same ones that stand around a hosted tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from adapter.pipeline.call import CallTime, PlannedCall
+from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.plan import ToolPlan
+from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, Walk, Walks
+from adapter.relay.notifications import Notices
+from adapter.relay.param_headers import Mirrors
+from adapter.relay.stages import Call
+from adapter.rules.results.tool_results import is_task, rpc_result
+from adapter.wire.ambiguity import doubt_of_answer
+from adapter.wire.envelope import dump, parse
+from adapter.wire.failure import error_response
+from adapter.wire.repeats import repeats
+from adapter.wire.spans import Drop, Insert, Replace, edit
+
+LIVE = "walk"
+"""The live member of a call that holds its walk."""
+
+RESTARTED = (
+    "The adapter was started anew while this call ran, so its result cannot be shown. Call the tool again."
+)
+
+INVALID_PARAMS = -32602
+NO_OBJECT = "The arguments of a tool are an object."
+
+
+class Planned:
+    """The stage that walks a tool's plan. ``timeout`` is how many seconds the stages on both sides of the upstream may
+    take together; ``walks`` are those of the server's calls that are under way.
+    """
+
+    def __init__(
+        self, plan: ToolPlan, mirrors: Mirrors, notices: Notices, timeout: float | None, walks: Walks
+    ) -> None:
+        self._plan = plan
+        self._walks = walks
+        self._mirrors = mirrors
+        self._notices = notices
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Planned {self._plan!r}>"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is forgotten with the plan."""
+        return self._plan.idle
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Walk up to the tool itself; its arguments are then as the stages want them."""
+        call.guarded = call.guarded or self._plan.reshapes
+        await self._mirrors.check(call)
+        params = parse(call.request).get("params") or {}
+        said = params.get("arguments")
+        if said is not None and not isinstance(said, dict):
+            # An upstream may be less strict, and would run what no stage has looked at.
+            return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
+        walk = Walk(self._plan, self._planned(call, said or {}, params))
+        call.live[LIVE] = walk
+        call.defer(walk.end)
+        self._note(call, walk)
+        try:
+            arrived = await walk.to_the_tool()
+        except CallRefused as refused:
+            return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
+        if isinstance(arrived, Outcome):
+            return rpc_result(call.envelope.id_bytes, _complete(arrived.result, call))
+        self._put(call, params, arrived)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """Walk on with the tool's answer; one that no stage touches leaves as it came."""
+        walk = call.live.get(LIVE)
+        message = parse(response)
+        result = message.get("result") if isinstance(message, dict) else None
+        if not isinstance(walk, Walk) and not self._plan.reshapes:
+            return response
+        try:
+            if not isinstance(walk, Walk):
+                outcome = self._plan.errors.outcome(StageFailed("context", RESTARTED))
+            elif isinstance(result, dict):
+                outcome = await walk.on(Outcome(result))
+                if self._plan.reshapes and is_task(outcome.result):
+                    # Modern servers may make one of any call, and its result would come by none of these stages.
+                    outcome = self._plan.errors.outcome(StageFailed("context", NO_TASK))
+            else:
+                outcome = await walk.on(Rejected(message.get("error"), response))
+        except Rejected as rejected:
+            return rejected.response
+        except CallRefused as refused:
+            return error_response(call.envelope.id_bytes, refused.code, str(refused), refused.data)
+        if outcome.result is result and not (self._plan.reshapes and doubt_of_answer(response)):
+            return response
+        # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
+        return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
+
+    def _note(self, call: Call, walk: Walk) -> None:
+        """Have the walk found by its request's id, for a client that gives that up."""
+        if call.session is None or call.envelope.id is None:
+            return
+        key = (call.session, call.envelope.id)
+        self._walks[key] = walk
+
+        def forget() -> None:
+            # A client that used an id twice has only itself to blame, but must not unhook its other call.
+            if self._walks.get(key) is walk:
+                del self._walks[key]
+
+        call.defer(forget)
+
+    def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
+        deadline = None if self._timeout is None else call.began + self._timeout
+        planned = PlannedCall(
+            server=call.server,
+            tool=self._plan.tool,
+            arguments=arguments,
+            execute=_unreached,
+            caller=call.caller,
+            session=call.scope.id,
+            say=partial(self._notices.say, call.scope),
+            deadline=deadline,
+            time=CallTime(self._timeout),
+            continues=any(params.get(name) is not None for name in CONTINUING),
+        )
+        planned.notes[CALL] = call
+        planned.notes[TASK] = params.get("task") is not None
+        return planned
+
+    def _put(self, call: Call, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        """Have the request say what the stages saw and made of it, and its mirrors too."""
+        said = params.get("arguments") or {}
+        if repeats(call.request):
+            text = dump({**params, "arguments": dict(arguments)})
+            call.request = edit(call.request, [Replace(("params",), text)])
+        elif arguments is not said and arguments != said:
+            text = dump(dict(arguments))
+            call.request = edit(
+                edit(call.request, [Drop(("params", "arguments"))]), [Insert(("params", "arguments"), text)]
+            )
+        else:
+            return
+        self._mirrors.renew(call, said, arguments)
+
+
+CALL = "relay call"
+"""The note of a planned call that holds the relay's own call."""
+
+CONTINUING = ("inputResponses", "requestState", "task")
+"""Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""
+
+
+async def _unreached(_: PlannedCall) -> Outcome:
+    raise AssertionError("a walk puts its own execution there")
+
+
+def _complete(result: Mapping[str, Any], call: Call) -> Mapping[str, Any]:
+    """A result of the adapter's own, as the client's era has it."""
+    return {"resultType": "complete", **result} if call.modern and "resultType" not in result else result

@@ -1,0 +1,79 @@
+"""What can be done about an answer that does not come to its end."""
+
+from __future__ import annotations
+
+from adapter.errors import AdapterError, UpstreamSilent
+from adapter.relay.background import Errands
+from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.replies import discard
+from adapter.relay.sessions.session_map import Session
+from adapter.relay.sessions.upstream_sessions import Resumption
+from adapter.relay.stages import Call, Stages, finish
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
+from adapter.wire.envelope import Envelope
+
+_CANCEL_SILENCE = 5.0
+
+
+class ExchangeRecovery:
+    """Resumes, parks and cancels for one exchange. ``call`` and ``stages`` are a read exchange's own."""
+
+    def __init__(
+        self, ask: Ask, session: Session | None, requests: list[Envelope], parking: Parking, errands: Errands
+    ) -> None:
+        self._ask = ask
+        self._session = session
+        self._requests = requests
+        self._parking = parking
+        self._errands = errands
+        self._reading: tuple[Call, Stages] | None = None
+
+    def reading(self, call: Call, stages: Stages) -> None:
+        """This exchange is a read one: it is finished once, or parked."""
+        self._reading = (call, stages)
+
+    def finish(self) -> None:
+        if self._reading is not None:
+            (call, _), self._reading = self._reading, None
+            finish(call)
+
+    async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
+        ask = self._ask
+        upstream_session = self._session.upstream_session if self._session else None
+        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version, ask.query)
+        return await resumption.after(last_event_id, None)
+
+    async def polled(self) -> None:
+        if self._reading is not None and self._session is not None:
+            await self._parking.park(self._session, *self._reading)
+            self._reading = None
+
+    async def gave_up(self, error: AdapterError) -> None:
+        self._ask.server.counters.failures += 1
+        if isinstance(error, UpstreamSilent):
+            self.cancel_upstream()
+
+    def cancel_upstream(self) -> None:
+        """Tell a legacy upstream that nobody waits any more; a modern one reads it from the closed connection."""
+        session = self._session
+        if session is None or session.upstream_session is None:
+            return
+        # The request may have been compressed; this is not.
+        fields = forwardable(self._ask.headers, drop=frozenset({"content-encoding"}))
+        headers = [*fields, ("Mcp-Session-Id", session.upstream_session)]
+        for request in self._requests:
+            body = (
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'
+                + request.id_bytes
+                + b',"reason":"The adapter waited too long for an answer."}}'
+            )
+            notification = UpstreamRequest("POST", headers, body, query=self._ask.query, repeatable=always)
+            self._errands.run(self._send_quietly(notification))
+
+    async def _send_quietly(self, request: UpstreamRequest) -> None:
+        try:
+            await discard(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
+        except AdapterError:
+            # The upstream is silent or gone; then there is nothing to cancel.
+            return

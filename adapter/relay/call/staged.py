@@ -1,0 +1,202 @@
+"""Read exchanges: the request walks its stages, and so does the response; everything between passes as it comes."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
+from adapter.relay.background import Errands
+from adapter.relay.call.answer_stream import AnswerStream
+from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.call.gate import Calling
+from adapter.relay.call.resumption import ExchangeRecovery
+from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
+from adapter.relay.replies import decoded, media_type, read_body, require_plain
+from adapter.relay.response_match import LARGE, LIST, is_response
+from adapter.relay.sessions.session_map import Session
+from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
+from adapter.rules.access.response_headers import of_changed_body
+from adapter.rules.results.tool_results import without_paths
+from adapter.wire.ambiguity import may_hold
+from adapter.wire.envelope import Envelope, answers, parse
+from adapter.wire.eras import Era
+from adapter.wire.failure import failure
+from adapter.wire.spans import find, items
+
+
+@dataclass(slots=True)
+class Reading:
+    """Takes the requests that stages concern."""
+
+    calling: Calling
+    mapping: Mapping
+    parking: Parking
+    errands: Errands
+
+    async def read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
+        """Answer one request by way of its stages. Raises AdapterError."""
+        call = self.calling.call(ask, session, envelope)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
+        recovery.reading(call, stages)
+        try:
+            own = await walk_request(stages, call)
+            if own is not None:
+                recovery.finish()
+                return Answer(200, [JSON], own)
+            if call.guarded and session is not None and ask.server.plan.around is not None:
+                session.guarded.add(envelope.id)
+            return await self._forward(ask, session, call, stages, recovery)
+        except Withdrawn:
+            recovery.finish()
+            return Answer(202, [], b"")
+        except BaseException:
+            recovery.finish()
+            raise
+
+    async def _forward(
+        self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
+    ) -> Answer:
+        # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
+        ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
+        silence = silence_of(ask, [call.envelope])
+        try:
+            reply = await self.mapping.send(ask, session, call.request, silence)
+            headers = ask.server.answer_headers.to_client(reply.headers)
+            if media_type(reply) == "text/event-stream":
+                require_plain(reply)
+                stream = AnswerStream(
+                    reply,
+                    [call.envelope],
+                    silence=silence,
+                    recovery=recovery,
+                    resumable=ask.era is Era.LEGACY,
+                    rewrite=partial(_finished, stages, call),
+                    aside=_aside(call),
+                    heed=ask.server.listener(),
+                    limit=ask.server.answer_limit,
+                )
+                pieces = stream.pieces()
+                if call.subscription is not None:
+                    pieces = call.subscription.joined(pieces)
+                return Answer(
+                    reply.status,
+                    of_changed_body(headers),
+                    pieces,
+                    release=both(reply.abort, recovery.finish),
+                    last_words=stream.last_words,
+                )
+            raw = await read_body(reply, silence, ask.server.answer_limit)
+        except UpstreamSilent:
+            recovery.cancel_upstream()
+            raise
+        # Some clients pass over a byte order mark.
+        body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
+        # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
+        # And of other types, since a client may not look at that.
+        if await _answers(ask, call, body):
+            came, body = body, await walk_response(stages, call, body)
+            if status != 200 and body is not came and find(body, ("error",)) is None:
+                status = 200
+        elif call.guarded and body:
+            whole = await _batch(stages, call, body)
+            if whole is None and status < 400:
+                raise UpstreamBroken("The upstream server answered with something else than a response.")
+            body = whole or _refusal(call, body)
+        recovery.finish()
+        return Answer(status, headers if body is raw else of_changed_body(headers), body)
+
+
+async def _answers(ask: Ask, call: Call, body: bytes) -> bool:
+    """Whether the body is the response to the call. A long list that comes again and again is not read each time."""
+    if call.envelope.method != LIST:
+        return answers(body, call.envelope.id)
+    gate = ask.server.plan.gate
+    known = gate.recognizes(body) if gate is not None else None
+    if known is not None:
+        return bool(parse(known) == call.envelope.id)
+    return await is_response(body, call.envelope.id)
+
+
+async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
+    """The response as the stages want it; the failure of one is an error response, for the head has left.
+
+    What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came, unless the call is guarded.
+    """
+    try:
+        if call.envelope.method == LIST:
+            is_answer = await is_response(response, call.envelope.id)
+        else:
+            is_answer = answers(response, call.envelope.id)
+        if is_answer:
+            return await walk_response(stages, call, response)
+        if not call.guarded:
+            return response
+        whole = await _batch(stages, call, response)
+        if whole is None:
+            raise UpstreamBroken("The upstream server answered with something else than a response.")
+        return whole
+    except AdapterError as error:
+        return failure(error, call.envelope.id_bytes)
+
+
+async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
+    """Of a batch of messages the response to the call, as the stages want it, and what is no response at all.
+
+    None for what is no batch, or none with the response in it.
+    """
+    if call.envelope.method == LIST and len(data) > LARGE:
+        # No client sends a batch for a list, and reading it to find that out would take long.
+        return None
+    try:
+        if not isinstance(parse(data), list):
+            return None
+    except BadJson:
+        return None
+    members = [data[start:end] for start, end in items(data)]
+    response = next((each for each in members if answers(each, call.envelope.id)), None)
+    if response is None:
+        return None
+    others = [each for each in members if _is_aside(parse(each))]
+    return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
+
+
+def _aside(call: Call) -> Callable[[bytes], bytes] | None:
+    """The function that messages on the way of the response pass through; None where they pass as they come."""
+    if call.subscription is not None:
+        return call.subscription.heard
+    return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
+
+
+def _refusal(call: Call, body: bytes) -> bytes:
+    """What may leave of a body that came with the status of a failure: of a call's nothing, as it may tell of data."""
+    if call.envelope.method != LIST or len(body) > LARGE:
+        return b""
+    try:
+        return b"" if may_hold(parse(body), "result") else body
+    except BadJson:
+        return body
+
+
+def _seen_meanwhile(call: Call, data: bytes) -> bytes:
+    """A message on the way of the response, such as one of progress, with its texts as they may be seen.
+
+    Of a guarded call's stream whatever is no such message stays behind, such as a response that comes twice.
+    """
+    if call.guarded and call.envelope.method == LIST and len(data) > LARGE:
+        return b""
+    try:
+        message = parse(data)
+    except BadJson:
+        message = None
+    if call.guarded and not _is_aside(message):
+        return b""
+    return without_paths(data, call.withheld) if call.withheld and isinstance(message, dict) else data
+
+
+def _is_aside(message: object) -> bool:
+    """Whether this is a notification or a request of the upstream's."""
+    return isinstance(message, dict) and "method" in message and not message.keys() & {"result", "error"}

@@ -1,0 +1,86 @@
+"""``subscriptions/listen`` streams (MCP 2026-07-28): the adapter's own artifacts are resources that come and go too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from adapter.errors import BadJson
+from adapter.relay.call.get_stream_events import noticing
+from adapter.relay.notifications import Inbox, Notices
+from adapter.relay.stages import Call
+from adapter.wire.envelope import parse
+from adapter.wire.spans import Insert, edit
+from adapter.wire.sse import encode
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+
+class ResourceSubscription:
+    """One stream whose client wants to hear that the list of resources changed.
+
+    The adapter speaks only after the upstream has acknowledged the subscription, which is the first word on a stream.
+    """
+
+    def __init__(self, notices: Notices, call: Call) -> None:
+        self._notices = notices
+        self._scope = call.scope
+        self._inbox = Inbox()
+        self._agreed = False
+        self._event = encode(
+            b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed",'
+            b'"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%b}}}' % call.envelope.id_bytes
+        )
+
+    def heard(self, data: bytes) -> bytes:
+        """A message of the upstream's on this stream, as it shall leave."""
+        try:
+            message = parse(data)
+        except BadJson:
+            return data
+        if not isinstance(message, dict) or message.get("method") != ACKNOWLEDGED:
+            return data
+        self._agreed = True
+        self._notices.subscribe(self._scope, self._inbox, self._event)
+        if _honours(message):
+            return data
+        return edit(data, [Insert(("params", "notifications", "resourcesListChanged"), b"true")])
+
+    async def joined(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The stream with the adapter's own words between its events, none of them before it is agreed to."""
+        async with aclosing(stream):
+            while not self._agreed and (piece := await anext(stream, b"")):
+                yield piece
+            async with aclosing(noticing(stream, self._inbox)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def end(self) -> None:
+        """The stream is over. Harmless when said twice."""
+        self._notices.unsubscribe(self._scope, self._inbox)
+
+
+class SubscriptionStage:
+    """The stage of ``subscriptions/listen`` where artifacts are resources."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def ask(self, call: Call) -> bytes | None:
+        params = parse(call.request).get("params")
+        wanted = params.get("notifications") if isinstance(params, dict) else None
+        if isinstance(wanted, dict) and wanted.get("resourcesListChanged") is True:
+            call.subscription = subscription = ResourceSubscription(self._notices, call)
+            call.defer(subscription.end)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+def _honours(message: dict[str, Any]) -> bool:
+    """True where the upstream tells of changed resources itself, or its words cannot be added to."""
+    params = message.get("params")
+    agreed = params.get("notifications") if isinstance(params, dict) else None
+    return not isinstance(agreed, dict) or agreed.get("resourcesListChanged") is True

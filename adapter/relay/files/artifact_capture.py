@@ -1,0 +1,181 @@
+"""What a tool produced, found and kept: at the place it was told, in its result, or where its result says.
+
+A path that a tool names is data: it counts only where ``FileStore`` finds it to be the scope's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from adapter.errors import BadJson
+from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.stages import Call
+from adapter.rules.files.file_records import FileRecord, Place
+from adapter.rules.files.filenames import default_name, names_a_file, stored_name
+from adapter.rules.files.locators import Locator, embedded, length, linked
+from adapter.rules.files.media_types import media_type, named_after_type
+from adapter.wire.envelope import parse
+
+Result = Mapping[str, Any]
+
+AT_ONCE = 16 << 10
+"""Characters of text that are searched for paths on the event loop, in some milliseconds; more goes to a thread."""
+
+LONGEST_NAME = 255
+"""Bytes of UTF-8 above which an artifact is called by the name it is stored under: it is said several times."""
+
+
+class ArtifactName(NamedTuple):
+    """The name of an artifact. ``given``: by the caller or its tool; else it is a default, whose extension follows
+    from what is found in the file.
+    """
+
+    text: str
+    given: bool
+
+    def recorded(self, measure: Measure, said: str | None) -> str:
+        """The name under which a file is kept; ``said`` is the media type that its sender claims."""
+        if self.given:
+            return self.text
+        return named_after_type(self.text, media_type(self.text, measure.head, said))
+
+
+class Allocated(NamedTuple):
+    """Where a tool was told to write, what the file is to be called, and when the call began (Unix seconds)."""
+
+    place: Place | None
+    name: ArtifactName
+    began: float
+
+
+class Captured(NamedTuple):
+    """What is kept, and the path by which the result may name it."""
+
+    record: FileRecord
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capturing:
+    """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
+
+    holdings: Holdings
+    files: FileStore
+    locator: Locator
+    server: str
+    tool: str
+    exposed: bool
+    limit: CaptureLimit | None
+
+    async def written(self, call: Call, allocated: Allocated) -> Captured | None:
+        """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
+        there and cannot be kept."""
+        place = allocated.place
+        measure = None if place is None else await self.files.adopt(place, self.limit)
+        if place is None or measure is None:
+            return None
+        record = await self._keep(call, allocated.name, measure, place=place)
+        return Captured(record, self.files.path_of(place))
+
+    async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
+        """Each file that the result holds or names, when it is kept. Raises as ``written`` does."""
+        match self.locator.mode:
+            case "embedded":
+                for each in embedded(result):
+                    yield Captured(await self._store(call, each.name, each.data, each.media_type))
+            case "resource":
+                async for record in self._linked(call, result):
+                    yield Captured(record)
+            case "structured" | "regex":
+                located = await self._located(call, began, result)
+                if located is not None:
+                    yield located
+
+    async def _located(self, call: Call, began: float, result: Result) -> Captured | None:
+        if length(result) <= AT_ONCE:
+            paths = self.locator.located(result)
+        else:
+            paths = await asyncio.to_thread(self.locator.located, result)
+        for path in paths:
+            taken = await self.files.take(path, call.scope.id, began, self.limit)
+            if taken is not None:
+                staging, measure = taken
+                name = artifact_name(self.tool, path)
+                return Captured(await self._keep(call, name, measure, staging=staging), path)
+        return None
+
+    async def _linked(self, call: Call, result: Result) -> AsyncIterator[FileRecord]:
+        """Read the resources that the result links to from the upstream."""
+        if call.fetch is None:
+            return
+        for uri in linked(result):
+            response = await call.fetch("resources/read", {"uri": uri})
+            contents = _contents(response) if response is not None else []
+            for each in embedded({"content": [{"type": "resource", "resource": one} for one in contents]}):
+                yield await self._store(call, each.name, each.data, each.media_type)
+
+    async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
+        """Keep bytes that came inside a message."""
+        if self.limit is not None:
+            self.limit.check(len(data))
+        staging = await self.files.stage()
+        try:
+            await staging.write(data)
+            measure = await staging.finish()
+            called = artifact_name(self.tool, name, said)
+            return await self._keep(call, called, measure, staging=staging, said=said)
+        finally:
+            await staging.discard()
+
+    async def _keep(
+        self,
+        call: Call,
+        name: ArtifactName,
+        measure: Measure,
+        *,
+        place: Place | None = None,
+        staging: Staging | None = None,
+        said: str | None = None,
+    ) -> FileRecord:
+        filename = name.recorded(measure, said)
+        try:
+            return await self.holdings.keep_artifact(
+                call.scope,
+                self.server,
+                file_id=place.id if place else secrets.token_hex(16),
+                filename=filename,
+                stored=place.name if place else stored_name(filename),
+                staging=staging,
+                measure=measure,
+                exposed=self.exposed,
+                said_type=said,
+            )
+        finally:
+            if staging is not None:
+                await staging.discard()
+
+
+@lru_cache(512)
+def artifact_name(tool: str, given: str | None, media_type: str | None = None) -> ArtifactName:
+    """The name of an artifact, see ``default_name``; always a text that every reader of JSON takes."""
+    # A lone surrogate, out of an argument or a directory, would cost strict readers the whole result.
+    name = default_name(tool, given, media_type).encode("utf-8", "replace").decode("utf-8")
+    text = name if len(name.encode()) <= LONGEST_NAME else stored_name(name)
+    return ArtifactName(text, names_a_file(given))
+
+
+def _contents(response: bytes) -> list[Any]:
+    """What an answer to ``resources/read`` holds; nothing where it is no such answer."""
+    try:
+        message = parse(response)
+    except BadJson:
+        return []
+    result = message.get("result") if isinstance(message, dict) else None
+    found = result.get("contents") if isinstance(result, dict) else None
+    return found if isinstance(found, list) else []

@@ -1,0 +1,268 @@
+"""The artifact producer: files that a tool writes are captured, kept and told of in its result."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError
+from adapter.files.port import CaptureLimit, FileStore
+from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
+from adapter.relay.files.artifact_view import Telling
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.round_index import ARTIFACT
+from adapter.relay.files.rounds import EARLIER, noted_earlier
+from adapter.relay.files.signed_links import Links
+from adapter.relay.files.upload_consumer import HANDLES
+from adapter.relay.notifications import Notices
+from adapter.relay.param_headers import Mirrors
+from adapter.relay.stages import Call
+from adapter.rules.calls.arguments import ambiguous, slot
+from adapter.rules.calls.rounds import STATE, asks_for_input
+from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.filenames import stored_name
+from adapter.rules.files.locators import Locator
+from adapter.rules.files.redaction import Redaction
+from adapter.rules.results.tool_results import (
+    Shown,
+    is_task,
+    succeeded,
+    tool_result,
+    with_artifact_error,
+    with_artifacts,
+    with_failure,
+    without_paths,
+)
+from adapter.wire.envelope import parse
+
+NOT_CAPTURED = "The tool answered, but the file it was to produce could not be captured."
+NOT_ALL_CAPTURED = "The tool answered, but not every file it produced could be captured."
+
+
+@dataclass(frozen=True, slots=True)
+class Producing:
+    """One artifact producer of the configuration, for one of its tools.
+
+    ``argument`` is dotted; None: the tool is not told where to write. ``raw_limit`` is the largest artifact
+    (bytes) that ``raw_output`` embeds, ``capture_limit`` the largest that is captured; None: quotas decide.
+    """
+
+    server: str
+    tool: str
+    argument: str | None
+    locator: Locator
+    required: bool = False
+    exposed: bool = True
+    raw_output: bool = False
+    raw_limit: int = 10 << 20
+    downloads: bool = False
+    capture_limit: CaptureLimit | None = None
+    scheme: str = "artifact://"
+
+
+@dataclass(slots=True)
+class _Capture:
+    """The files that are kept of a call, and how they are told of. ``written``: the tool wrote where it was told.
+    ``failure`` is the sentence that says why not all is kept.
+    """
+
+    kept: list[Captured]
+    shown: list[Shown]
+    written: bool = False
+    failure: str | None = None
+
+    def fail(self, why: str = "") -> None:
+        """Note that not all that there was is kept."""
+        self.failure = f"{NOT_ALL_CAPTURED if self.kept else NOT_CAPTURED} {why}".rstrip()
+
+
+class Producer:
+    """The stage of one tool. ``clock`` gives Unix time in seconds.
+
+    ``ask`` may raise AdapterError: then nothing was called. ``answer`` does not: the tool has run, and what it said
+    is not to be lost to a failure of ours.
+    """
+
+    def __init__(
+        self,
+        rule: Producing,
+        holdings: Holdings,
+        files: FileStore,
+        links: Links,
+        mirrors: Mirrors,
+        notices: Notices,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._rule = rule
+        self._holdings = holdings
+        self._files = files
+        self._mirrors = mirrors
+        self._notices = notices
+        self._clock = clock
+        self._log = log
+        self._nothing_known = Redaction(files.roots, {})
+        self._capturing = Capturing(
+            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
+        )
+        self._telling = Telling(
+            holdings,
+            links if rule.downloads else None,
+            scheme=rule.scheme,
+            raw_limit=rule.raw_limit if rule.raw_output else None,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._rule.tool!r} of {self._rule.server!r}>"
+
+    # --- the request ------------------------------------------------------------------------------------------
+
+    async def ask(self, call: Call) -> bytes | None:
+        note = noted_earlier(call, ARTIFACT) or {"began": self._clock()}
+        call.notes[ARTIFACT] = note
+        if call.withheld is None:
+            call.withheld = self._withheld(call, {})
+        if self._rule.argument is None:
+            return None
+        await self._mirrors.check(call)
+        sentence = await self._inject(call, self._rule.argument, note)
+        if sentence is None:
+            return None
+        return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
+
+    async def _inject(self, call: Call, argument: str, note: dict[str, Any]) -> str | None:
+        """Have the tool write to a place of this call's own; else the sentence that says why it cannot be told."""
+        if ambiguous(call.request, argument):
+            return f"{argument} can be read in more than one way here; name it once, spelled exactly so, or not at all."
+        told = slot(call.request, argument)
+        if told is None:
+            return f"The arguments have no place for {argument}, which names the file to write."
+        given = told.value
+        if "id" not in note:
+            name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
+            note.update(
+                id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
+            )
+        place = _place(call, note)
+        call.defer(self._holdings.expect(place))
+        call.defer(partial(self._files.abandon, place))
+        path = await self._files.allocate(place)
+        call.request = told.filled(call.request, path)
+        self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
+        return None
+
+    # --- the response -----------------------------------------------------------------------------------------
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        allocated = self._allocated(call)
+        message = parse(response)
+        result = message.get("result")
+        if is_task(result):
+            # It goes on to write after this; what it leaves is the sweep's.
+            return without_paths(response, self._withheld(call, {}))
+        if not succeeded(message):
+            if not _goes_on(call, message, response):
+                await self._let_go(allocated.place)
+            return without_paths(response, self._withheld(call, {}))
+        capture = await self._capture(call, allocated, result)
+        if not capture.written:
+            await self._let_go(allocated.place)
+        if capture.failure is not None and self._rule.required:
+            await self._drop(capture)
+            return with_failure(response, capture.failure, self._withheld(call, {}))
+        if capture.kept and self._rule.exposed:
+            self._notices.resources_changed(call.scope)
+        withheld = self._withheld(call, self._uris(capture.kept))
+        if capture.failure is not None:
+            response = with_artifact_error(response, capture.failure, withheld)
+        return with_artifacts(response, capture.shown, withheld)
+
+    def _allocated(self, call: Call) -> Allocated:
+        note = call.notes[ARTIFACT]
+        if "id" not in note:
+            return Allocated(None, ArtifactName("", given=False), note["began"])
+        name = ArtifactName(note["name"], note.get("given", True))
+        return Allocated(_place(call, note), name, note["began"])
+
+    async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
+        capture = _Capture([], [])
+        try:
+            await self._find(call, allocated, result, capture)
+        except AdapterError as error:
+            self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
+            capture.fail(str(error))
+        except Exception:
+            self._log.exception("an artifact was not kept", tool=self._rule.tool)
+            capture.fail()
+        except asyncio.CancelledError:
+            # Nobody waits any more, and a file of gigabytes should not wait for the sweep.
+            if not capture.written:
+                await self._let_go(allocated.place)
+            raise
+        else:
+            if not capture.kept:
+                capture.fail()
+        return capture
+
+    async def _find(
+        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
+    ) -> None:
+        written = await self._capturing.written(call, allocated)
+        if written is not None:
+            capture.written = True
+            await self._keep(call, written, capture)
+            return
+        async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
+            async for captured in files:
+                await self._keep(call, captured, capture)
+
+    async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
+        # What one result tells of is there together: a file is not evicted for the next one.
+        call.defer(self._holdings.hold(captured.record))
+        capture.kept.append(captured)
+        capture.shown.append(await self._telling.shown(captured.record, call.base))
+
+    async def _drop(self, capture: _Capture) -> None:
+        """Nobody will be told of what was kept."""
+        for record, _ in capture.kept:
+            try:
+                await self._holdings.drop(record)
+            except AdapterError as error:
+                self._log.warning("an artifact stays until it expires", tool=self._rule.tool, why=error.code)
+
+    async def _let_go(self, place: Place | None) -> None:
+        """Remove what an allocated place may hold; where the disk refuses, the sweep is left to try again."""
+        if place is not None:
+            try:
+                await self._files.remove(place)
+            except AdapterError as error:
+                self._log.warning("a tool's file could not be removed", tool=self._rule.tool, why=error.code)
+
+    # --- telling ----------------------------------------------------------------------------------------------
+
+    def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
+        return {path: self._telling.uri(record) for record, path in kept if path is not None}
+
+    def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
+        """Shows the URIs of artifacts, and the handles of the files that this call was given."""
+        known = {**call.notes.get(HANDLES, {}), **uris}
+        return Redaction(self._files.roots, known) if known else self._nothing_known
+
+
+def _place(call: Call, note: Mapping[str, Any]) -> Place:
+    """The place that was noted for this call's file."""
+    return Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
+
+
+def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:
+    """True where another round of the call may write to its place: its user is asked, or a later round was refused."""
+    if "error" in message:
+        return EARLIER in call.notes
+    return STATE in response and asks_for_input(message) is not None

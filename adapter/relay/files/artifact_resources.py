@@ -1,0 +1,250 @@
+"""Artifacts as MCP resources: listed after the upstream's own, and read without it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.errors import AdapterError, FileGone
+from adapter.relay.files.artifact_view import content, iso
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.signed_links import Links
+from adapter.relay.stages import Call
+from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.results.tool_results import rpc_result
+from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
+from adapter.wire.envelope import parse
+from adapter.wire.failure import error_response
+from adapter.wire.handles import artifact_uri, parse_artifact
+from adapter.wire.spans import find
+
+PAGE = 100
+"""Artifacts on one page of a list."""
+
+CURSOR = "adapter-artifacts:"
+"""How cursors of the adapter's own begin; when the artifact came that the page starts behind, and its id, follow."""
+
+INVALID_PARAMS = -32602
+
+NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, INVALID_PARAMS
+"""The code of an unknown resource, which MCP 2026-07-28 changed."""
+
+TTL_MS = 0
+"""How long a modern client may keep what is listed and read here: artifacts come and go at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text the adapter itself offers."""
+
+    uri: str
+    name: str
+    title: str
+    text: str
+    media_type: str = "text/markdown"
+
+    def listed(self) -> dict[str, Any]:
+        return {"uri": self.uri, "name": self.name, "title": self.title, "mimeType": self.media_type}
+
+
+class _Position(NamedTuple):
+    """Where an artifact stands in the list: Unix seconds, and its id."""
+
+    created: float
+    id: str
+
+
+class ResourceList:
+    """The stage of ``resources/list``: the upstream's own resources, then documents, then artifacts."""
+
+    def __init__(
+        self, server: str, holdings: Holdings, documents: tuple[Document, ...], scheme: str, *, exposed: bool
+    ) -> None:
+        self._server = server
+        self._holdings = holdings
+        self._documents = documents
+        self._scheme = scheme
+        self._exposed = exposed
+
+    async def ask(self, call: Call) -> bytes | None:
+        cursor = asked_cursor(call.request)
+        if cursor is None or not cursor.startswith(CURSOR):
+            return None
+        behind = _behind(cursor)
+        if behind is None:
+            id_bytes = call.envelope.id_bytes
+            return error_response(id_bytes, INVALID_PARAMS, "This cursor is none of resources/list.")
+        page, rest = self._page(call, behind)
+        return _listed(call, "resources", page, rest)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        missing = has_no_such_method(response)
+        if not missing and next_cursor(response) is not None:
+            return response
+        page, rest = self._page(call, None)
+        own = [document.listed() for document in self._documents] + page
+        if missing:
+            return _listed(call, "resources", own, rest)
+        return ended_with(response, "resources", own, rest, modern=call.modern)
+
+    def _page(self, call: Call, behind: _Position | None) -> tuple[list[dict[str, Any]], str | None]:
+        """Artifacts of this server behind that position, and the cursor of what follows."""
+        if not self._exposed:
+            return [], None
+        records = [
+            record
+            for record in self._holdings.list(call.scope.id, Kind.ARTIFACT)
+            if record.exposed and record.server == self._server
+        ]
+        records.sort(key=_position)
+        if behind is not None:
+            # By position, not by the artifact itself: that may have expired since.
+            records = [record for record in records if _position(record) > behind]
+        last = _position(records[PAGE - 1]) if len(records) > PAGE else None
+        rest = None if last is None else f"{CURSOR}{last.created!r}:{last.id}"
+        return [self._listed(record) for record in records[:PAGE]], rest
+
+    def _listed(self, record: FileRecord) -> dict[str, Any]:
+        return {
+            "uri": artifact_uri(record.scope, record.id, record.filename, self._scheme),
+            "name": record.filename,
+            "mimeType": record.media_type,
+            "size": record.size,
+            "annotations": {"lastModified": iso(record.created)},
+        }
+
+
+class ResourceTemplates:
+    """The stage of ``resources/templates/list`` where the upstream has no resources of its own."""
+
+    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        # Clients ask for templates wherever there are resources, and the adapter announced its own.
+        return _listed(call, "resourceTemplates", [], None) if has_no_such_method(response) else response
+
+
+class ResourceRead:
+    """The stage of ``resources/read`` for artifacts and documents. ``limit`` (bytes) is
+    ``artifacts.max_resource_bytes``; larger ones are downloaded by ``links``, None where downloads are off.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        documents: tuple[Document, ...],
+        scheme: str,
+        *,
+        limit: int,
+        links: Links | None,
+    ) -> None:
+        self._holdings = holdings
+        self._documents = {document.uri: document for document in documents}
+        self._scheme = scheme
+        self._limit = limit
+        self._links = links
+
+    async def ask(self, call: Call) -> bytes | None:
+        uri = call.envelope.name or ""
+        if not self._is_own(uri):
+            return None
+        document = self._documents.get(uri)
+        if document is not None:
+            shown = {"uri": uri, "mimeType": document.media_type, "text": document.text}
+            return _read(call, [shown])
+        record = await self._record(call, uri)
+        if record is None:
+            return _unknown(call, uri)
+        if record.size > self._limit:
+            return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
+        try:
+            return await self._contents(call, uri, record)
+        except FileGone:
+            return _unknown(call, uri)
+        except AdapterError as error:
+            return _failed(call, error.rpc, str(error), uri)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        # Clients were told of resources also where the upstream has none.
+        return _unknown(call, call.envelope.name or "") if has_no_such_method(response) else response
+
+    def _is_own(self, uri: str) -> bool:
+        """An upstream may have resources of its own under the same scheme."""
+        return uri in self._documents or uri.startswith(f"{self._scheme}sessions/")
+
+    async def _record(self, call: Call, uri: str) -> FileRecord | None:
+        handle = parse_artifact(uri, self._scheme)
+        if handle is None or handle.scope != call.scope.id:
+            return None
+        record = await self._holdings.find(handle.scope, Kind.ARTIFACT, handle.id)
+        return record if record is not None and record.exposed and record.filename == handle.name else None
+
+    async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
+        held = await content(self._holdings, record)
+        # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
+        return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, held)]))
+
+    def _too_large(self, call: Call, record: FileRecord) -> str:
+        sentence = (
+            f"This artifact has {record.size} bytes, more than the {self._limit} that "
+            "artifacts.max_resource_bytes lets resources/read return."
+        )
+        if self._links is None:
+            return f"{sentence} Downloads are off (core.allow_artifacts_download)."
+        return f"{sentence} Download it: {self._links.download(call.base, record)}"
+
+
+def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
+    shown = {"uri": uri, "mimeType": record.media_type}
+    if isinstance(held, str):
+        return {**shown, "text": held}
+    return {**shown, "blob": base64.b64encode(held).decode("ascii")}
+
+
+def _position(record: FileRecord) -> _Position:
+    return _Position(record.created, record.id)
+
+
+def _behind(cursor: str) -> _Position | None:
+    """The position that a cursor of ours names, None for a text that only begins like one."""
+    created, _, file_id = cursor.removeprefix(CURSOR).partition(":")
+    try:
+        return _Position(float(created), file_id)
+    except ValueError:
+        return None
+
+
+def asked_cursor(request: bytes) -> str | None:
+    """Which page of a list a request asks for; None: the first."""
+    span = find(request, ("params", "cursor"))
+    cursor = parse(request[slice(*span)]) if span is not None else None
+    return cursor if isinstance(cursor, str) else None
+
+
+def _listed(call: Call, key: str, entries: list[dict[str, Any]], cursor: str | None) -> bytes:
+    result: dict[str, Any] = {key: entries}
+    if cursor is not None:
+        result["nextCursor"] = cursor
+    return rpc_result(call.envelope.id_bytes, _cacheable(call, result))
+
+
+def _read(call: Call, shown: list[dict[str, Any]]) -> bytes:
+    return rpc_result(call.envelope.id_bytes, _cacheable(call, {"contents": shown}))
+
+
+def _cacheable(call: Call, result: dict[str, Any]) -> dict[str, Any]:
+    if not call.modern:
+        return result
+    return {"resultType": "complete", **result, "ttlMs": TTL_MS, "cacheScope": "private"}
+
+
+def _unknown(call: Call, uri: str) -> bytes:
+    code = NOT_FOUND_MODERN if call.modern else NOT_FOUND_LEGACY
+    return _failed(call, code, "Resource not found: it has expired, or never was.", uri)
+
+
+def _failed(call: Call, code: int, message: str, uri: str) -> bytes:
+    return error_response(call.envelope.id_bytes, code, message, {"uri": uri})

@@ -1,0 +1,74 @@
+"""How clients are told of a file: its URI, its times, its text or bytes, what a result shows of it."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.signed_links import Links
+from adapter.rules.files.file_records import FileRecord
+from adapter.rules.files.media_types import is_text
+from adapter.rules.results.tool_results import Shown
+from adapter.wire.handles import artifact_uri
+
+
+class Telling:
+    """Tells of artifacts. ``links`` None: downloads are off. ``raw_limit`` is the size in bytes up to which the
+    artifact itself is shown, None: none is.
+    """
+
+    def __init__(
+        self, holdings: Holdings, links: Links | None, *, scheme: str, raw_limit: int | None
+    ) -> None:
+        self._holdings = holdings
+        self._links = links
+        self._scheme = scheme
+        self._raw_limit = raw_limit
+
+    def uri(self, record: FileRecord) -> str:
+        return artifact_uri(record.scope, record.id, record.filename, self._scheme)
+
+    async def shown(self, record: FileRecord, base: str) -> Shown:
+        """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
+        expires = self._holdings.expires_at(record)
+        raw = None
+        if self._raw_limit is not None and record.size <= self._raw_limit:
+            raw = await content(self._holdings, record)
+        return Shown(
+            uri=self.uri(record),
+            id=record.id,
+            filename=record.filename,
+            media_type=record.media_type,
+            size=record.size,
+            sha256=record.sha256,
+            expires_at=None if expires is None else iso(expires),
+            exposed=record.exposed,
+            download_url=None if self._links is None else self._links.download(base, record),
+            raw=raw,
+        )
+
+
+async def content(holdings: Holdings, record: FileRecord) -> str | bytes:
+    """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
+    file = await holdings.read(record)
+    try:
+        data = await file.whole()
+    finally:
+        file.close()
+    if is_text(record.media_type):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode("utf-8")
+    return data
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as ISO 8601 in UTC, to the second."""
+    return _to_the_second(int(seconds))
+
+
+@lru_cache(256)
+def _to_the_second(seconds: int) -> str:
+    # What is told of together mostly expires together.
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

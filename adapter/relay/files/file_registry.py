@@ -1,0 +1,316 @@
+"""The files that scopes hold: found, read and kept from expiring; brought in by batches and by tools.
+
+One process at a time writes to a root, which the file store's lock sees to; so what is held is known here in
+memory, and rows are read once, at the start.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import FileGone, StorageFull
+from adapter.files.port import FileStore, Measure, OpenFile, Staging
+from adapter.relay.files.file_index import Inventory
+from adapter.relay.files.file_transactions import TABLE, Arrival, Custody, Staged
+from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
+from adapter.relay.files.upload_queue import Admission
+from adapter.relay.run_to_completion import unbroken
+from adapter.rules.access.scopes import Scope
+from adapter.rules.files.file_records import FileRecord, Kind, Place, decode
+from adapter.rules.files.filenames import stored_name
+from adapter.rules.files.media_types import media_type
+from adapter.rules.files.quota import Ledger, Limits
+from adapter.state.port import Row, Store
+
+Records: TypeAlias = list[FileRecord]
+
+
+class Holdings:
+    """``upload_ttl``, ``artifact_ttl``: seconds since the last access, None: as long as the scope.
+    ``admission_wait``: seconds that a batch waits for others of its scope. ``sweep_grace``: age in seconds below
+    which a file without a record is left alone, None: such files are left alone always. ``clock`` gives Unix time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        files: FileStore,
+        limits: Limits,
+        *,
+        upload_ttl: float | None,
+        artifact_ttl: float | None,
+        max_file_bytes: int,
+        max_files: int,
+        admission_wait: float,
+        sweep_grace: float | None,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._ledger = Ledger(limits)
+        ttls = {Kind.UPLOAD: upload_ttl, Kind.ARTIFACT: artifact_ttl}
+        self._inventory = Inventory(self._ledger, ttls, clock)
+        self.on_gone: list[Callable[[FileRecord], None]] = []
+        """Called with the record of each file that is held no longer."""
+        self._custody = Custody(store, files, self._inventory, log, self._tell_gone)
+        self._admission = Admission(limits.scope_bytes, admission_wait)
+        self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
+        self._batches: dict[str, set[UploadBatch]] = {}
+        self._sweep_grace = sweep_grace
+        self._clock = clock
+        self._log = log
+
+    def __repr__(self) -> str:
+        return f"<Holdings: {self._ledger!r}>"
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files that are held."""
+        return self._ledger.total
+
+    def used(self, scope_id: str) -> int:
+        """Bytes of the files that the scope holds."""
+        return self._ledger.used(scope_id)
+
+    def scopes(self) -> list[Scope]:
+        """Who holds anything."""
+        return self._inventory.scopes()
+
+    # --- start and stop ---------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Know again what an earlier process held, and forget rows whose file is not there whole.
+
+        Raises StorageFailed, StoreUnavailable.
+        """
+        await self._files.open()
+        after = ""
+        while rows := await self._store.scan(TABLE, after=after):
+            await self._load(rows)
+            after = rows[-1].key
+
+    async def _load(self, rows: list[Row]) -> None:
+        records: dict[Place, tuple[Row, FileRecord]] = {}
+        for row in rows:
+            try:
+                record = decode(row.value)
+            except ValueError:  # one that another version wrote harms no other
+                self._log.warning("a file record cannot be read and is passed over")
+            else:
+                records[record.place] = row, record
+        missing = await self._files.missing([(place, record.size) for place, (_, record) in records.items()])
+        if missing:
+            self._log.warning("files of earlier records are gone", files=len(missing))
+            await self._store.put_all(TABLE, (), instead_of=[records.pop(place)[0].key for place in missing])
+        for row, record in sorted(records.values(), key=lambda pair: pair[1].created):
+            self._inventory.count(record, self._inventory.last_access(record, row.due))
+            self._inventory.show(record)
+
+    async def close(self) -> None:
+        """Write down when files were last used, and let go of the disk. Raises StoreUnavailable."""
+        try:
+            await self._write_last_access()
+        finally:
+            await self._files.close()
+
+    # --- finding and using ------------------------------------------------------------------------------------
+
+    async def find(self, scope_id: str, kind: Kind, file_id: str) -> FileRecord | None:
+        """The scope's file of that id, used now; None for one that expired, was evicted or never was."""
+        record = self._inventory.find(scope_id, kind, file_id)
+        if record is not None:
+            self._inventory.touch(record)
+        return record
+
+    def list(self, scope_id: str, kind: Kind) -> Records:
+        """What the scope holds of a kind, oldest first. Nothing of it counts as used."""
+        return sorted(self._inventory.alive(scope_id, kind), key=lambda record: record.created)
+
+    def hold(self, record: FileRecord) -> Callable[[], None]:
+        """Keep a file from eviction and expiry until the function returned is called. Raises FileGone."""
+        return self._inventory.hold(record)
+
+    def hold_key(self, key: str) -> Callable[[], None]:
+        """As ``hold``, by the key of the file's record."""
+        record = self._inventory.get(key)
+        if record is None:
+            raise FileGone()
+        return self._inventory.hold(record)
+
+    async def read(self, record: FileRecord) -> OpenFile:
+        """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
+        if self._inventory.get(record.key) is None:
+            raise FileGone()
+        self._inventory.touch(record)
+        opened = await self._files.open_file(record.place, size=record.size, modified=record.modified)
+        if opened is None:
+            await self.drop(record)
+            raise FileGone()
+        return opened
+
+    async def confirm(self, record: FileRecord) -> None:
+        """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
+        if self._inventory.get(record.key) is None:
+            raise FileGone()
+        if not await self._files.holds(record.place, size=record.size, modified=record.modified):
+            await self.drop(record)
+            raise FileGone()
+
+    def expires_at(self, record: FileRecord) -> float | None:
+        """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
+        return self._inventory.expires_at(record)
+
+    # --- in ---------------------------------------------------------------------------------------------------
+
+    async def begin(self, scope: Scope, server: str, bound: int | None) -> UploadBatch:
+        """A batch of at most ``bound`` bytes (None: as many as the scope may hold), when its turn has come.
+
+        Batches of a scope come in together while they fit together, and in the order they asked. Raises
+        QuotaReached, with the time to try again, after waiting in vain. The batch must be discarded in the end.
+        """
+        leave = await self._admission.enter(scope.id, bound)
+        batches = self._batches.setdefault(scope.id, set())
+
+        def record(filename: str, said_type: str | None, measure: Measure) -> FileRecord:
+            file_id, stored = secrets.token_hex(16), stored_name(filename)
+            place = Place(Kind.UPLOAD, scope.id, file_id, stored)
+            return self._record(place, scope, server, filename, measure, said_type)
+
+        def over() -> None:
+            leave()
+            batches.discard(batch)
+            if not batches and self._batches.get(scope.id) is batches:
+                del self._batches[scope.id]
+
+        batch = UploadBatch(
+            self._custody,
+            self._files,
+            Staged(self._ledger, scope.id),
+            self._batch_limits,
+            bound=bound,
+            record=record,
+            leave=over,
+        )
+        batches.add(batch)
+        return batch
+
+    def expect(self, place: Place) -> Callable[[], None]:
+        """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
+        called."""
+        return self._custody.expect(place)
+
+    async def keep_artifact(
+        self,
+        scope: Scope,
+        server: str,
+        *,
+        file_id: str,
+        filename: str,
+        stored: str,
+        staging: Staging | None,
+        measure: Measure,
+        exposed: bool,
+        said_type: str | None = None,
+    ) -> FileRecord:
+        """Hold what a tool produced; evicts only what it needs, and only when that helps.
+
+        ``staging`` None: the file is at ``Place(ARTIFACT, scope.id, file_id, stored)`` already. On any failure it
+        is removed. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
+        """
+        place = Place(Kind.ARTIFACT, scope.id, file_id, stored)
+        record = self._record(place, scope, server, filename, measure, said_type, exposed=exposed)
+        staged = Staged(self._ledger, scope.id)
+        forget = self._custody.expect(place)
+        try:
+            try:
+                staged.grow(measure.size)
+            except StorageFull:
+                await self._custody.put_out_expired()
+                await self._custody.make_room(scope.id, Kind.ARTIFACT, measure.size, 0)
+                staged.grow(measure.size)
+            await self._custody.take_in([Arrival(record, staging)], staged)
+        except BaseException:
+            await unbroken(self._custody.remove(place) if staging is None else staging.discard())
+            raise
+        finally:
+            forget()
+            staged.release()
+        return record
+
+    def _record(
+        self,
+        place: Place,
+        scope: Scope,
+        server: str,
+        filename: str,
+        measure: Measure,
+        said_type: str | None,
+        *,
+        exposed: bool = True,
+    ) -> FileRecord:
+        return FileRecord(
+            kind=place.kind,
+            id=place.id,
+            scope=scope.id,
+            owner=scope.owner,
+            server=server,
+            filename=filename,
+            stored_name=place.name,
+            media_type=media_type(filename, measure.head, said_type),
+            size=measure.size,
+            sha256=measure.sha256,
+            modified=measure.modified,
+            created=self._clock(),
+            exposed=exposed,
+        )
+
+    def _tell_gone(self, record: FileRecord) -> None:
+        for told in self.on_gone:
+            told(record)
+
+    # --- out --------------------------------------------------------------------------------------------------
+
+    async def drop(self, record: FileRecord) -> None:
+        """Hold this file no longer, whoever uses it. Harmless when it is gone. Raises StoreUnavailable."""
+        await self._custody.put_out(
+            record.scope, lambda: [record] if self._inventory.get(record.key) is not None else []
+        )
+
+    async def drop_scope(self, scope_id: str) -> None:
+        """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""
+        for batch in self._batches.get(scope_id, set()):
+            batch.cut_off()
+        await self._custody.put_out_scope(scope_id)
+
+    async def expire(self) -> None:
+        """Drop files whose time is over. Raises StoreUnavailable."""
+        await self._custody.put_out_expired()
+
+    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
+        """What time does: last accesses are written down, expired files go, and so do those of scopes that are
+        ``gone``, and files that no record knows. Raises StoreUnavailable, StorageFailed.
+        """
+        await self._write_last_access()
+        await self.expire()
+        if gone is not None:
+            for scope in self._inventory.scopes():
+                if await gone(scope):
+                    await self.drop_scope(scope.id)
+        if self._sweep_grace is not None:
+            swept = await self._files.sweep(self._custody.knows, self._clock() - self._sweep_grace)
+            if swept:
+                self._log.info("removed files that no record knows", files=swept)
+
+    async def _write_last_access(self) -> None:
+        used = self._inventory.take_used()
+        dues = {key: due for key, record in used.items() if (due := self.expires_at(record)) is not None}
+        try:
+            await self._store.touch(TABLE, dues)
+        except BaseException:
+            self._inventory.give_used(used)
+            raise

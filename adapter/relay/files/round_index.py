@@ -1,0 +1,123 @@
+"""Pending rounds as this process knows them: by id, by scope, and by the state with which a client comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from adapter.relay.stages import Call
+from adapter.rules.calls.rounds import PendingRound
+from adapter.rules.files.file_records import Kind, Place
+
+ARTIFACT = "artifact"
+"""The note of a call that holds when it began and the place that was made for its file."""
+
+
+@dataclass(slots=True, eq=False)
+class WaitingRound:
+    """A pending round, the request that goes on with it just now, and what lets go of what it holds.
+
+    ``size`` is in bytes of its row.
+    """
+
+    pending: PendingRound
+    size: int = 0
+    taken_by: Call | None = None
+    releases: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def place(self) -> Place | None:
+        """The place that the tool was told to write to."""
+        note = self.pending.notes.get(ARTIFACT, {})
+        return (
+            Place(Kind.ARTIFACT, self.pending.scope.id, note["id"], note["stored"]) if "id" in note else None
+        )
+
+    def let_go(self) -> None:
+        """Release all that it holds. Harmless when done twice."""
+        while self.releases:
+            self.releases.pop()()
+
+
+Group = dict[str, WaitingRound]
+"""Rounds by their id, in the order in which they will be due."""
+
+
+class RoundIndex:
+    """All pending rounds; whoever changes one takes it out first and puts it in again."""
+
+    def __init__(self) -> None:
+        self._all: Group = {}
+        self._of_scope: dict[str, Group] = {}
+        self._by_key: dict[str, Group] = {}
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<RoundIndex: {len(self._all)} rounds of {len(self._of_scope)} scopes, {self._size} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, pending_id: str) -> bool:
+        return pending_id in self._all
+
+    def get(self, pending_id: str) -> WaitingRound | None:
+        return self._all.get(pending_id)
+
+    def find(self, key: str, now: float) -> WaitingRound | None:
+        """The round of that key that fits best and is not overdue.
+
+        There may be several: a server may say the same state each time one call is made. One that nobody goes on with
+        just now fits better than others, then one whose latest state this is, then the newest.
+        """
+        found = [each for each in self._by_key.get(key, {}).values() if each.pending.due > now]
+        if not found:
+            return None
+        return min(reversed(found), key=lambda each: (each.taken_by is not None, each.pending.latest != key))
+
+    def of_scope(self, scope_id: str) -> list[WaitingRound]:
+        """The rounds of a scope, the first to be due first."""
+        return list(self._of_scope.get(scope_id, {}).values())
+
+    def overdue(self, now: float) -> list[WaitingRound]:
+        """The rounds that waited too long, but for those that are gone on with."""
+        return [each for each in self._all.values() if each.pending.due <= now and each.taken_by is None]
+
+    def surplus(self, scope_id: str | None, most: int, most_bytes: int) -> Iterator[WaitingRound]:
+        """The rounds to give up, the first to be due first, so that a scope, or None all together, has no more than
+        ``most``, and they are no larger than ``most_bytes``.
+        """
+        group = self._all if scope_id is None else self._of_scope.get(scope_id, {})
+        count = len(group)
+        size = self._size if scope_id is None else sum(each.size for each in group.values())
+        for each in group.values():
+            if count <= most and size <= most_bytes:
+                return
+            if each.taken_by is None:
+                count, size = count - 1, size - each.size
+                yield each
+
+    def add(self, waiting: WaitingRound) -> None:
+        """Its states, its size and its due time must not change until it is dropped."""
+        pending = waiting.pending
+        self._all[pending.id] = waiting
+        self._size += waiting.size
+        self._of_scope.setdefault(pending.scope.id, {})[pending.id] = waiting
+        for key in pending.states:
+            self._by_key.setdefault(key, {})[pending.id] = waiting
+
+    def drop(self, waiting: WaitingRound) -> None:
+        """Harmless for one that is not there."""
+        pending = waiting.pending
+        if self._all.pop(pending.id, None) is not None:
+            self._size -= waiting.size
+        _take(self._of_scope, pending.scope.id, pending.id)
+        for key in pending.states:
+            _take(self._by_key, key, pending.id)
+
+
+def _take(groups: dict[str, Group], key: str, pending_id: str) -> None:
+    group = groups.get(key, {})
+    group.pop(pending_id, None)
+    if not group:
+        groups.pop(key, None)

@@ -1,0 +1,306 @@
+"""Calls that take several rounds: what a tool was told in the first round it is told in all of them.
+
+A modern server answers with ``InputRequiredResult`` where it needs its user (MCP 2026-07-28, "Multi Round-Trip
+Requests"), and may bind its ``requestState`` to the arguments that it saw. These hold what the adapter made: the place
+of a file, a signed link. So they are kept until the last round, found by the state that comes back.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailable
+from adapter.files.port import FileStore
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
+from adapter.relay.files.signed_links import signature_of
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.stages import Call
+from adapter.rules.calls.rounds import (
+    STATE,
+    PendingRound,
+    asks_for_input,
+    decode,
+    encode,
+    round_key,
+    state_of,
+)
+from adapter.rules.files.redaction import Redaction
+from adapter.state.port import Store
+from adapter.wire.envelope import dump, parse
+from adapter.wire.spans import Replace, edit
+
+TABLE = "rounds"
+
+DELIVERED = "delivered"
+"""The note of a call that holds, by the key of each file it was given, the link that its tool got for it, or null."""
+
+EARLIER = "earlier"
+"""The note of a call that goes on: what was noted in its earlier rounds."""
+
+_ROUND = "round"
+"""The note of a call that goes on: the id of its pending round."""
+
+_KEPT = (ARTIFACT, DELIVERED)
+
+
+def noted_earlier(call: Call, note: str) -> Any:
+    """Return the note of that name from an earlier round of this call; None where there was none."""
+    return call.notes.get(EARLIER, {}).get(note)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """``ttl``: seconds that a round waits for its client. ``per_scope``, ``total``: rounds that wait at most; for a
+    newcomer the one that waited longest is given up. ``files``, ``state_length`` (characters), ``note_bytes``:
+    the most that one of them may have; a longer state could hardly come back in a request. ``scope_bytes``,
+    ``total_bytes``: what the notes and states of a scope's rounds, and of all, may take together.
+    """
+
+    ttl: float = 3600.0
+    per_scope: int = 100
+    total: int = 10_000
+    files: int = 1000
+    state_length: int = 4 << 20
+    note_bytes: int = 512 << 10
+    scope_bytes: int = 8 << 20
+    total_bytes: int = 64 << 20
+
+
+class Rounds:
+    """Pending rounds of all servers, kept in the state store too. ``clock`` gives Unix time in seconds.
+
+    While a round waits, its place is not swept, and the files and links that its tool was given do not expire.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        holdings: Holdings,
+        files: FileStore,
+        credentials: Credentials,
+        limits: RoundLimits,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._store = store
+        self._holdings = holdings
+        self._files = files
+        self._credentials = credentials
+        self._limits = limits
+        self._clock = clock
+        self._log = log
+        self._path_free = Redaction(files.roots, {})
+        self._index = RoundIndex()
+
+    def __repr__(self) -> str:
+        return f"<Rounds: {self._index!r}>"
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Know again what an earlier process kept. Raises StoreUnavailable."""
+        after = ""
+        found: list[tuple[PendingRound, int]] = []
+        while rows := await self._store.scan(TABLE, after=after):
+            after = rows[-1].key
+            for row in rows:
+                try:
+                    found.append((decode(row.value), len(row.value)))
+                except ValueError:  # one that another version wrote harms no other
+                    self._log.warning("a pending round cannot be read and is passed over")
+        for pending, size in sorted(found, key=lambda each: each[0].due):
+            waiting = WaitingRound(pending, size)
+            self._index.add(waiting)
+            self._hold(waiting)
+
+    async def expire(self) -> None:
+        """Give up what waited too long. Raises StoreUnavailable."""
+        now = self._clock()
+        for waiting in self._index.overdue(now):
+            await self._give_up(waiting)
+        for row in await self._store.overdue(TABLE, now):
+            if row.key not in self._index:
+                await self._store.delete(TABLE, row.key)
+
+    async def end_scope(self, scope_id: str) -> None:
+        """The scope has ended, and its files are gone."""
+        for waiting in self._index.of_scope(scope_id):
+            await self._forget(waiting)
+
+    # --- a request that goes on -------------------------------------------------------------------------------
+
+    def resume(self, call: Call, key: str) -> str | None:
+        """Give the call what its earlier rounds noted; the server's own state, where the client was given another.
+
+        Raises LimitReached while another request goes on with the same round, for both would write the same file.
+        """
+        waiting = self._index.find(key, self._clock())
+        if waiting is None:
+            return None
+        if waiting.place is not None:
+            self._begin(call, waiting)
+        call.notes[_ROUND] = waiting.pending.id
+        call.notes[EARLIER] = waiting.pending.notes
+        return waiting.pending.states[key]
+
+    def _begin(self, call: Call, waiting: WaitingRound) -> None:
+        if waiting.taken_by is not None:
+            raise LimitReached(
+                "Another request with this requestState is being answered; wait for its answer.",
+                retry_after=1,
+            )
+        waiting.taken_by = call
+
+        def end() -> None:
+            if waiting.taken_by is call:
+                waiting.taken_by = None
+
+        call.defer(end)
+
+    # --- an answer that asks ----------------------------------------------------------------------------------
+
+    async def remember(self, call: Call, state: str, response: bytes) -> bytes:
+        """Keep what the stages noted of a call until its client comes back with ``state``.
+
+        The response as it shall leave: a state that holds a path of the store stays here, and the client gets a text
+        that stands for it.
+        """
+        waiting = self._index.get(call.notes.get(_ROUND, ""))
+        if waiting is None:
+            waiting = WaitingRound(PendingRound(secrets.token_hex(16), call.scope, 0.0, {}))
+        given = self._given(state, response)
+        row = self._noted(call, waiting, state, given)
+        if row is None:
+            self._log.warning(
+                "a call that holds too much cannot go on when its user was asked", server=call.server
+            )
+            await self._give_up(waiting)
+            return response
+        self._index.add(waiting)
+        self._hold(waiting)
+        await self._write(waiting.pending, row)
+        await self._make_room(call.scope.id)
+        if given == state:
+            return response
+        return edit(response, [Replace(("result", "requestState"), dump(given))])
+
+    async def _make_room(self, scope_id: str) -> None:
+        """Give up what waited longest, of the scope and then of all, while it is too much."""
+        limits = self._limits
+        for each in list(self._index.surplus(scope_id, limits.per_scope, limits.scope_bytes)):
+            await self._give_up(each)
+        for each in list(self._index.surplus(None, limits.total, limits.total_bytes)):
+            await self._give_up(each)
+
+    def _given(self, state: str, response: bytes) -> str:
+        """Return the text that the client is given for a state."""
+        if self._path_free.spares(response) or self._path_free(state) == state:
+            return state
+        return f"adapter-state:{secrets.token_hex(16)}"
+
+    def _noted(self, call: Call, waiting: WaitingRound, state: str, given: str) -> bytes | None:
+        """The row of the round when it has taken note of the call; None if that is more than is kept."""
+        # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
+        waiting.taken_by = None
+        self._index.drop(waiting)
+        pending, limits = waiting.pending, self._limits
+        pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
+        if len(state) > limits.state_length or len(pending.notes.get(DELIVERED, ())) > limits.files:
+            return None
+        pending.due = self._clock() + limits.ttl
+        pending.add_state(key_of(call, given), None if given == state else state)
+        row = encode(pending)
+        waiting.size = len(row)
+        return row if waiting.size <= limits.note_bytes else None
+
+    async def end(self, call: Call) -> None:
+        """The call got its result: there will be no other round."""
+        waiting = self._index.get(call.notes[_ROUND])
+        if waiting is not None:
+            await self._forget(waiting)
+
+    async def _write(self, pending: PendingRound, row: bytes) -> None:
+        try:
+            await self._store.put(TABLE, pending.id, row, due=pending.due)
+        except StoreUnavailable:
+            self._log.warning("a pending round would not survive a restart, because the state store failed")
+
+    # --- what is known ----------------------------------------------------------------------------------------
+
+    def _hold(self, waiting: WaitingRound) -> None:
+        """Keep its place, its files and its links; what it kept before is let go of only then."""
+        releases = list(self._holds(waiting))
+        waiting.let_go()
+        waiting.releases = releases
+
+    def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
+        if (place := waiting.place) is not None:
+            yield self._holdings.expect(place)
+        for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
+            try:
+                yield self._holdings.hold_key(key)
+            except FileGone:
+                continue
+            if link is not None:
+                yield self._credentials.prolong(signature_of(link))
+
+    async def _forget(self, waiting: WaitingRound) -> None:
+        self._index.drop(waiting)
+        waiting.let_go()
+        try:
+            await self._store.delete(TABLE, waiting.pending.id)
+        except StoreUnavailable:
+            self._log.warning("a round that is over stays in the state store until it is due")
+
+    async def _give_up(self, waiting: WaitingRound) -> None:
+        """Nobody will go on with it: remove what its tool has written so far."""
+        place = waiting.place
+        await self._forget(waiting)
+        if place is not None:
+            try:
+                await self._files.remove(place)
+            except AdapterError as error:
+                self._log.warning("a tool's file could not be removed", why=error.code)
+
+
+def key_of(call: Call, state: str) -> str:
+    """The key of the request with which this call goes on."""
+    params = parse(call.envelope.body).get("params")
+    return round_key(call.scope.id, call.server, call.envelope.name or "", params.get("arguments"), state)
+
+
+class RoundStage:
+    """The stage of every tool that is told a place or a link, before the stages that tell it."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+
+    def __repr__(self) -> str:
+        return f"<RoundStage of {self._rounds!r}>"
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Raises LimitReached."""
+        body = call.envelope.body
+        state = state_of(parse(body).get("params")) if STATE in body else None
+        if state is not None:
+            own = self._rounds.resume(call, key_of(call, state))
+            if own is not None:
+                call.change(Replace(("params", "requestState"), dump(own)))
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        if _ROUND not in call.notes and STATE not in response:
+            return response
+        message = parse(response)
+        state = asks_for_input(message)
+        if state is not None:
+            return await self._rounds.remember(call, state, response)
+        if _ROUND in call.notes and isinstance(message.get("result"), dict):
+            await self._rounds.end(call)
+        return response

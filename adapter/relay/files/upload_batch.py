@@ -1,0 +1,199 @@
+"""One batch of files on its way in: limits hold while it is read, and it is held whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
+from adapter.files.port import FileStore, Measure, Staging
+from adapter.relay.files.file_transactions import Arrival, Custody, Spend, Staged
+from adapter.relay.run_to_completion import unbroken
+from adapter.rules.files.file_records import FileRecord, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """``batch_bytes`` is what the scope may hold at all, None sets no limit."""
+
+    max_file_bytes: int
+    max_files: int
+    batch_bytes: int | None
+
+
+class _Arrived(NamedTuple):
+    filename: str
+    said_type: str | None
+    staging: Staging
+    measure: Measure
+
+
+class UploadBatch:
+    """``add``, ``write`` and ``end_file`` for each file, then ``keep``; ``discard`` in any case, when all is over.
+
+    What was written and not kept is gone with ``discard``, also when its caller is cancelled. Once a method has
+    raised, ``discard`` is all that is left to do.
+    """
+
+    def __init__(
+        self,
+        custody: Custody,
+        files: FileStore,
+        staged: Staged,
+        limits: BatchLimits,
+        *,
+        bound: int | None,
+        record: Callable[[str, str | None, Measure], FileRecord],
+        leave: Callable[[], None],
+    ) -> None:
+        self._custody = custody
+        self._files = files
+        self._staged = staged
+        self._limits = limits
+        self._bound = bound
+        self._record = record
+        self._leave = leave
+        self._arrived: list[_Arrived] = []
+        self._coming: tuple[str, str | None, Staging] | None = None
+        self._size = 0
+        self._over = False
+        self._cut_off = False
+
+    def __repr__(self) -> str:
+        return f"<UploadBatch: {len(self._arrived)} files, {self._staged.size} bytes staged>"
+
+    @property
+    def count(self) -> int:
+        """Files that are wholly here."""
+        return len(self._arrived)
+
+    async def add(self, filename: str, said_type: str | None) -> None:
+        """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,
+        SessionUnknown when its scope has ended meanwhile, StorageFull, StorageFailed.
+        """
+        assert self._coming is None, "one file ends before the next begins"
+        self._check_scope()
+        if len(self._arrived) >= self._limits.max_files:
+            raise FileTooLarge(
+                f"One upload may bring {self._limits.max_files} files, as many as uploads.max_files allows;"
+                " send the others in another one.",
+                data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
+            )
+        staging = await unbroken(self._files.stage(), lambda unwanted: unwanted.discard())
+        self._coming = filename, said_type, staging
+        self._size = 0
+
+    async def write(self, chunk: bytes) -> None:
+        """More of the file; waits for a slow disk. Raises FileTooLarge, QuotaReached, StorageFull,
+        StorageFailed, StoreUnavailable, SessionUnknown, and UploadRefused for more than was announced.
+        """
+        assert self._coming is not None, "a file begins before its bytes come"
+        self._check_scope()
+        self._check_size(len(chunk))
+        try:
+            self._staged.grow(len(chunk))
+        except StorageFull:
+            await self._make_room()
+            self._staged.grow(len(chunk))
+        self._size += len(chunk)
+        await self._coming[2].write(chunk)
+
+    async def _make_room(self) -> None:
+        """Where all files together leave none: files go whose time is over, then others of the scope itself."""
+        await self._custody.put_out_expired()
+        if self._bound is None:
+            return  # it may turn out never to fit, and would have pushed out everything by then
+        batch_bytes = self._limits.batch_bytes
+        whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
+        with contextlib.suppress(QuotaReached, StorageFull):
+            await self._custody.make_room(self._staged.scope_id, Kind.UPLOAD, whole, self._staged.size)
+
+    def _check_size(self, more: int) -> None:
+        limits = self._limits
+        if self._size + more > limits.max_file_bytes:
+            raise FileTooLarge(
+                f"The file is larger than the {limits.max_file_bytes} bytes that uploads.max_file_bytes allows.",
+                data={"limit": limits.max_file_bytes, "setting": "uploads.max_file_bytes"},
+            )
+        if limits.batch_bytes is not None and self._staged.size + more > limits.batch_bytes:
+            raise QuotaReached(
+                f"The files are more than the {limits.batch_bytes} bytes that sessions.max_total_session_size"
+                " allows.",
+                data={"limit": limits.batch_bytes, "setting": "sessions.max_total_session_size"},
+            )
+        if self._bound is not None and self._staged.size + more > self._bound:
+            raise UploadRefused("The upload is larger than its Content-Length announced.")
+
+    async def end_file(self) -> None:
+        """The file is whole. Raises StorageFull, StorageFailed."""
+        assert self._coming is not None, "a file begins before it ends"
+        filename, said_type, staging = self._coming
+        measure = await staging.finish()
+        self._arrived.append(_Arrived(filename, said_type, staging, measure))
+        self._coming = None
+
+    async def keep(self, digests: Sequence[str], spend: Spend | None) -> list[FileRecord]:
+        """Hold all files from now on, in the order they came; on any failure none, and nothing is spent.
+
+        ``digests`` are SHA-256 in hex, one for each file, or none at all. ``spend`` burns the batch's credential;
+        what it returned is called when the batch fails after all. Raises UploadRefused, SessionUnknown,
+        QuotaReached, StorageFull, StorageFailed, StoreUnavailable, and what ``spend`` raises.
+        """
+        assert self._coming is None, "the last file ends before all are kept"
+        assert not self._over, "a batch is kept once, and not after it was discarded"
+        self._check_digests(digests)
+        self._check_scope()
+        arrivals = [
+            Arrival(self._record(filename, said_type, measure), staging)
+            for filename, said_type, staging, measure in self._arrived
+        ]
+        await self._custody.take_in(arrivals, self._staged, spend, self._check_scope)
+        self._arrived.clear()
+        self._end()
+        return [arrival.record for arrival in arrivals]
+
+    def _check_digests(self, digests: Sequence[str]) -> None:
+        if not self._arrived:
+            raise UploadRefused("The upload holds no file: send each in a part named file.")
+        if not digests:
+            return
+        if len(digests) != len(self._arrived):
+            raise UploadRefused(
+                f"There are {len(self._arrived)} files and {len(digests)} digests: send one sha256 for each file,"
+                " in the same order."
+            )
+        for number, (said, arrived) in enumerate(zip(digests, self._arrived, strict=True), 1):
+            found = arrived.measure.sha256.lower().encode()
+            if not hmac.compare_digest(said.strip().lower().encode("utf-8", "surrogatepass"), found):
+                raise UploadRefused(f"The SHA-256 of file {number} is not the one that was announced.")
+
+    def _check_scope(self) -> None:
+        if self._cut_off:
+            raise SessionUnknown()
+
+    def cut_off(self) -> None:
+        """The scope has ended: nothing comes in any more."""
+        self._cut_off = True
+
+    async def discard(self) -> None:
+        """Remove what was not kept. Harmless after ``keep`` and when done twice."""
+        if not self._over:
+            await unbroken(self._discard())
+
+    async def _discard(self) -> None:
+        try:
+            if self._coming is not None:
+                await self._coming[2].discard()
+            for arrived in self._arrived:
+                await arrived.staging.discard()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._staged.release()
+            self._leave()

@@ -1,0 +1,209 @@
+"""The upload consumer: handles in a tool's argument become what the tool can read.
+
+Source of the rules: a handle is checked against the scope and the server; one of another scope, one that expired
+and one that never was give the same answer.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from adapter.errors import FileGone
+from adapter.files.port import FileStore
+from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.round_index import ARTIFACT
+from adapter.relay.files.rounds import DELIVERED, noted_earlier
+from adapter.relay.files.signed_links import Links
+from adapter.relay.param_headers import Mirrors
+from adapter.relay.stages import Call
+from adapter.rules.calls.arguments import ambiguous, replaced, values
+from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.redaction import Redaction
+from adapter.rules.results.tool_results import tool_result, without_paths
+from adapter.wire.handles import parse_artifact, parse_upload
+
+Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
+
+HANDLES = "handles"
+"""The note of a call that holds which handle each path stands for that the tool was given."""
+
+INLINE_AT_MOST = 64 << 20
+"""Bytes of all files together that one call delivers inline, unless a single one may have more: a short message could
+name one file very often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
+
+    ``helper`` is the tool that hands out upload URLs, ``inline_limit`` the largest file (bytes) that base64 and
+    data_uri deliver.
+    """
+
+    server: str
+    argument: str
+    helper: str
+    delivery: Delivery = "path"
+    inline_limit: int = 1 << 20
+    plain_paths: bool = False
+    upload_scheme: str = "upload://"
+    artifact_scheme: str = "artifact://"
+
+
+class Refused(Exception):
+    """``str(error)`` is the sentence that the model reads as the tool's result."""
+
+
+class Consumer:
+    """The stage of the tools of one upload consumer."""
+
+    def __init__(
+        self,
+        rule: Consuming,
+        holdings: Holdings,
+        files: FileStore,
+        links: Links,
+        mirrors: Mirrors,
+    ) -> None:
+        self._rule = rule
+        self._holdings = holdings
+        self._files = files
+        self._links = links
+        self._mirrors = mirrors
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self._rule.server!r}: {self._rule.argument}>"
+
+    async def ask(self, call: Call) -> bytes | None:
+        await self._mirrors.check(call)
+        try:
+            await self._resolve(call)
+            call.withheld = self._withheld(call)
+        except (Refused, FileGone) as error:
+            sentence = str(error) if isinstance(error, Refused) else self._unknown()
+            return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
+        if ARTIFACT in call.notes:
+            return response  # its producer has done so, and has added what is to stay as it is
+        return without_paths(response, self._withheld(call))
+
+    def _withheld(self, call: Call) -> Redaction:
+        return Redaction(self._files.roots, call.notes.get(HANDLES, {}))
+
+    async def _resolve(self, call: Call) -> None:
+        """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
+        rule = self._rule
+        if not rule.plain_paths and ambiguous(call.request, rule.argument):
+            raise Refused(
+                f"{rule.argument} can be read in more than one way here. Name it once, spelled exactly so, with "
+                f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
+            )
+        delivered = []
+        delivery = _Delivery(rule, self._holdings, self._files, self._links)
+        for said in values(call.request, rule.argument):
+            path, value = said.path, said.value
+            record = await self._record(call, value)
+            if record is not None:
+                text = await delivery.of(call, record)
+                delivered.append((said, text))
+                if rule.delivery in ("path", "file_uri"):
+                    call.notes.setdefault(HANDLES, {})[self._files.path_of(record.place)] = value
+                self._mirrors.rewrite(call, path[2:], value, text)
+            elif not self._passes(value):
+                raise Refused(self._unknown())
+        if delivered:
+            call.request = replaced(call.request, delivered)
+
+    async def _record(self, call: Call, value: object) -> FileRecord | None:
+        """The record of the one handle that ``value`` is, if this call may use it."""
+        rule = self._rule
+        if not isinstance(value, str):
+            return None
+        kind, handle = Kind.UPLOAD, parse_upload(value, rule.upload_scheme)
+        if handle is None:
+            kind, handle = Kind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
+        if handle is None or handle.scope != call.scope.id:
+            return None
+        record = await self._holdings.find(handle.scope, kind, handle.id)
+        if record is None:
+            return None
+        # An upload was meant for one server; an artifact may be handed on, but under its own name only.
+        fits = record.server == rule.server if kind is Kind.UPLOAD else record.filename == handle.name
+        return record if fits else None
+
+    def _passes(self, value: object) -> bool:
+        """Whether a value that is no handle of a file here may stay as it is."""
+        if not self._rule.plain_paths or not isinstance(value, str):
+            return False
+        schemes = (self._rule.upload_scheme, self._rule.artifact_scheme)
+        return not value.strip().lower().startswith(schemes)
+
+    def _unknown(self) -> str:
+        rule = self._rule
+        return (
+            f"{rule.argument} must hold a handle of a file that is staged here ({rule.upload_scheme}…); this is "
+            f"none, or its file has expired. Call {rule.helper} to get an upload URL, upload the file there, and "
+            f"pass the upload_handle of the answer as {rule.argument}."
+        )
+
+
+class _Delivery:
+    """What stands in the place of the handles of one call. A file that is named twice is delivered once."""
+
+    def __init__(self, rule: Consuming, holdings: Holdings, files: FileStore, links: Links) -> None:
+        self._rule = rule
+        self._holdings = holdings
+        self._files = files
+        self._links = links
+        self._texts: dict[str, str] = {}
+        self._inline = 0
+
+    async def of(self, call: Call, record: FileRecord) -> str:
+        """The text for a file, which is kept until the call is over. Raises Refused, FileGone, StorageFailed."""
+        text = self._texts.get(record.key)
+        if text is None:
+            call.defer(self._holdings.hold(record))
+            text = self._texts[record.key] = await self._text(call, record)
+            link = text if self._rule.delivery == "url" else None
+            call.notes.setdefault(DELIVERED, {})[record.key] = link
+        if self._rule.delivery in ("base64", "data_uri"):
+            self._inline += record.size
+            most = max(INLINE_AT_MOST, self._rule.inline_limit)
+            if self._inline > most:
+                raise Refused(f"The files have more than the {most} bytes that one call may hold.")
+        return text
+
+    async def _text(self, call: Call, record: FileRecord) -> str:
+        if self._rule.delivery in ("path", "file_uri", "url"):
+            await self._holdings.confirm(record)
+        match self._rule.delivery:
+            case "path":
+                return self._files.path_of(record.place)
+            case "file_uri":
+                return PurePosixPath(self._files.path_of(record.place)).as_uri()
+            case "url":
+                told: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
+                return told or self._links.delivery(call.base, record)
+            case "base64":
+                return await self._base64(record)
+            case "data_uri":
+                return f"data:{record.media_type};base64,{await self._base64(record)}"
+
+    async def _base64(self, record: FileRecord) -> str:
+        limit = self._rule.inline_limit
+        if record.size > limit:
+            raise Refused(
+                f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
+                "bytes (max_inline_bytes of its adapter)."
+            )
+        file = await self._holdings.read(record)
+        try:
+            return base64.b64encode(await file.whole()).decode("ascii")
+        finally:
+            file.close()

@@ -1,0 +1,137 @@
+"""The helper tool ``<server_id>_get_upload_url``: how a client that speaks only MCP learns where to upload."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from adapter.relay.files.artifact_resources import Document
+from adapter.relay.files.artifact_view import iso
+from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.sessions.scopes import Scopes
+from adapter.relay.stages import Call
+from adapter.rules.results.tool_results import tool_result
+
+WORKFLOW = "doc://upload_workflow.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What uploads of one server are like. ``consumers`` are its tools that take files, with their argument."""
+
+    server: str
+    route: str
+    max_file_bytes: int
+    max_files: int
+    sha256_required: bool
+    consumers: tuple[tuple[str, str], ...]
+
+    @property
+    def tool_name(self) -> str:
+        return f"{self.server}_get_upload_url"
+
+
+class HelperTool:
+    """The stage that answers calls of the helper tool."""
+
+    def __init__(self, offer: Offer, credentials: Credentials, scopes: Scopes) -> None:
+        self._offer = offer
+        self._credentials = credentials
+        self._scopes = scopes
+
+    async def ask(self, call: Call) -> bytes | None:
+        await self._scopes.remember(call.scope)
+        query, expires = self._credentials.issue(self._offer.server, call.scope.id)
+        url = f"{call.base}{self._offer.route}/{self._offer.server}?{query}"
+        shown = self._shown(url, call.scope.id, expires)
+        text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
+        return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+    def _shown(self, url: str, scope_id: str, expires: float) -> dict[str, Any]:
+        offer = self._offer
+        tools = ", ".join(f"{tool} ({argument})" for tool, argument in offer.consumers)
+        return {
+            "server_id": offer.server,
+            "tool_name": offer.tool_name,
+            "upload_url": url,
+            "method": "POST",
+            "headers": {"Mcp-Session-Id": scope_id},
+            "auth_mode": "signed_upload_credentials",
+            "credential_ttl_seconds": int(self._credentials.ttl),
+            "field_name": "file",
+            "supports_multiple_files": offer.max_files > 1,
+            "sha256_required": offer.sha256_required,
+            "sha256_field_name": "sha256",
+            "sha256_per_file": True,
+            "session_id": scope_id,
+            "expires_at": iso(expires),
+            "max_file_bytes": offer.max_file_bytes,
+            "example_curl": self._curl(url, ("photo.png",)),
+            "example_curl_multiple": self._curl(url, ("first.pdf", "second.pdf")),
+            "note": (
+                "POST the file to upload_url as multipart/form-data in a part named file, then pass the "
+                f"upload_handle of the answer to a tool that takes files: {tools}. The URL is good for one upload."
+            ),
+            "integrity_note": (
+                "Send one sha256 form field for each file, in the order of the files"
+                + (": it is required here." if offer.sha256_required else ", to have what arrives checked.")
+            ),
+        }
+
+    def _curl(self, url: str, names: tuple[str, ...]) -> str:
+        parts = [f"-F 'file=@{name}'" for name in names]
+        if self._offer.sha256_required:
+            parts += [f"-F \"sha256=$(sha256sum {name} | cut -d' ' -f1)\"" for name in names]
+        return " ".join(["curl -sS -X POST", shlex.quote(url), *parts])
+
+
+def definition(offer: Offer) -> dict[str, Any]:
+    """The helper tool as a client sees it in the list."""
+    tools = ", ".join(tool for tool, _ in offer.consumers)
+    return {
+        "name": offer.tool_name,
+        "title": "Get an upload URL",
+        "description": (
+            f"Gives a URL to upload local files to, for use with {tools}. Upload with an HTTP POST of "
+            "multipart/form-data, then pass the upload_handle of the answer as the tool's file argument. "
+            f"Files have at most {offer.max_file_bytes} bytes; the URL is good for one upload."
+        ),
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+        "annotations": {
+            "title": "Get an upload URL",
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+    }
+
+
+def workflow(offer: Offer) -> Document:
+    """The resource that explains to a model how files reach a tool."""
+    tools = "\n".join(f"- `{tool}`, argument `{argument}`" for tool, argument in offer.consumers)
+    digest = "required" if offer.sha256_required else "optional"
+    text = f"""\
+# Giving files to the tools of {offer.server}
+
+These tools run on another machine and cannot read local paths:
+
+{tools}
+
+1. Call `{offer.tool_name}`. It answers with `upload_url`, good for one upload and for a short time.
+2. POST the files there as multipart/form-data, each in a part named `file`:
+   `curl -F 'file=@photo.png' '<upload_url>'`. At most {offer.max_files} files of {offer.max_file_bytes} bytes each.
+   A `sha256` field for each file, in the same order, is {digest}.
+3. The answer has an `upload_handle` for one file, `upload_handles` for several. Pass the handle, exactly as it
+   is, in the tool's argument. The file's content never goes through the conversation.
+
+A handle works in this session only and expires when it is not used. An `artifact://` URI from the result of another
+tool can be passed in its place.
+"""
+    return Document(WORKFLOW, "upload_workflow.md", "How to upload files", text)

@@ -1,0 +1,177 @@
+"""Callers over HTTP as the relay takes them: their requests as Asks, made as ingress makes those of MCP's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter.errors import BadJson, BadRequest, UpstreamBroken
+from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.server import Server
+from adapter.relay.sessions.own_session import MODERN_VERSION
+from adapter.relay.sessions.upstream_sessions import ACCEPT
+from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import ANONYMOUS
+from adapter.rules.access.request_headers import missing, to_upstream
+from adapter.wire.envelope import dump, envelope_of, parse
+from adapter.wire.eras import Era, encode_mirror
+
+METHOD_NOT_FOUND = -32601
+NO_INPUT = "The tool asks its caller for more input, which a call over HTTP cannot give."
+CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+Message = dict[str, Any]
+"""A JSON-RPC message."""
+
+INITIALIZED: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+_OWN_FIELDS = POST_FIELDS | {"mcp-method", "mcp-name"}
+
+
+class ToolRefused(Exception):
+    """A request was answered with a JSON-RPC error; ``str`` is its message."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A caller over HTTP. ``tab`` tells apart what one principal does in several places.
+
+    ``fields`` are those of its request, of which ``withhold`` (lower case) carried the adapter's own credential.
+    ``base`` is the URL under which it knows the adapter.
+    """
+
+    principal: str = ANONYMOUS
+    tab: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
+    withhold: frozenset[str] = frozenset()
+    caller: Caller = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Whoever asks again on the same connection is the same caller.
+        object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields, self.withhold))
+
+
+@dataclass(slots=True)
+class Asks:
+    """Makes requests to ``server``, in the legacy session of that id and version once there is one."""
+
+    server: Server
+    session_id: str | None = None
+    version: str | None = None
+    _last: tuple[Who, list[tuple[str, str]]] | None = None
+
+    def post(self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()) -> Ask:
+        """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
+        headers = [*self._passed(who), ("Content-Type", "application/json")]
+        if era is Era.MODERN:
+            headers += [*_mirrored(message), *mirrors]
+        ask = self._ask(who, era, "POST", headers)
+        ask.body = dump(message)
+        ask.envelope = envelope_of(message, ask.body)
+        return ask
+
+    def listen(self, who: Who, last_id: str) -> Ask:
+        """A legacy stream, taken up again behind that event. Raises BadRequest."""
+        ask = self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)])
+        ask.last_event_id = last_id
+        return ask
+
+    def end(self, principal: str) -> Ask:
+        """The end of the legacy session, said without its caller."""
+        return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
+
+    def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> Ask:
+        version = MODERN_VERSION if era is Era.MODERN else self.version
+        headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
+        if version is not None:
+            headers.append(("MCP-Protocol-Version", version))
+        return Ask(
+            server=self.server,
+            method=method,
+            era=era,
+            principal=who.principal,
+            headers=headers,
+            session_id=self.session_id if era is Era.LEGACY else None,
+            version=version,
+            base=who.base,
+            caller=who.caller,
+        )
+
+    def _passed(self, who: Who) -> list[tuple[str, str]]:
+        """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
+        # Requests on one connection have one Who for as long as their heads stay the same.
+        if self._last is None or self._last[0] is not who:
+            self._last = (who, self._filtered(who))
+        return self._last[1]
+
+    def _filtered(self, who: Who) -> list[tuple[str, str]]:
+        said: Sequence[tuple[str, str]] = list(who.fields.items())
+        absent = missing(self.server.required, said)
+        if absent is not None:
+            raise BadRequest(f"This server needs the header {absent} with every request.")
+        server = self.server
+        passed = to_upstream(
+            said, passthrough=server.passthrough, static=server.static, withhold=who.withhold
+        )
+        passed = forwardable(passed, drop=_OWN_FIELDS)
+        return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
+
+
+def request(number: int, method: str, params: Message) -> Message:
+    """A JSON-RPC request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def refusal(number: Any, code: int, sentence: str) -> Message:
+    """A JSON-RPC error in answer to a server's own request."""
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": sentence}}
+
+
+def modern_meta() -> dict[str, Any]:
+    """What every modern request says of its client (MCP 2026-07-28, "_meta")."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+
+
+def object_of(data: bytes) -> dict[str, Any]:
+    """A JSON-RPC message, or nothing of it where it is none."""
+    try:
+        message = parse(data)
+    except BadJson:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a response. Raises ToolRefused, UpstreamBroken."""
+    error, result = response.get("error"), response.get("result")
+    if isinstance(error, dict):
+        code, said = error.get("code"), error.get("message")
+        raise ToolRefused(
+            code if isinstance(code, int) else -32603,
+            said if isinstance(said, str) else "The upstream server refused the request.",
+            error.get("data"),
+        )
+    if not isinstance(result, dict):
+        raise UpstreamBroken("The upstream server answered with something that is no result.")
+    if result.get("resultType") not in (None, "complete"):
+        raise ToolRefused(METHOD_NOT_FOUND, NO_INPUT)
+    return result
+
+
+def _mirrored(message: Message) -> list[tuple[str, str]]:
+    """What the headers of a modern request say of its body."""
+    method, params = message["method"], message["params"]
+    name = params.get("uri") if method == "resources/read" else params.get("name")
+    mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]
+    return [("Mcp-Method", method), *mirror]

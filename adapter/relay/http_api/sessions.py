@@ -1,0 +1,271 @@
+"""Adapter sessions of callers over HTTP: one for each principal and tab, opened when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
+from adapter.relay.background import Errands
+from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
+from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
+from adapter.relay.param_headers import mirrored
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server
+from adapter.relay.tools.pages import LONGEST_LIST, PAGES
+from adapter.relay.turns import in_turns
+from adapter.rules.tools.lists import MOST_ITEMS, LongList
+from adapter.wire.envelope import dump
+from adapter.wire.eras import Era
+from adapter.wire.piecewise import Piecewise
+
+__all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
+
+IDLE = 600.0
+"""Seconds after which a session that nobody used is closed."""
+
+MOST = 1000
+"""Sessions of one server that are open at once; the one used longest ago makes room for another."""
+
+KNOWN_FOR = 5.0
+"""Seconds for which a tool that was listed is taken to be as it was; a name that is not known is asked for at once."""
+
+T = TypeVar("T")
+
+
+class _Key(NamedTuple):
+    principal: str
+    tab: str | None
+
+
+@dataclass(slots=True)
+class _Held:
+    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it."""
+
+    conversation: Conversation
+    used: float
+    busy: int = 0
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    tools: Sequence[dict[str, Any]] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
+    listed: float = float("-inf")
+
+    def known(self, name: str) -> dict[str, Any] | None:
+        """The tool of that name on the list that was read last."""
+        place = self.places.get(name)
+        return self.tools[place] if place is not None else None
+
+
+class HttpSessions:
+    """What callers over HTTP ask of ``server``, each in an adapter session of its own.
+
+    ``era`` tells which era the server was last found to speak, where somebody watches it. ``clock`` is in seconds;
+    ``errands`` carry what nobody waits for.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        server: Server,
+        errands: Errands,
+        clock: Callable[[], float],
+        *,
+        era: Callable[[], Era | None] = lambda: None,
+        idle: float = IDLE,
+        most: int = MOST,
+    ) -> None:
+        self._relay = relay
+        self._server = server
+        self._errands = errands
+        self._clock = clock
+        self._era = era
+        self._found: Era | None = None
+        self._idle = idle
+        self._most = most
+        self._held: OrderedDict[_Key, _Held] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<HttpSessions of {self._server.id!r}: {len(self._held)}>"
+
+    # --- what can be asked ------------------------------------------------------------------------------------
+
+    async def tools(self, who: Who) -> Sequence[dict[str, Any]]:
+        """The definitions of all tools on all pages, as this caller may see them; none of a server without tools.
+
+        Raises AdapterError, ToolRefused.
+        """
+
+        async def listing(held: _Held) -> Sequence[dict[str, Any]]:
+            found = await _all(held.conversation, who, "tools/list")
+            held.tools, held.places = found, await in_turns(_places(found))
+            held.listed = self._clock()
+            return found
+
+        return await self._using(who, listing)
+
+    async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
+        """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
+        held = self._held.get(_Key(who.principal, who.tab))
+        if held is None or self._clock() - held.listed >= KNOWN_FOR or name not in held.places:
+            await self.tools(who)
+            held = self._held.get(_Key(who.principal, who.tab))
+        return held.known(name) if held is not None else None
+
+    async def call(
+        self, who: Who, name: str, arguments: Mapping[str, Any], progress: Tell | None = None
+    ) -> dict[str, Any]:
+        """The result of a call. ``progress`` is told how far it is, where the tool says so.
+
+        Cancelling the wait cancels the call. Raises ToolRefused for a JSON-RPC error, AdapterError, and what
+        ``progress`` raises.
+        """
+
+        async def calling(held: _Held) -> dict[str, Any]:
+            mirrors: list[tuple[str, str]] = []
+            if held.conversation.era is Era.MODERN:
+                definition = held.known(name) or await self.tool(who, name) or {}
+                mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
+            params = {"name": name, "arguments": dict(arguments)}
+            return await held.conversation.ask(who, "tools/call", params, tell=progress, mirrors=mirrors)
+
+        return await self._using(who, calling)
+
+    async def resources(self, who: Who) -> Sequence[dict[str, Any]]:
+        """The resources on all pages, artifacts among them. Raises as ``tools``."""
+        return await self._using(who, lambda held: _all(held.conversation, who, "resources/list"))
+
+    async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
+        """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
+        result = await self._using(
+            who, lambda held: held.conversation.ask(who, "resources/read", {"uri": uri})
+        )
+        contents = result.get("contents")
+        if not isinstance(contents, list) or not all(isinstance(each, dict) for each in contents):
+            raise UpstreamBroken("The upstream server answered with something that is no resource.")
+        return contents
+
+    def key_of(self, who: Who) -> str | None:
+        """The key of the adapter session that this caller has open; None without one, and in the modern era."""
+        held = self._held.get(_Key(who.principal, who.tab))
+        return None if held is None else held.conversation.session_key
+
+    # --- holding ----------------------------------------------------------------------------------------------
+
+    async def _using(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
+        """Act in the caller's session; one that is not known any more is opened again, once."""
+        try:
+            return await self._in_session(who, act)
+        except (SessionMissing, SessionUnknown):
+            return await self._in_session(who, act)
+
+    async def _in_session(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
+        key = _Key(who.principal, who.tab)
+        held = self._take(key)
+        held.busy += 1
+        try:
+            if not held.conversation.is_open:
+                await self._open(held, who)
+            return await act(held)
+        except (SessionMissing, SessionUnknown):
+            self._forget(key, held)
+            raise
+        except UpstreamBroken:
+            # Perhaps it speaks another era by now. A session stays, for there are files in it.
+            if held.conversation.era is Era.MODERN:
+                self._found = None
+                self._forget(key, held)
+            raise
+        finally:
+            held.busy -= 1
+            held.used = self._clock()
+            if not held.conversation.is_open and not held.busy:
+                self._forget(key, held)
+            if not held.busy and self._held.get(key) is not held:
+                self._errands.run(held.conversation.close(key.principal))
+
+    async def _open(self, held: _Held, who: Who) -> None:
+        """Of all who come at once, one opens it."""
+        async with held.opening:
+            if not held.conversation.is_open:
+                await held.conversation.open(who)
+                self._found = held.conversation.era
+
+    def _take(self, key: _Key) -> _Held:
+        held = self._held.get(key)
+        if held is None:
+            self._make_room()
+            era = self._era() or self._found
+            held = _Held(Conversation(self._relay, self._server, era, self._errands), self._clock())
+            self._held[key] = held
+        self._held.move_to_end(key)
+        return held
+
+    def _make_room(self) -> None:
+        """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""
+        if len(self._held) < self._most:
+            return
+        resting = next(((key, held) for key, held in self._held.items() if not held.busy), None)
+        if resting is None:
+            raise LimitReached(
+                f"{self._most} callers over HTTP are being served; try again shortly.", retry_after=1
+            )
+        key, held = resting
+        self._forget(key, held)
+        self._errands.run(held.conversation.close(key.principal))
+
+    def _forget(self, key: _Key, held: _Held) -> None:
+        """Let the next request begin anew; who uses the session last closes it."""
+        if self._held.get(key) is held:
+            del self._held[key]
+
+    async def tidy(self) -> None:
+        """Close what has been idle."""
+        since = self._clock() - self._idle
+        resting = [(key, held) for key, held in self._held.items() if not held.busy and held.used <= since]
+        for key, held in resting:
+            self._forget(key, held)
+        await asyncio.gather(*(held.conversation.close(key.principal) for key, held in resting))
+
+    async def close(self, within: float) -> None:
+        """Close every session, upstream as far as that takes no longer than ``within`` seconds."""
+        held, self._held = self._held, OrderedDict()
+        await asyncio.gather(*(each.conversation.close(key.principal, within) for key, each in held.items()))
+
+
+async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[dict[str, Any]]:
+    """A list to its last page. Raises ToolRefused, AdapterError."""
+    pages: list[Sequence[dict[str, Any]]] = []
+    params: dict[str, Any] = {}
+    count = size = 0
+    while len(pages) < PAGES and count <= MOST_ITEMS and size <= LONGEST_LIST:
+        try:
+            result = await conversation.ask(who, method, params)
+        except ToolRefused as refused:
+            if refused.code == METHOD_NOT_FOUND and not params:
+                return []
+            raise
+        page, cursor = result.get(LISTS[method]), result.get("nextCursor")
+        if isinstance(page, list):
+            page = [each for each in page if isinstance(each, dict)]
+        elif not isinstance(page, LongList):
+            raise UpstreamBroken(f"The upstream server answered {method} with something that is no list.")
+        pages.append(page)
+        if not isinstance(cursor, str):
+            break
+        count, size = count + len(page), size + (page.size if isinstance(page, LongList) else len(dump(page)))
+        params = {"cursor": cursor}
+    return LongList.joined(pages) if len(pages) > 1 else pages[0]
+
+
+def _places(tools: Sequence[dict[str, Any]]) -> Piecewise[dict[str, int]]:
+    """Where the tool of each name stands; of several the last."""
+    found: dict[str, int] = {}
+    for place in range(len(tools)):
+        name = tools[place].get("name")
+        if isinstance(name, str):
+            found[name] = place
+        yield None
+    return found

@@ -1,0 +1,156 @@
+"""Sessions as time passes: last-seen times are written, idle ones rest, ended ones are closed upstream.
+
+Nothing waits for anything else: each server is tended by a task of its own, and so is every other errand. What is
+still under way from one round to the next is not begun a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError
+from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.replies import discard
+from adapter.relay.server import Servers
+from adapter.relay.sessions.session_map import Found, Sessions
+from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.state.port import Row
+
+CLOSINGS = 4
+"""Sessions of one server that are closed at the same time."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds that a server may be silent about a session that is to be closed, unless any request may take less."""
+
+UNREADABLE_REST = 3600.0
+"""Seconds after which the janitor looks again at sessions that it cannot read, such as those of another version."""
+
+
+@dataclass(slots=True)
+class Janitor:
+    """Goes round every ``interval`` seconds until cancelled. ``errands`` are what others want done then."""
+
+    sessions: Sessions
+    mapping: Mapping
+    parking: Parking
+    servers: Servers
+    interval: float
+    log: FilteringBoundLogger
+    errands: tuple[Callable[[], Awaitable[None]], ...] = ()
+    _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self.interval)
+                self._begin_round()
+        finally:
+            under_way = list(self._under_way.values())
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def go_round(self) -> None:
+        """One round to its end. An upstream that fails is left for the next round."""
+        self._begin_round()
+        while self._under_way:
+            await asyncio.wait(list(self._under_way.values()))
+
+    def _begin_round(self) -> None:
+        self._begin("sessions", self._tend_sessions)
+        self._begin("parking", self.parking.expire)
+        for number, errand in enumerate(self.errands):
+            self._begin(number, errand)
+
+    def _begin(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a part of the round, unless that of an earlier round is still under way."""
+        if name not in self._under_way:
+            self._under_way[name] = asyncio.get_running_loop().create_task(self._do(name, work))
+
+    async def _do(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except AdapterError as error:
+            self.log.warning("the janitor could not finish its round", why=str(error))
+        except Exception:
+            # A defect in one round must not end all later ones.
+            self.log.exception("the janitor's round failed unexpectedly")
+        finally:
+            del self._under_way[name]
+
+    async def _tend_sessions(self) -> None:
+        await self.sessions.write_last_seen()
+        by_server: dict[str, Found] = {}
+        overdue = await self.sessions.overdue()
+        for row, record in overdue.found:
+            by_server.setdefault(record.server, []).append((row, record))
+        if overdue.unreadable:
+            self.log.warning(
+                "sessions cannot be read and are passed over",
+                count=len(overdue.unreadable),
+                setting="state_persistence",
+            )
+            await self.sessions.put_off(overdue.unreadable, UNREADABLE_REST)
+        # All are put off, so that those of a server that does not answer stand in no other's way next time.
+        await self.sessions.put_off([row.key for row, _ in overdue.found], self.interval)
+        for server, found in by_server.items():
+            self._begin(("server", server), partial(self._tend_server, found))
+
+    async def _tend_server(self, found: Found) -> None:
+        """Tend the sessions of one server until it does not answer."""
+        left = iter(found)
+        answers = True
+
+        async def tend() -> None:
+            nonlocal answers
+            for row, record in left:
+                if not answers:
+                    return
+                answered = False
+                try:
+                    answered = await self._tend(row, record)
+                finally:
+                    answers = answers and answered
+
+        # All of them are over when this is, also where one fails: none may go on behind the store's end.
+        outcomes = await asyncio.gather(*(tend() for _ in range(CLOSINGS)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _tend(self, row: Row, record: SessionRecord) -> bool:
+        """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
+        is_open = record.state is SessionState.OPEN
+        if is_open and not self.sessions.is_idle(row.key):
+            return True
+        # Closed first: if the client comes back in between, the upstream's 404 renews its session.
+        try:
+            closed = await self._close_upstream(record)
+        except AdapterError as error:
+            self.log.info("upstream sessions are still to be closed", server=record.server, why=error.code)
+            return False
+        if closed and is_open:
+            await self.sessions.lay_to_rest(row, record)
+        elif closed:
+            await self.sessions.closed(row)
+        return True
+
+    async def _close_upstream(self, record: SessionRecord) -> bool:
+        """Tell whether there is nothing left to close. A server no longer configured cannot be asked.
+
+        Raises what the upstream raises.
+        """
+        server = self.servers.get(record.server)
+        if server is None:
+            return True
+        silence = min(CLOSE_SILENCE, server.silence.request)
+        reply = await self.mapping.close(server, record, silence=silence)
+        if reply is not None:
+            await discard(reply, silence)
+        return reply is None or reply.status < 500

@@ -1,0 +1,267 @@
+"""Reading an upstream's answer to its end: for initialize, for probes, and for what stages change."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+
+from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
+from adapter.relay.event_slices import breathe, slices
+from adapter.relay.response_match import LARGE, is_response
+from adapter.relay.turns import own_turn
+from adapter.upstream.port import Headers, UpstreamReply, header
+from adapter.wire.envelope import read_response
+from adapter.wire.spans import items
+from adapter.wire.sse import SseEvent, SseReader, replace_data
+
+ANSWER_LIMIT = 64 << 20
+"""Bytes of an answer that are read unless ``core.upstream.max_answer_bytes`` says otherwise. Piped answers have no
+limit: they are never held.
+"""
+
+DISCARDED = 64 << 10
+"""Bytes of an answer that are read only so that its connection can serve again."""
+
+RESUMPTIONS = 100
+"""Streams that one answer is followed over; a server that polls on is taken for one that never answers."""
+
+Resume = Callable[[bytes, int | None], Awaitable[UpstreamReply | None]]
+"""The stream after this event id, waiting as many milliseconds as the upstream asked for."""
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """``raw`` is the body as it came, over all streams it came on; ``response`` the final JSON-RPC message.
+
+    ``event`` is the last of ``raw`` where the response came as an event.
+    """
+
+    raw: bytes
+    response: bytes | None
+    event: SseEvent | None = None
+
+    def changed(self, change: Callable[[bytes], bytes]) -> bytes:
+        """``raw`` with another response in place of the one it has; of a body that came without a coding."""
+        if self.response is None:
+            return self.raw
+        response = change(self.response)
+        if response is self.response:
+            return self.raw
+        if self.event is None:
+            return response
+        return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
+
+
+class ReadReply:
+    """An UpstreamReply that is there as a whole: read to its end, or made here."""
+
+    needs_request = False
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.whole: bytes | None = body
+        self._unread = body
+
+    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+        """See UpstreamReply."""
+        chunk, self._unread = self._unread, b""
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply; no connection is left to be dropped."""
+
+
+def media_type(reply: UpstreamReply) -> str:
+    """The type of the answer's body without its parameters, in lower case; empty where there is none."""
+    return (header(reply.headers, "content-type") or "").partition(";")[0].strip().lower()
+
+
+def is_encoded(reply: UpstreamReply) -> bool:
+    return (header(reply.headers, "content-encoding") or "identity").strip().lower() != "identity"
+
+
+def require_plain(reply: UpstreamReply) -> None:
+    """Raise UpstreamBroken for a compressed event stream: it must not pass by the stages that read it."""
+    if is_encoded(reply):
+        reply.abort()
+        raise UpstreamBroken("The upstream server compressed a stream that was asked for uncompressed.")
+
+
+def too_large(limit: int) -> AnswerTooLarge:
+    """The failure of an answer, or of one event, above ``limit`` bytes."""
+    return AnswerTooLarge(
+        f"The upstream server's answer is larger than the {limit} bytes that core.upstream.max_answer_bytes allows."
+    )
+
+
+async def read_body(reply: UpstreamReply, silence: float | None, limit: int = ANSWER_LIMIT) -> bytes:
+    """The whole body as it came. Raises AnswerTooLarge above ``limit`` bytes, UpstreamBroken, UpstreamSilent."""
+    if reply.whole is not None and len(reply.whole) <= limit:
+        return reply.whole
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while chunk := await reply.read(silence):
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            chunks.append(chunk)
+    finally:
+        reply.abort()
+    if size > LARGE:
+        # Many may come to their end at once, and each copies megabytes.
+        await own_turn()
+    return b"".join(chunks)
+
+
+async def discard(reply: UpstreamReply, silence: float | None) -> None:
+    """Read an answer of which only the status counts, so that its connection can serve again; drop a long or broken
+    one with its connection.
+    """
+    size = 0
+    try:
+        while size <= DISCARDED and (chunk := await reply.read(silence)):
+            size += len(chunk)
+    except AdapterError:
+        return
+    finally:
+        reply.abort()
+
+
+async def with_result(
+    reply: UpstreamReply, request_ids: Collection[str | int | float | None], silence: float
+) -> UpstreamReply | None:
+    """The same reply read to its end, where it is JSON with the result of one of these requests; else None, and its
+    connection is dropped.
+
+    An answer that is longer than DISCARDED bytes, or takes longer than ``silence`` seconds, is none.
+    """
+    try:
+        async with asyncio.timeout(silence):
+            raw = await read_body(reply, silence, DISCARDED)
+        body = decoded(raw, reply, DISCARDED)
+    except (AdapterError, TimeoutError):
+        return None
+    for response in map(read_response, messages_in(body)):
+        if response is not None and "result" in response.message and response.id in request_ids:
+            return ReadReply(reply.status, reply.headers, raw)
+    return None
+
+
+def messages_in(data: bytes) -> list[bytes]:
+    """The JSON-RPC messages of a body or an event: one, or those of a batch (MCP 2025-03-26)."""
+    if data.lstrip()[:1] != b"[":
+        return [data]
+    try:
+        return [data[start:end] for start, end in items(data)]
+    except ValueError:
+        return [data]
+
+
+def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> bytes:
+    """``body`` without its content coding. Raises UpstreamBroken on one that was not asked for or is damaged, and
+    AnswerTooLarge above ``limit`` bytes.
+    """
+    coding = (header(reply.headers, "content-encoding") or "identity").strip().lower()
+    if coding == "identity":
+        return body
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise UpstreamBroken("The upstream server encoded its answer in a way that was not asked for.")
+    try:
+        inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+        plain = inflater.decompress(body, limit)
+    except zlib.error as error:
+        raise UpstreamBroken("The upstream server's compressed answer is damaged.") from error
+    if inflater.unconsumed_tail:
+        raise too_large(limit)
+    if not inflater.eof or inflater.unused_data:
+        raise UpstreamBroken("The upstream server's compressed answer is not exactly one complete stream.")
+    return plain
+
+
+async def read_answer(
+    reply: UpstreamReply,
+    request_id: str | int | float | None,
+    silence: float | None,
+    resume: Resume,
+    limit: int = ANSWER_LIMIT,
+) -> WholeAnswer:
+    """Everything up to and with the response to ``request_id``, following a stream that polls.
+
+    Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
+    can be had; UpstreamSilent.
+    """
+    if media_type(reply) != "text/event-stream" or is_encoded(reply):
+        raw = await read_body(reply, silence, limit)
+        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
+    pieces: list[bytes] = []
+    left, last_id = limit, b""
+    for _ in range(RESUMPTIONS):
+        reader = SseReader(limit)
+        reader.last_id = last_id
+        piece, event = await _read_events(reply, reader, request_id, silence, left)
+        pieces.append(piece)
+        left -= len(piece)
+        if event is not None:
+            return WholeAnswer(b"".join(pieces), event.data, event)
+        if not reader.last_id or reader.last_id == last_id:
+            raise UpstreamBroken("The upstream server ended its answer without a response.")
+        last_id = reader.last_id
+        rest = await resume(last_id, reader.retry)
+        if rest is None:
+            raise UpstreamBroken("The upstream server's answer broke off and could not be resumed.")
+        reply = rest
+    reply.abort()
+    raise UpstreamBroken("The upstream server put off its answer again and again.")
+
+
+async def _read_events(
+    reply: UpstreamReply,
+    reader: SseReader,
+    request_id: str | int | float | None,
+    silence: float | None,
+    left: int,
+) -> tuple[bytes, SseEvent | None]:
+    """Whole events up to and with the response, as they came, and the response's; None if it did not come.
+
+    Raises AnswerTooLarge above ``left`` bytes of events.
+    """
+    # Not a list: of blank lines each byte is an event.
+    raw = bytearray()
+    try:
+        while chunk := await reply.read(silence):
+            for part in slices(chunk):
+                events = reader.feed(part)
+                for event in events:
+                    raw += event.raw
+                    if event.data and await is_response(event.data, request_id):
+                        return bytes(raw), event
+                if len(raw) > left:
+                    raise too_large(reader.limit)
+                await breathe(len(events))
+    except MessageTooLong:
+        raise too_large(reader.limit) from None
+    except UpstreamBroken:
+        if not reader.last_id:
+            raise
+    finally:
+        reply.abort()
+    return bytes(raw), None
+
+
+async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
+    if kind != "text/event-stream":
+        return body if await is_response(body, request_id) else None
+    reader = SseReader(len(body))
+    for part in slices(body):
+        events = reader.feed(part)
+        for event in events:
+            if event.data and await is_response(event.data, request_id):
+                return event.data
+        await breathe(len(events))
+    return None

@@ -1,0 +1,235 @@
+"""An upstream's health: pings in a session of their own, the breaker they feed, and the figures that are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.relay.server import Server
+from adapter.relay.sessions.late_sessions import LATEST
+from adapter.relay.sessions.own_session import REFUSED, Visit
+from adapter.rules.calls.circuit_breaker import BreakerState
+from adapter.wire.eras import Era
+
+T = TypeVar("T")
+
+POINTS = 120
+"""Pings of one server that are remembered: half an hour at the interval that is usual."""
+
+START_PAUSE = 1.0
+"""Seconds between two looks at a server that nobody has reached yet. They double where it is there and opens no
+session, as it is for a server that is slow to wake.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PingSettings:
+    """Seconds between two pings, and for which the answer to one may be waited for."""
+
+    interval: float = 15.0
+    timeout: float = 5.0
+
+
+@dataclass(slots=True)
+class Pulse:
+    """What the last ping found. ``latency`` in seconds; times are Unix seconds.
+
+    ``refusal`` is what the upstream says to the adapter's own credentials where it does not take them.
+    """
+
+    reached: bool = False
+    era: Era | None = None
+    latency: float | None = None
+    error: str | None = None
+    last_success: float | None = None
+    last_attempt: float | None = None
+    refusal: str | None = None
+
+
+class Probe:
+    """Pings one upstream in a session that belongs to no client. ``timeout`` is in seconds.
+
+    A session is opened once at a time, and its answer may take as long as a client's would: a server that wakes slowly
+    is not asked again and again. An answer that comes even later is used by the ping that then comes.
+    """
+
+    def __init__(self, server: Server, timeout: float, latest: float = LATEST) -> None:
+        self._server = server
+        self._timeout = timeout
+        self._patience = max(timeout, server.silence.request)
+        self._latest = latest
+        self._opening: asyncio.Task[int] | None = None
+        self.visit = Visit(server, timeout)
+
+    async def ping(self) -> None:
+        """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
+
+        A refusal for want of credentials is an answer too: they are the clients' to bring.
+        """
+        if self._opening is not None or not self.visit.is_open or not await self._answers():
+            await self._open()
+
+    async def _answers(self) -> bool:
+        """Tell whether the open session is still one. Raises UpstreamUnreachable where nothing comes in time."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                if self.visit.era is Era.MODERN:
+                    await self.visit.discover()
+                    return True
+                status = (await self.visit.ask("ping")).status
+        except TimeoutError:
+            raise UpstreamUnreachable(f"No answer to a ping within {self._timeout:g} s.") from None
+        return status == 200 or status in REFUSED
+
+    async def _open(self) -> None:
+        if self._opening is None:
+            self._server.wiring.changed()
+            opening = self.visit.open(self._patience + self._latest)
+            self._opening = asyncio.get_running_loop().create_task(opening)
+        await asyncio.wait((self._opening,), timeout=self._patience)
+        if not self._opening.done():
+            raise UpstreamSilent(f"The upstream server opened no session for {self._patience:g} s.")
+        opened, self._opening = self._opening, None
+        opened.result()
+
+    async def close(self) -> None:
+        """End the probe's own session upstream."""
+        if self._opening is not None:
+            self._opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AdapterError):
+                await self._opening
+        await self.visit.close()
+
+
+class Watch:
+    """Pings one server on its interval and feeds its breaker. ``clock`` gives Unix time in seconds.
+
+    ``history`` has when each of the last pings was answered and how long that took, in Unix seconds and milliseconds;
+    None for one that was not.
+    """
+
+    def __init__(
+        self, server: Server, settings: PingSettings, clock: Callable[[], float], log: FilteringBoundLogger
+    ) -> None:
+        self.server = server
+        self.pulse = Pulse()
+        self.history: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
+        self.first = asyncio.Event()
+        self._settings = settings
+        self._probe = Probe(server, settings.timeout)
+        self._clock = clock
+        self._log = log
+        self._told = BreakerState.CLOSED
+        self._looking: asyncio.Task[None] | None = None
+        self._pause = START_PAUSE
+
+    async def run(self) -> None:
+        """Ping until cancelled; servers are watched apart, so that a slow one delays no other."""
+        loop = asyncio.get_running_loop()
+        while True:
+            breaker = self.server.breaker
+            if breaker is None or breaker.may_probe(loop.time()):
+                await self.ping_once()
+            await asyncio.sleep(self._until_next(loop.time()))
+
+    async def ping_once(self) -> None:
+        loop = asyncio.get_running_loop()
+        breaker, began = self.server.breaker, loop.time()
+        if breaker is not None:
+            breaker.probe_started()
+        self.pulse.last_attempt = self._clock()
+        try:
+            await self._guarded(self._probe.ping())
+        except AdapterError as error:
+            self._failed(error, loop.time())
+        except asyncio.CancelledError:
+            if breaker is not None:
+                breaker.probe_abandoned()
+            raise
+        else:
+            self._succeeded(began, loop.time())
+        self.first.set()
+        # Not each try in between: a server that stays away would fill the log.
+        if breaker is not None and breaker.state not in (self._told, BreakerState.HALF_OPEN):
+            self._told = breaker.state
+            self._log.warning(
+                "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
+            )
+        if self.pulse.reached and not self.server.wiring.settled and self._looking is None:
+            # Apart, for a list that never comes is no reason to ping no more.
+            self._looking = loop.create_task(self._look_at_tools())
+
+    def _failed(self, error: AdapterError, now: float) -> None:
+        self.pulse.reached, self.pulse.error = False, str(error)
+        self.history.append((self._clock(), None))
+        self.server.wiring.changed()
+        there = not isinstance(error, UpstreamUnreachable)
+        self._pause = min(self._pause * 2, self._settings.interval) if there else START_PAUSE
+        if self.server.breaker is not None:
+            self.server.breaker.failed(now)
+
+    def _succeeded(self, began: float, now: float) -> None:
+        pulse, visit = self.pulse, self._probe.visit
+        if visit.refusal is not None and pulse.refusal is None:
+            self._log.warning(
+                "the upstream refuses the adapter's own credentials",
+                server=self.server.id,
+                answer=visit.refusal,
+                setting="servers[].upstream.static_headers",
+            )
+        pulse.reached, pulse.error, pulse.era, pulse.refusal = True, None, visit.era, visit.refusal
+        pulse.latency = now - began
+        pulse.last_success = self._clock()
+        self.history.append((pulse.last_success, round(pulse.latency * 1000, 2)))
+        self._pause = START_PAUSE
+        if self.server.breaker is not None:
+            self.server.breaker.succeeded(now)
+
+    async def _look_at_tools(self) -> None:
+        """Look for the configured tools: once when the server begins anew, and again while any is missing."""
+        wiring = self.server.wiring
+        try:
+            if await self._guarded(wiring.look(self._probe.visit, self.server.silence.request)):
+                tell_missing(self.server, self._log)
+        except AdapterError as error:
+            # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.
+            self._log.info("tools could not be looked for", server=self.server.id, why=str(error))
+        finally:
+            self._looking = None
+
+    async def _guarded(self, asking: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await asking
+        except AdapterError:
+            raise
+        except Exception as error:
+            # A defect here must not end the watch: the breaker would stay as it is for good.
+            self._log.exception("a ping failed unexpectedly", server=self.server.id)
+            raise UpstreamBroken("A ping failed unexpectedly; the adapter's log has the details.") from error
+
+    def _until_next(self, now: float) -> float:
+        """Seconds until the next ping: fewer than the interval before the first success, and when the breaker opens."""
+        if self.pulse.last_success is None:
+            return min(self._pause, self._settings.interval)
+        breaker = self.server.breaker
+        if breaker is not None and breaker.state is BreakerState.OPEN:
+            return min(self._settings.interval, breaker.retry_after(now))
+        return self._settings.interval
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait((self._looking,))
+        await self._probe.close()
+
+
+def tell_missing(server: Server, log: FilteringBoundLogger) -> None:
+    """Write down that other configured tools are missing than before."""
+    log.warning("configured tools missing", server=server.id, tools=sorted(server.wiring.missing or ()))

@@ -1,0 +1,116 @@
+"""Scopes as the relay knows them: whose a call's files are, and what a public scope id stands for."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache, partial
+
+from adapter.relay.secret import kept_secret
+from adapter.relay.sessions.session_map import TABLE as SESSIONS
+from adapter.relay.sessions.session_map import Session
+from adapter.rules.access.scopes import Scope, principal_scope, session_scope
+from adapter.rules.access.sessions import SessionState, decode
+from adapter.state.port import Store
+
+TABLE = "scopes"
+
+_CACHED = 4096
+"""How many derived scopes are kept; one that was dropped costs a digest to derive again."""
+
+
+class Scopes:
+    """Derives scopes, and remembers the ones that a client was told of.
+
+    ``per_principal``: files belong to who authenticated also where there is a session. ``open`` comes first.
+    """
+
+    def __init__(self, store: Store, *, per_principal: bool) -> None:
+        self._store = store
+        self._per_principal = per_principal
+        self._remembered: dict[str, Scope] = {}
+        self._tidied = ""
+
+    def __repr__(self) -> str:
+        return f"<Scopes: {len(self._remembered)} remembered>"
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable."""
+        secret = await kept_secret(self._store, "scope")
+        self._of_session = lru_cache(_CACHED)(partial(session_scope, secret))
+        self._of_principal = lru_cache(_CACHED)(partial(principal_scope, secret))
+
+    def of(self, session: Session | None, principal: str) -> Scope:
+        """Whose the files of this call are: the session's, or the principal's where the client names none."""
+        if session is None or session.kept or self._per_principal:
+            return self._of_principal(principal)
+        return self._of_session(session.key)
+
+    def of_principal(self, principal: str) -> Scope:
+        """What belongs to a principal, whatever sessions it has."""
+        return self._of_principal(principal)
+
+    def of_session_key(self, key: str) -> Scope:
+        """What a session owns by itself, whoever else may own files too."""
+        return self._of_session(key)
+
+    async def remember(self, scope: Scope) -> None:
+        """Let every process know what this scope's id stands for. Raises StoreUnavailable."""
+        if scope.id not in self._remembered:
+            await self._store.put(TABLE, scope.id, scope.owner.encode("utf-8", "surrogatepass"))
+            self._remembered[scope.id] = scope
+
+    async def find(self, scope_id: str) -> Scope | None:
+        """The remembered scope of that id, unless its session has ended. Raises StoreUnavailable."""
+        scope = self._remembered.get(scope_id) or await self._read(scope_id)
+        return None if scope is None or await self.gone(scope) else scope
+
+    async def gone(self, scope: Scope) -> bool:
+        """Whether the session that owned it is no longer there; a principal always is. Raises StoreUnavailable."""
+        if (key := scope.session_key) is None:
+            return False
+        row = await self._store.get(SESSIONS, key)
+        if row is None:
+            return True
+        try:
+            return decode(row.value).state not in (SessionState.OPEN, SessionState.IDLE)
+        except ValueError:
+            return False  # another version wrote it, so another version may know it
+
+    async def forget(self, scope: Scope) -> None:
+        """Its session has ended. One that was not remembered here costs nothing; ``tidy`` finds what others wrote.
+
+        Raises StoreUnavailable.
+        """
+        if self._remembered.pop(scope.id, None) is not None:
+            await self._store.delete(TABLE, scope.id)
+
+    async def tidy(self) -> None:
+        """Forget scopes whose session is gone: one page of them each time, so that no round is a long one.
+
+        Raises StoreUnavailable.
+        """
+        rows = await self._store.scan(TABLE, after=self._tidied)
+        self._tidied = rows[-1].key if rows else ""
+        scopes = [Scope(row.key, _owner(row.value)) for row in rows]
+        gone = await asyncio.gather(*map(self.gone, scopes))
+        await asyncio.gather(
+            *(self._take_away(scope) for scope, is_gone in zip(scopes, gone, strict=True) if is_gone)
+        )
+
+    async def _take_away(self, scope: Scope) -> None:
+        self._remembered.pop(scope.id, None)
+        await self._store.delete(TABLE, scope.id)
+
+    async def _read(self, scope_id: str) -> Scope | None:
+        try:
+            row = await self._store.get(TABLE, scope_id)
+        except UnicodeEncodeError:  # no key of ours: it came out of a header or a path
+            return None
+        if row is None:
+            return None
+        scope = self._remembered[scope_id] = Scope(scope_id, _owner(row.value))
+        return scope
+
+
+def _owner(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")

@@ -1,0 +1,311 @@
+"""One session at a server in which all sessions of a principal speak, each under ids of its own."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from adapter.errors import BadJson, UpstreamBroken
+from adapter.relay.event_slices import apart
+from adapter.relay.exchange import asking_plain
+from adapter.relay.replies import ReadReply, decoded, media_type, read_body, require_plain
+from adapter.relay.sessions.fan_out import FanOut
+from adapter.relay.sessions.shared_replies import EditedStream, kept_fields
+from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
+from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
+from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
+from adapter.wire.shared_ids import (
+    CANCELLED,
+    EVERYBODY,
+    PROGRESS,
+    Addressed,
+    AskedId,
+    about,
+    asked,
+    downward,
+    named,
+    plain_answer,
+    request_upward,
+    tagged,
+    with_id,
+)
+from adapter.wire.spans import items
+from adapter.wire.sse import encode
+from adapter.wire.weight import has_more_values
+
+LARGEST = 4 << 20
+"""Bytes of a server's message that is parsed. Answers to requests may be larger: their ids are found without."""
+
+MOST_VALUES = 100_000
+"""Values of such a message: to parse them takes some ten milliseconds."""
+
+METHOD_NOT_FOUND = -32601
+
+_OF_THE_CLIENT = frozenset({"mcp-session-id", "content-encoding"})
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class SharingLimits:
+    """``answer``: bytes of an answer, or of one event. ``streams``: GET streams of one principal."""
+
+    answer: int
+    streams: int
+
+
+class SharedSession:
+    """Speaks in the upstream session of ``record``. ``gone`` is called when the server does not know it any more.
+
+    ``clock`` gives Unix time in seconds; ``used`` is when a client last asked something.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        record: SharedRecord,
+        limits: SharingLimits,
+        gone: Callable[[SharedSession], Awaitable[None]],
+        clock: Callable[[], float],
+    ) -> None:
+        self.record = record
+        self.used = clock()
+        self.busy = 0
+        self._upstream = upstream
+        self._limits = limits
+        self._gone = gone
+        self._clock = clock
+        self._epoch = record.epoch
+        self._requests = ServerRequests()
+        # Of members in which several clients speak: the tags of requests under way, by the ids that clients gave them.
+        self._under_way: dict[bytes, list[str]] = {}
+        self.listeners = FanOut(self._epoch, self._read_event, limit=limits.answer, most=limits.streams)
+
+    def __repr__(self) -> str:
+        return f"<SharedSession {self._epoch}: {self.busy} busy, {self.listeners!r}>"
+
+    async def send(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+        """Send for one member, as Upstream does. A DELETE ends its part only."""
+        if request.method == "DELETE":
+            self.listeners.end(member)
+            return ReadReply(200, [], b"")
+        self.used = self._clock()
+        if request.method == "GET":
+            return await self._listen(request, member, silence)
+        return await self._post(request, member, silence)
+
+    # --- POST -------------------------------------------------------------------------------------------------
+
+    async def _post(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+        body = plain_body(request)
+        envelope = await apart(body, partial(read_envelope, body))
+        # Clients that name no session may all count from 1, so each of their requests is a member of its own.
+        tag = f"{member}-{secrets.token_hex(6)}" if member.startswith(MANY) else member
+        text = await self._upward(envelope, member, tag)
+        if text is None:
+            return ReadReply(202, [], b"")
+        done = self._begin(envelope, tag)
+        try:
+            reply = await self._send(request, text, silence)
+            if media_type(reply) == "text/event-stream":
+                require_plain(reply)
+                return EditedStream(reply, partial(self._read_answer, tag), self._limits.answer, done)
+            raw = decoded(await read_body(reply, silence, self._limits.answer), reply, self._limits.answer)
+            left = await self._read_answer(tag, raw) if raw else raw
+        except BaseException:
+            done()
+            raise
+        done()
+        return ReadReply(reply.status, kept_fields(reply.headers), left or b"")
+
+    async def _send(self, request: UpstreamRequest, body: bytes, silence: float | None) -> UpstreamReply:
+        fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)
+        fields.append(("Mcp-Session-Id", self.record.session))
+        reply = await self._upstream.send(replace(request, headers=fields, body=body), silence)
+        if reply.status == 404:
+            await self._gone(self)
+        return reply
+
+    def _begin(self, envelope: Envelope | Batch, tag: str) -> Callable[[], None]:
+        """Count an exchange until the returned function is called."""
+        members = envelope.members if isinstance(envelope, Batch) else [envelope]
+        ids = [each.id_bytes for each in members if each.kind is Kind.REQUEST] if "-" in tag else []
+        self.busy += 1
+        for number in ids:
+            self._under_way.setdefault(number, []).append(tag)
+
+        def done() -> None:
+            self.busy -= 1
+            for number in ids:
+                tags = self._under_way[number]
+                tags.remove(tag)
+                if not tags:
+                    del self._under_way[number]
+
+        return done
+
+    async def _upward(self, envelope: Envelope | Batch, member: str, tag: str) -> bytes | None:
+        """What a client sent, as it goes to the server; None where the server is not to hear of it."""
+        if isinstance(envelope, Envelope):
+            return await self._message_upward(envelope, member, tag)
+        parts = [await self._message_upward(each, member, tag) for each in envelope.members]
+        left = [part for part in parts if part is not None]
+        return b"[" + b",".join(left) + b"]" if left else None
+
+    async def _message_upward(self, message: Envelope, member: str, tag: str) -> bytes | None:
+        match message.kind:
+            case Kind.REQUEST:
+                return await apart(message.body, partial(request_upward, message, tag))
+            case Kind.RESPONSE:
+                return await self._response(message, member)
+            case Kind.NOTIFICATION:
+                return await self._notification(message, member)
+
+    async def _response(self, response: Envelope, member: str) -> bytes | None:
+        """An answer to a request of the server's. One that comes too late, or that nobody asked for, stays here."""
+        found = asked(response.id)
+        if found is None or not self._is_of(found, member):
+            return None
+        refused = response.failed and await apart(response.body, partial(_refuses, response.body))
+        if not self._requests.answer(found.id, refused=refused):
+            return None
+        if found.tag == EVERYBODY:
+            self.listeners.tell_others(member, _withdrawn(str(response.id)))
+        return await apart(response.body, partial(with_id, response.body, found.id))
+
+    def _is_of(self, found: AskedId, member: str) -> bool:
+        """Tell whether that member was asked so in this session."""
+        return found.epoch == self._epoch and (found.tag == EVERYBODY or belongs(found.tag, member))
+
+    async def _notification(self, message: Envelope, member: str) -> bytes | None:
+        body = message.body
+        if message.method == "notifications/initialized":
+            # It was said when the session was opened.
+            return None
+        if message.method not in (PROGRESS, CANCELLED):
+            return body
+        name = "progressToken" if message.method == PROGRESS else "requestId"
+        value = await apart(body, lambda: named(parse(body), name))
+        text = self._token(value, member) if message.method == PROGRESS else self._number(value, member)
+        return None if text is None else await apart(body, partial(about, body, name, text))
+
+    def _token(self, value: object, member: str) -> bytes | None:
+        """The server's own token of a request, by the one that clients were given."""
+        found = asked(value)
+        return found.id if found is not None and self._is_of(found, member) else None
+
+    def _number(self, value: object, member: str) -> bytes | None:
+        """The id under which a cancelled request went out; None where it may be one of several clients'."""
+        if not isinstance(value, str | int | float):
+            return None
+        tag = self._cancelled(text := dump(value), member)
+        return None if tag is None else tagged(tag, text)
+
+    def _cancelled(self, number: bytes, member: str) -> str | None:
+        """The tag of the request that a client cancels."""
+        if not member.startswith(MANY):
+            return member
+        tags = [tag for tag in self._under_way.get(number, ()) if belongs(tag, member)]
+        return tags[0] if len(tags) == 1 else None
+
+    # --- what the server says ---------------------------------------------------------------------------------
+
+    async def _read_answer(self, tag: str, data: bytes) -> bytes | None:
+        """A message on a stream of ``tag``, or its whole answer, as its client may have it; None for one of others."""
+        plain = plain_answer(data, tag)
+        if plain is not None:
+            return plain
+        found = await self._messages(data, tag, 1)
+        if found is None:
+            return data
+        mine = [each.data for each in found if each.tag is None or belongs(each.tag, tag)]
+        for each in found:
+            if each.tag is not None and not belongs(each.tag, tag):
+                self.listeners.tell(each.tag, encode(each.data))
+        if not mine:
+            return None
+        return b"[" + b",".join(mine) + b"]" if data.lstrip()[:1] == b"[" else mine[0]
+
+    async def _read_event(self, data: bytes, streams: int) -> list[Addressed]:
+        found = await self._messages(data, EVERYBODY, streams)
+        return [Addressed(data, None)] if found is None else found
+
+    async def _messages(self, data: bytes, tag: str, streams: int) -> list[Addressed] | None:
+        """The messages of an event or a body; None for what holds none. Raises UpstreamBroken for a huge one."""
+        if len(data) > LARGEST or has_more_values(data, MOST_VALUES):
+            raise UpstreamBroken(
+                "The upstream server sent a message that answers no request of its client and is too large to be read "
+                f"for another: at most {LARGEST} bytes and {MOST_VALUES} values are."
+            )
+        try:
+            message = parse(data)
+        except BadJson:
+            return None
+        if isinstance(message, dict):
+            parts: list[tuple[bytes, Any]] = [(data, message)]
+        elif isinstance(message, list):
+            spans = await apart(data, lambda: list(items(data)))
+            parts = [(data[start:end], each) for (start, end), each in zip(spans, message, strict=True)]
+        else:
+            return None
+        found = [await self._message(part, each, tag, streams) for part, each in parts]
+        return [each for each in found if each is not None]
+
+    async def _message(self, data: bytes, message: Any, tag: str, streams: int) -> Addressed | None:
+        if not isinstance(message, dict):
+            return Addressed(data, None)
+        tag_of = self._requests.tag_of
+        found = await apart(data, lambda: downward(data, message, tag, self._epoch, tag_of))
+        if found is not None and found.asks is not None:
+            self._requests.ask(found.asks, tag, streams)
+        return found
+
+    # --- GET --------------------------------------------------------------------------------------------------
+
+    async def _listen(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+        last = header(request.headers, "last-event-id")
+        is_general, after = self.listeners.place(last)
+        if is_general:
+            return await self.listeners.join(member, after, partial(self._open, request, after, silence))
+        # The rest of a call's stream, which is that call's alone.
+        reply = await self._open(request, last, silence)
+        if reply.status != 200 or media_type(reply) != "text/event-stream":
+            return reply
+        require_plain(reply)
+        return EditedStream(reply, partial(self._read_answer, member), self._limits.answer, _nothing)
+
+    async def _open(
+        self, request: UpstreamRequest, last_event_id: str | None, silence: float | None
+    ) -> UpstreamReply:
+        fields = [each for each in request.headers if each[0].lower() != "last-event-id"]
+        if last_event_id is not None:
+            fields.append(("Last-Event-ID", last_event_id))
+        request = replace(request, headers=fields)
+        return await self._send(request, b"", silence)
+
+
+def plain_body(request: UpstreamRequest) -> bytes:
+    """The message of a request, also where its client compressed it; ingress has read it so before."""
+    coding = (header(request.headers, "content-encoding") or "identity").strip().lower()
+    if coding == "identity":
+        return request.body
+    return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(request.body)
+
+
+def _withdrawn(number: str) -> bytes:
+    """Tell a client that somebody else has answered what it was asked."""
+    params = {"requestId": number, "reason": "Another client has answered."}
+    return dump({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
+
+
+def _nothing() -> None:
+    return None
+
+
+def _refuses(response: bytes) -> bool:
+    """Tell whether a client says that it cannot answer a request of this kind at all."""
+    error = parse(response).get("error")
+    return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND

@@ -1,0 +1,306 @@
+"""An Upstream whose sessions are shared: at the server there is one for each principal, whatever clients open.
+
+It behaves as a server does. Each ``initialize`` gets a session id of its own, a membership in the shared session; when
+the server forgets that one, all memberships get 404, and the relay initializes again as it does at any server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.event_slices import apart
+from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
+from adapter.relay.replies import ReadReply, discard, media_type, read_answer, read_body
+from adapter.relay.server import Server
+from adapter.relay.sessions.shared_replies import kept_fields
+from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
+from adapter.relay.sessions.upstream_sessions import (
+    INITIALIZED,
+    LONGEST_RETRY,
+    initialize_result,
+    negotiated_version,
+)
+from adapter.rules.access.shared_sessions import (
+    MANY,
+    Membership,
+    SharedRecord,
+    membership,
+    principal_key,
+    shared_record,
+)
+from adapter.state.port import Conflict, Row, Store
+from adapter.upstream.port import (
+    Headers,
+    Share,
+    UpstreamReply,
+    UpstreamRequest,
+    always,
+    header,
+)
+from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.failure import failure
+from adapter.wire.shared_ids import with_id
+
+CLOSE_SILENCE = 10.0
+"""Seconds that a server may be silent about a shared session that is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unshared:
+    """A server's answer to ``initialize`` that opened no session to share."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class SharedSessions:
+    """Stands before the upstream of ``server``. A session that was not used for ``idle_ttl`` seconds is closed; None
+    never. ``clock`` gives Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        store: Store,
+        limits: SharingLimits,
+        *,
+        idle_ttl: float | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._server = server
+        self._upstream = server.upstream
+        self._store = store
+        self._table = f"shared:{server.id}"
+        self._limits = limits
+        self._idle_ttl = idle_ttl
+        self._clock = clock
+        # By principal: as many as there are tokens.
+        self._shared: dict[str, SharedSession] = {}
+        self._opening: dict[str, asyncio.Task[SharedSession | _Unshared]] = {}
+
+    def __repr__(self) -> str:
+        return f"<SharedSessions of {self._server.id!r}: {len(self._shared)}>"
+
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+        """See Upstream. Also raises StoreUnavailable."""
+        if request.share is not None:
+            return await self._initialize(request, request.share, silence)
+        named = membership(header(request.headers, "mcp-session-id"))
+        if named is None:
+            return await self._upstream.send(request, silence)
+        shared = await self._find(named)
+        if shared is None:
+            return ReadReply(404, [JSON], failure(SessionUnknown(), b"null"))
+        return await shared.send(request, named.member, silence)
+
+    async def close(self) -> None:
+        """See Upstream. The sessions at the server go on, for the next process."""
+        for opening in self._opening.values():
+            opening.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(each.listeners.close() for each in self._shared.values()))
+        await self._upstream.close()
+
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    async def _initialize(
+        self, request: UpstreamRequest, share: Share, silence: float | None
+    ) -> UpstreamReply:
+        """Answer from the shared session, which is opened if there is none; once for all who wait."""
+        plain = plain_body(request)
+        envelope = await apart(plain, partial(read_envelope, plain))
+        assert isinstance(envelope, Envelope), "only an initialize opens a session"
+        key = principal_key(share.principal)
+        found: SharedSession | _Unshared | None = self._shared.get(key)
+        if found is None:
+            opening = self._opening.get(key)
+            if opening is None:
+                opening = asyncio.ensure_future(self._open(key, request, envelope, silence))
+                opening.add_done_callback(_noticed)
+                self._opening[key] = opening
+            # It goes on when the client that began it leaves, for the others wait for it.
+            found = await asyncio.shield(opening)
+        if isinstance(found, _Unshared):
+            return ReadReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
+        found.used = self._clock()
+        member = (MANY if share.many else "") + secrets.token_hex(8)
+        fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
+        body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + found.record.result + b"}"
+        return ReadReply(200, fields, body)
+
+    async def _open(
+        self, key: str, request: UpstreamRequest, envelope: Envelope, silence: float | None
+    ) -> SharedSession | _Unshared:
+        try:
+            return await self._load(key) or await self._open_upstream(key, request, envelope, silence)
+        finally:
+            del self._opening[key]
+
+    async def _open_upstream(
+        self, key: str, request: UpstreamRequest, envelope: Envelope, silence: float | None
+    ) -> SharedSession | _Unshared:
+        fields = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
+        asked = replace(request, headers=fields, body=envelope.body, share=None)
+        reply = await self._upstream.send(asked, silence)
+        if reply.status != 200:
+            body = await read_body(reply, silence, self._limits.answer)
+            return _Unshared(reply.status, kept_fields(reply.headers), body)
+        session = header(reply.headers, "mcp-session-id")
+        kind = media_type(reply)
+        try:
+            resume = partial(self._resume, asked, session, silence)
+            answer = await read_answer(reply, envelope.id, silence, resume, self._limits.answer)
+            result = initialize_result(answer.response)
+            if result is None or session is None:
+                await self._close_upstream(session, None, request)
+                body = answer.response if answer.response is not None else answer.raw
+                fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
+                fields.append(JSON if answer.response is not None else ("Content-Type", kind))
+                return _Unshared(200, fields, body)
+            return await self._opened(key, asked, session, result, silence)
+        except BaseException:
+            await self._close_upstream(session, None, request)
+            raise
+
+    async def _opened(
+        self, key: str, asked: UpstreamRequest, session: str, result: bytes, silence: float | None
+    ) -> SharedSession:
+        """Complete a session's opening and write it down."""
+        version = negotiated_version(result)
+        fields = [*asked.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
+        initialized = replace(asked, headers=fields, body=INITIALIZED, repeatable=always)
+        await discard(await self._upstream.send(initialized, silence), silence)
+        record = SharedRecord(session, version, result, secrets.token_hex(16))
+        await self._store.put(self._table, key, record.encoded(), due=self._due(self._clock()))
+        return self._adopt(key, record)
+
+    async def _resume(
+        self,
+        asked: UpstreamRequest,
+        session: str | None,
+        silence: float | None,
+        last_event_id: bytes,
+        retry: int | None,
+    ) -> UpstreamReply | None:
+        """The rest of an answer to ``initialize`` that comes on another stream."""
+        if retry:
+            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
+        fields = [*forwardable(asked.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
+        fields += [("Mcp-Session-Id", session or ""), ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        request = UpstreamRequest("GET", fields, query=asked.query, repeatable=always)
+        reply = await self._upstream.send(request, silence)
+        if reply.status == 200 and media_type(reply) == "text/event-stream":
+            return reply
+        reply.abort()
+        return None
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    async def _find(self, named: Membership) -> SharedSession | None:
+        """The shared session that a membership is of; None when it is over."""
+        shared = self._shared.get(named.key) or await self._load(named.key)
+        return shared if shared is not None and shared.record.secret == named.secret else None
+
+    async def _load(self, key: str) -> SharedSession | None:
+        """The session that an earlier process opened."""
+        row = await self._store.get(self._table, key)
+        if row is None:
+            return None
+        try:
+            return self._adopt(key, shared_record(row.value))
+        except ValueError:
+            # Another version wrote it.
+            return None
+
+    def _adopt(self, key: str, record: SharedRecord) -> SharedSession:
+        shared = self._shared.get(key)
+        if shared is None:
+            gone = partial(self._gone, key)
+            shared = SharedSession(self._upstream, record, self._limits, gone, self._clock)
+            self._shared[key] = shared
+        return shared
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    async def _gone(self, key: str, shared: SharedSession) -> None:
+        """Forget a session that the server does not know any more."""
+        if self._shared.get(key) is not shared:
+            return
+        del self._shared[key]
+        shared.listeners.end()
+        row = await self._store.get(self._table, key)
+        if row is not None and row.value == shared.record.encoded():
+            with contextlib.suppress(Conflict):
+                await self._store.delete(self._table, key, expected=row.version)
+
+    async def tidy(self) -> None:
+        """Close the sessions that nobody used for ``idle_ttl``. Raises StoreUnavailable."""
+        if self._idle_ttl is None:
+            return
+        dues = {key: self._due(shared.used) or 0.0 for key, shared in self._shared.items()}
+        await self._store.touch(self._table, dues)
+        for row in await self._store.overdue(self._table, self._clock()):
+            shared = self._shared.get(row.key)
+            if shared is None or not shared.busy:
+                await self._close_idle(row)
+
+    async def _close_idle(self, row: Row) -> None:
+        try:
+            record = shared_record(row.value)
+            closed = await self._close_upstream(record.session, record.version)
+        except ValueError:
+            closed = True
+        if not closed:
+            await self._store.touch(self._table, {row.key: self._due(self._clock()) or 0.0})
+        else:
+            # Unless it was found gone meanwhile, and another was opened.
+            now = self._shared.get(row.key)
+            if now is not None and now.record.encoded() == row.value:
+                del self._shared[row.key]
+                now.listeners.end()
+            with contextlib.suppress(Conflict):
+                await self._store.delete(self._table, row.key, expected=row.version)
+
+    async def _close_upstream(
+        self, session: str | None, version: str | None, opened: UpstreamRequest | None = None
+    ) -> bool:
+        """End a session at the server, as the request that opened it was sent. False if the server does not answer."""
+        if session is None:
+            return True
+        fields: Headers = opened.headers if opened is not None else self._server.static
+        named = [*forwardable(fields, drop=POST_FIELDS), ("Mcp-Session-Id", session)]
+        if version is not None:
+            named.append(("MCP-Protocol-Version", version))
+        query = opened.query if opened is not None else ""
+        request = UpstreamRequest("DELETE", named, query=query, repeatable=always)
+        try:
+            reply = await self._upstream.send(request, CLOSE_SILENCE)
+            await discard(reply, CLOSE_SILENCE)
+        except AdapterError:
+            return False
+        return reply.status < 500
+
+    def _due(self, used: float) -> float | None:
+        return None if self._idle_ttl is None else used + self._idle_ttl
+
+
+def _noticed(opening: asyncio.Future[SharedSession | _Unshared]) -> None:
+    """Take note of a failure that nobody waits for any more."""
+    if not opening.cancelled():
+        opening.exception()
+
+
+def _under_id(body: bytes, number: bytes) -> bytes:
+    """The answer to somebody else's ``initialize`` under the id of another."""
+    with contextlib.suppress(AdapterError):
+        answer = read_envelope(body)
+        if isinstance(answer, Envelope) and answer.id is not None:
+            return with_id(body, number)
+    return body

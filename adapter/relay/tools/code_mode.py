@@ -1,0 +1,180 @@
+"""Code mode: a client sees three tools to search, to describe and to call all others. No code is run.
+
+A call through the third is unfolded before the plan and the gate are asked, so that whatever holds for a tool holds
+for it here. What a scope may not use it neither finds nor is told about.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from adapter.errors import ToolUnknown
+from adapter.relay.files.artifact_resources import asked_cursor
+from adapter.relay.param_headers import PREFIX, mirrored
+from adapter.relay.single_flight import SingleFlight
+from adapter.relay.stages import Call, Plan, Stages
+from adapter.relay.tools.offered_tools import Offered
+from adapter.relay.turns import in_turns
+from adapter.rules.results.tool_results import rpc_result, tool_result
+from adapter.rules.text.unicode import shown
+from adapter.rules.tools.code_mode import Misasked, Names, asked_name, asked_query, definitions, told, unfold
+from adapter.rules.tools.search import Found, Index, index_of, one_line
+from adapter.wire.envelope import Envelope, dump, parse, read_envelope
+from adapter.wire.eras import encode_mirror
+from adapter.wire.failure import error_response
+from adapter.wire.piecewise import one_piece
+from adapter.wire.spans import Insert, edit
+
+KEPT = 4
+"""Catalogues whose index is kept; most servers have one for all."""
+
+INVALID_PARAMS = -32602
+
+
+class Judge(Protocol):
+    """Knows what a scope may use; see Vetting."""
+
+    async def seen(self, call: Call) -> Offered:
+        """What the upstream offers now and the scope may use. Raises what the upstream raises."""
+
+    async def offered(self, call: Call) -> Offered:
+        """The same, but raises CatalogueDrifted where the list of tools would."""
+
+
+class CodeMode:
+    """The three tools of one server. ``own`` are other tools of the adapter's, which are called by their names."""
+
+    def __init__(self, names: Names, judge: Judge, own: Sequence[dict[str, Any]]) -> None:
+        self._names = names
+        self._judge = judge
+        self._shown = (*own, *definitions(names))
+        self._own = {tool["name"]: dump(tool) for tool in self._shown}
+        self._indexes: OrderedDict[str, Index] = OrderedDict()
+        self._making = SingleFlight[str, Index]()
+
+    def __repr__(self) -> str:
+        return f"<CodeMode of {self._names.server!r}: {len(self._indexes)} catalogues indexed>"
+
+    def around(self, plan: Plan) -> Plan:
+        """The plan of a server whose tools are called through these three."""
+        named: dict[tuple[str, str | None], Stages] = {
+            **plan.named,
+            ("tools/call", self._names.search): (_Answering(self._search),),
+            ("tools/call", self._names.schema): (_Answering(self._describe),),
+            ("tools/call", self._names.call): (_Answering(self._explain),),
+        }
+        methods = {**plan.methods, "tools/list": (_Answering(self._list),)}
+        return replace(plan, named=named, methods=methods, unfold=self.unfold)
+
+    async def unfold(self, call: Call) -> None:
+        """See Plan.unfold. Raises ToolUnknown for a tool that is called by its name."""
+        if call.envelope.method != "tools/call":
+            return
+        name = call.envelope.name
+        if name != self._names.call:
+            if name not in self._own:
+                raise ToolUnknown(self._names.hint)
+            return
+        try:
+            request = unfold(call.envelope, self._names)
+        except Misasked:
+            # It stays the call of a tool that answers why.
+            return
+        inner = read_envelope(request)
+        assert isinstance(inner, Envelope) and inner.name is not None, "the call has a name"
+        if call.modern:
+            call.headers = await self._headers(call, inner)
+        call.envelope, call.request = inner, request
+
+    async def _headers(self, call: Call, inner: Envelope) -> list[tuple[str, str]]:
+        """The headers of a modern call as they mirror the unfolded one."""
+        assert inner.name is not None
+        fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
+        fields.append(("Mcp-Name", encode_mirror(inner.name)))
+        definition = (await self._judge.seen(call)).definitions.get(inner.name)
+        if definition is not None:
+            arguments = parse(inner.body)["params"].get("arguments")
+            fields += mirrored(parse(definition).get("inputSchema"), arguments)
+        return fields
+
+    # --- what the tools answer --------------------------------------------------------------------------------
+
+    async def _list(self, call: Call) -> bytes:
+        if asked_cursor(call.request) is not None:
+            why = "This list has one page, which has no such cursor."
+            return error_response(call.envelope.id_bytes, INVALID_PARAMS, why)
+        result: dict[str, Any] = {"tools": self._shown}
+        if call.modern:
+            result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
+        return rpc_result(call.envelope.id_bytes, result)
+
+    async def _search(self, call: Call) -> bytes:
+        query = asked_query(call.envelope)
+        offered = await self._judge.offered(call)
+        index = await self._index(offered)
+        allowed = offered.allowed - self._own.keys()
+        hits, total = await in_turns(index.search(query.words, query.limit, allowed))
+        text, data = told([_as_offered(hit, offered) for hit in hits], total, self._names)
+        return tool_result(call.envelope.id_bytes, text, data, modern=call.modern)
+
+    async def _describe(self, call: Call) -> bytes:
+        name = asked_name(call.envelope, self._names)
+        definition = self._own.get(name)
+        if definition is None:
+            offered = await self._judge.offered(call)
+            size = len(offered.definitions.get(name, b""))
+            definition = await in_turns(one_piece(partial(offered.definition, name), size))
+        if definition is None:
+            raise Misasked(f"There is no tool {shown(name, 100)}; {self._names.search} finds tools.")
+        return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
+
+    async def _explain(self, call: Call) -> bytes:
+        """Why a call was not unfolded: only such a one still has this tool's name."""
+        unfold(call.envelope, self._names)
+        raise AssertionError("a call that can be unfolded is")
+
+    async def _index(self, offered: Offered) -> Index:
+        """The index of a catalogue, made once: ten thousand tools take about a second."""
+        index = self._indexes.get(offered.digest)
+        if index is None:
+            make = partial(in_turns, index_of(offered.definitions))
+            index = self._indexes[offered.digest] = await self._making.get(offered.digest, make)
+            if len(self._indexes) > KEPT:
+                self._indexes.popitem(last=False)
+        else:
+            self._indexes.move_to_end(offered.digest)
+        return index
+
+
+def _described(call: Call, definition: bytes) -> bytes:
+    response = tool_result(call.envelope.id_bytes, definition.decode("utf-8"), None, modern=call.modern)
+    # The definition keeps its bytes: what an upstream's schema says is not for the adapter to spell.
+    return edit(response, [Insert(("result", "structuredContent"), definition)])
+
+
+def _as_offered(found: Found, offered: Offered) -> Found:
+    """With the warning, where the scope is to be warned of the tool."""
+    if not offered.warns_of(found.name):
+        return found
+    definition = parse(offered.definition(found.name) or b"{}")
+    return found._replace(line=one_line(definition.get("description", "")))
+
+
+class _Answering:
+    """A stage that answers by itself; what was misasked is told to the model as the tool's failure."""
+
+    def __init__(self, respond: Callable[[Call], Awaitable[bytes]]) -> None:
+        self._respond = respond
+
+    async def ask(self, call: Call) -> bytes | None:
+        try:
+            return await self._respond(call)
+        except Misasked as error:
+            return tool_result(call.envelope.id_bytes, str(error), None, modern=call.modern, is_error=True)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response

@@ -1,0 +1,1 @@
+"""Requests to call a tool: arguments, inputs, conditions, rounds, and when a call may be repeated. Pure."""

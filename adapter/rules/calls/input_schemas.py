@@ -1,0 +1,276 @@
+"""Inputs of a hosted tool as a whole: one by one in the short form, or a JSON Schema for all of them. Pure.
+
+Scalars are coerced, each by its own type; then JSON Schema has the word on ranges, lengths, patterns, and on all that
+is within arrays and objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+from adapter.rules.calls.inputs import (
+    SCALARS,
+    UNSET,
+    Input,
+    InputsRefused,
+    InputType,
+    input_schema,
+    read,
+    undeclared,
+)
+from adapter.rules.results.refusals import Issue
+from adapter.rules.schema.checker import STEPS, Checker, compile_schema
+from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.formats import FORMATS, speaks_of_formats, unformatted
+from adapter.rules.schema.wording import Fault, uncheckable
+from adapter.rules.text.events import shortened
+from adapter.rules.text.patterns import why_not
+
+MOST_VALUES = 10_000
+"""Values within the arguments of one call that are checked by a schema; what holds more is refused."""
+
+AT_ONCE = 500
+"""So many are checked in some milliseconds."""
+
+TYPES: Final[Mapping[str, InputType]] = {
+    **{name: name for name in ("string", "int", "float", "boolean", "datetime", "array", "object", "any")},
+    "integer": "int",
+    "number": "float",
+}
+"""Types by the words of the short form and those of JSON Schema."""
+
+_TEXT = ("minLength", "maxLength", "pattern", "format")
+_NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_ARRAY = ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains")
+_OBJECT = ("properties", "required", "additionalProperties", "minProperties", "maxProperties")
+KEYWORDS: Final[Mapping[InputType, tuple[str, ...]]] = {
+    "string": _TEXT,
+    "int": _NUMBER,
+    "float": _NUMBER,
+    "boolean": (),
+    "datetime": (),
+    "array": _ARRAY,
+    "object": _OBJECT,
+    "any": (),
+}
+"""What may be said of an input beside its type."""
+
+_WITHIN = ("items", "contains", "additionalProperties")
+_SHORT = {"int": "integer", "float": "number"}
+_DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredInputs:
+    """``each`` input by its name; ``schema`` is what clients are told of all of them.
+
+    ``checker`` has the word on what the types do not say, None where they say all. ``open``: the schema says which
+    other members there may be.
+    """
+
+    each: Mapping[str, Input]
+    schema: Mapping[str, Any]
+    checker: Checker | None = None
+    formats: bool = False
+    open: bool = False
+
+    @classmethod
+    def of(cls, each: Mapping[str, Input]) -> DeclaredInputs:
+        """The inputs in the short form. Raises ValueError with a sentence for what no argument could fulfil."""
+        schema = input_schema(each)
+        properties = schema["properties"]
+        checked = {
+            name: properties[name]
+            for name, one in each.items()
+            if one.keywords or (one.type not in SCALARS and one.type != "any")
+        }
+        checker = _checker({"type": "object", "properties": checked}, strict=False) if checked else None
+        inputs = cls(each, schema, checker, speaks_of_formats(checked))
+        inputs._check_defaults()
+        return inputs
+
+    @classmethod
+    def of_schema(cls, schema: Mapping[str, Any]) -> DeclaredInputs:
+        """The inputs of a JSON Schema of an object. Raises ValueError for a schema that is none of an object."""
+        whole = {"type": "object", **schema}
+        properties = whole.get("properties", {})
+        if whole["type"] != "object" or not isinstance(properties, Mapping):
+            raise ValueError("is a JSON Schema of an object, with the arguments as its properties")
+        required = whole.get("required")
+        required = required if isinstance(required, list) else []
+        checker = _checker(whole, strict=True)
+        each = {str(name): _of_property(part, name in required) for name, part in properties.items()}
+        inputs = cls(each, whole, checker, speaks_of_formats(whole), open=True)
+        inputs._check_defaults()
+        return inputs
+
+    def weight(self, arguments: Mapping[str, Any]) -> int:
+        """How much there is to check, in values; 0 where types say all, and no more than one above MOST_VALUES."""
+        if self.checker is None:
+            return 0
+        found, stack = 0, [*arguments.values()]
+        while stack and found <= MOST_VALUES:
+            value = stack.pop()
+            found += 1
+            if isinstance(value, Mapping):
+                stack += value.values()
+            elif isinstance(value, list | tuple):
+                stack += value
+        return found
+
+    def fitted(
+        self, arguments: Mapping[str, Any], *, steps: int = STEPS, large: bool = True
+    ) -> dict[str, Any]:
+        """The values of the inputs; ``steps`` and ``large`` as for Checker.judged.
+
+        Raises InputsRefused, with everything that is wrong at once, and OutOfSteps and SchemaTooLarge as that does.
+        """
+        values, problems = read(self.each, arguments)
+        if self.open:
+            values |= {name: value for name, value in arguments.items() if name not in self.each}
+        else:
+            problems += undeclared(self.each, arguments)
+        faults: tuple[Fault, ...] = ()
+        if self.checker is not None:
+            wrong = {problem.field for problem in problems}
+            faults = tuple(
+                fault
+                for fault in self._faults(values, steps, large)
+                if not (fault.path and fault.path[0] in wrong)
+            )
+        if problems or faults:
+            raise InputsRefused(tuple(problems), faults)
+        return values
+
+    def _faults(self, values: Mapping[str, Any], steps: int = STEPS, large: bool = True) -> Iterator[Fault]:
+        assert self.checker is not None, "asked where there is one"
+        yield from self.checker.judged(values, steps=steps, large=large).faults
+        if self.formats:
+            for name, value in values.items():
+                declared = self.each.get(name)
+                part = self.schema["properties"].get(name) if declared is not None else None
+                if declared is not None and declared.type != "datetime":
+                    yield from (_unformatted(*found) for found in unformatted(part, value, (name,)))
+
+    def _check_defaults(self) -> None:
+        for name, one in self.each.items():
+            if one.default is UNSET:
+                continue
+            faults = [] if self.checker is None else list(self._faults({name: one.default}))
+            if found := next(
+                (fault for fault in faults if fault.path[:1] == (name,) and fault.keyword != "required"), None
+            ):
+                raise ValueError(f"the default of {name} does not fit: {found.issue.message}")
+
+
+def too_many() -> InputsRefused:
+    """The refusal of arguments that hold too much to be checked."""
+    return InputsRefused((), (uncheckable(f"The arguments hold more than {MOST_VALUES} values."),))
+
+
+def too_long(steps: int) -> InputsRefused:
+    """The refusal of arguments that take more ``steps`` to check than they may."""
+    sentence = f"Checking the arguments takes more than the {steps} steps that validation.max_steps allows."
+    return InputsRefused((), (uncheckable(sentence),))
+
+
+def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the short form says of an input beside its type, as JSON Schema has it. Raises ValueError for a keyword
+    that says nothing of this type, a format that nobody checks, a pattern that is none, and what is no schema."""
+    for name in said:
+        if name not in KEYWORDS[kind]:
+            of = ", ".join(KEYWORDS[kind]) or "nothing"
+            raise ValueError(f"{name} says nothing of the type {kind}, which may have {of}")
+    return _spelled_out({**said}, 0, ())
+
+
+def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> dict[str, Any]:
+    """The schema with JSON Schema's words for the short form's types, and closed where it names members."""
+    where = f"{'.'.join(place)}: " if place else ""
+    if depth > _DEEPEST:
+        raise ValueError(f"{where}is nested deeper than {_DEEPEST} levels")
+    if (kind := schema.get("type")) == "datetime":
+        schema = {**schema, "type": "string", "format": "date-time"}
+    elif isinstance(kind, str) and kind in _SHORT:
+        schema = {**schema, "type": _SHORT[kind]}
+    elif kind == "any":
+        schema = {name: part for name, part in schema.items() if name != "type"}
+    if depth and "optional" in schema:
+        raise ValueError(
+            f"{where}has no optional: name what has to be there in required of what is around it"
+        )
+    _check_format(schema, where)
+    if isinstance(pattern := schema.get("pattern"), str):
+        _check_pattern(pattern, where)
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+        properties = schema["properties"]
+        if not isinstance(properties, Mapping):
+            raise ValueError(f"{where}properties is a mapping of names to schemas")
+        schema["properties"] = {
+            str(name): _part(part, depth, (*place, str(name))) for name, part in properties.items()
+        }
+    for word in _WITHIN:
+        if word in schema:
+            schema[word] = _part(schema[word], depth, (*place, word))
+    if isinstance(schema.get("prefixItems"), list):
+        schema["prefixItems"] = [
+            _part(part, depth, (*place, "prefixItems")) for part in schema["prefixItems"]
+        ]
+    return schema
+
+
+def _part(part: Any, depth: int, place: tuple[str, ...]) -> Any:
+    if isinstance(part, bool):
+        return part
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{'.'.join(place)}: is a schema, such as {{type: string}}")
+    return _spelled_out({**part}, depth + 1, place)
+
+
+def _check_format(schema: Mapping[str, Any], where: str) -> None:
+    word = schema.get("format")
+    if word is not None and word not in FORMATS:
+        (nearest,) = get_close_matches(str(word), FORMATS, n=1, cutoff=0) or [""]
+        raise ValueError(f"{where}format is one of {', '.join(FORMATS)}; the nearest is {nearest}")
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    if (why := why_not(pattern)) is not None:
+        named = shortened(pattern, 100)
+        raise ValueError(f"{where}pattern {named!r} is not a valid regular expression of RE2: {why}")
+
+
+def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
+    try:
+        checker = compile_schema(schema, strict=strict)
+    except SchemaInvalid as invalid:
+        raise ValueError(str(invalid)) from None
+    except SchemaTooLarge:
+        raise ValueError("has more parts than a schema may have") from None
+    for pattern in checker.patterns:
+        _check_pattern(pattern, "")
+    return checker
+
+
+def _of_property(part: Any, required: bool) -> Input:
+    """One property as an input: coerced where it is of one scalar type, else as it comes."""
+    declared = part if isinstance(part, Mapping) else {}
+    kind = TYPES.get(declared["type"], "any") if isinstance(declared.get("type"), str) else "any"
+    default = declared.get("default", UNSET)
+    one = Input(kind, optional=not required)
+    if default is not UNSET and default is not None:
+        one = replace(one, default=default)
+    return one
+
+
+def _unformatted(path: tuple[str | int, ...], word: str, sent: str) -> Fault:
+    """The fault of a text that is not in its format, in the words of the others."""
+    message = f"Invalid {word}"
+    issue = Issue(path, message, sent, f"Expected format: {word}.")
+    sentence = f"input validation failed: validation error for field '{issue.field}': type validation failed: {message}"
+    return Fault("format", path, f"is not a {json.dumps(word)}", issue, sentence)

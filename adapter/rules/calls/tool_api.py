@@ -1,0 +1,300 @@
+"""The HTTP tool API: which body stands for which arguments, and what each outcome is answered with. Pure.
+
+Answers of calls are MCP's CallToolResult; refusals, which come before anything ran, are ``{"error": sentence}``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from adapter.rules.results.outcomes import text_block
+from adapter.rules.text.json_values import compact, plain
+from adapter.wire.piecewise import Piecewise
+
+InvalidJson = Literal["empty", "reject"]
+"""What a body is that cannot be read: no arguments, or refused."""
+
+TRACE_KEY = "_trace_id"
+"""The member of a result's ``_meta`` by which its trace is found."""
+
+WARNING = "The body is not valid JSON; the tool was called without arguments."
+"""What an answer says beside its result when an unreadable body was taken for no arguments."""
+
+_MAPPINGS = (dict, Mapping)  # nearly all are dicts, and an abstract class takes its time
+_ERROR_KEY = "adapter/error"  # which stage of a plan failed: for programs that speak MCP only
+_SAID_ANEW = ("resultType", "_meta", "isError")
+_OF_THE_PROTOCOL = "io.modelcontextprotocol/"
+_MOST_DIGITS = 4000
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+class Answered(NamedTuple):
+    """An HTTP status and the JSON that goes with it."""
+
+    status: int
+    body: bytes
+
+
+class Arguments(NamedTuple):
+    """What a tool is called with. ``warning`` is for the caller, where its body was not what it should be."""
+
+    value: dict[str, Any]
+    warning: str | None = None
+
+
+def _spelled(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return compact(value).encode()
+
+
+def refused(status: int, sentence: str) -> Answered:
+    """A refusal: nothing has run."""
+    return Answered(status, _spelled({"error": sentence}))
+
+
+DISABLED = refused(403, "Tool execution is disabled.")
+UNAUTHORIZED = refused(401, "Unauthorized")
+NOT_JSON_TYPE = refused(415, "Send the body with Content-Type: application/json.")
+
+
+def unknown_tool(name: str) -> Answered:
+    """The refusal of a name that is not on the list."""
+    return refused(404, f"Tool not found: {name}")
+
+
+def too_large(limit: int) -> Answered:
+    """The refusal of a body above ``limit`` bytes."""
+    return refused(413, f"The body is larger than the {limit} bytes that console.max_body allows.")
+
+
+# --- tools ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTool:
+    """A tool as the API shows it. ``annotations`` is None where there are none."""
+
+    name: str
+    description: str
+    annotations: dict[str, Any] | None
+    input_schema: Any
+
+    @classmethod
+    def of(cls, tool: Any) -> ApiTool | None:
+        """A tool of a list, whether it says its members as a mapping or as attributes; None for one without a name."""
+        name = _member(tool, "name")
+        if not isinstance(name, str):
+            return None
+        description = _member(tool, "description")
+        annotations = as_plain(_member(tool, "annotations"))
+        kept = (
+            {key: value for key, value in annotations.items() if value is not None}
+            if isinstance(annotations, dict)
+            else None
+        )
+        schema = as_plain(input_schema_of(tool))
+        return cls(name, "" if description is None else str(description), kept or None, schema)
+
+    def listed(self) -> dict[str, Any]:
+        """As one of the list."""
+        shown: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.annotations is not None:
+            shown["annotations"] = self.annotations
+        return shown
+
+    def detailed(self) -> dict[str, Any]:
+        """By itself, with the schema of its arguments."""
+        return {**self.listed(), "inputSchema": {} if self.input_schema is None else self.input_schema}
+
+
+def tool_list(tools: Iterable[Any]) -> Piecewise[Answered]:
+    """The answer to ``GET /tools``."""
+    shown: list[bytes] = []
+    for tool in tools:
+        known = ApiTool.of(tool)
+        if known is not None:
+            shown.append(_spelled(known.listed()))
+        yield None
+    return Answered(200, b"[" + b",".join(shown) + b"]")
+
+
+def tool_detail(tool: ApiTool) -> Answered:
+    """The answer to ``GET /tools/{name}``."""
+    return Answered(200, _spelled(tool.detailed()))
+
+
+def is_destructive(tool: Any) -> bool:
+    """Whether a tool of a list says that it may destroy something."""
+    annotations = _member(tool, "annotations")
+    if not isinstance(annotations, _MAPPINGS):
+        annotations = as_plain(annotations)
+    return isinstance(annotations, _MAPPINGS) and annotations.get("destructiveHint") is True
+
+
+def input_schema_of(tool: Any) -> Any:
+    """The schema of a tool's arguments, as the tool has it; None where it has none."""
+    schema = _member(tool, "inputSchema")
+    return _member(tool, "input_schema") if schema is None else schema
+
+
+def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
+    """The tool of that name in a list."""
+    for tool in tools:
+        if _member(tool, "name") == name:
+            return ApiTool.of(tool)
+    return None
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | Answered:
+    """The arguments that the body of a call stands for, or its refusal. No body at all is no arguments.
+
+    What is no JSON goes by ``policy``, and is refused for tools that are ``destructive``; what is JSON and cannot be
+    arguments is refused for all.
+    """
+    if not raw.strip():
+        return Arguments({})
+    try:
+        value = _read(raw)
+    except _Unusable as error:
+        return refused(400, str(error))
+    except ValueError as error:
+        if policy == "reject" or destructive:
+            return refused(400, f"The body is not valid JSON: {error}")
+        return Arguments({}, WARNING)
+    if not isinstance(value, dict):
+        return refused(400, "The body is a JSON object: the tool's arguments by their names.")
+    return Arguments(value)
+
+
+class _Unusable(ValueError):
+    """JSON, or nearly so, that no arguments can be made of."""
+
+
+def _read(raw: bytes) -> Any:
+    """The JSON value. Raises ValueError with the place, and _Unusable."""
+    # orjson makes a float of an integer beyond 64 bits, and the tool is to get the number that was sent.
+    if _LONG_NUMBER.search(raw) is None:
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            pass
+    # It also refuses what is legal, such as lone surrogates; and only a second look tells NaN from nonsense.
+    odd: list[str] = []
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            odd.append(text)
+        return value
+
+    def integer(digits: str) -> float:
+        return int(digits) if len(digits) <= _MOST_DIGITS else number(digits)
+
+    decoder = json.JSONDecoder(parse_constant=number, parse_float=number, parse_int=integer)
+    try:
+        value = decoder.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8.") from None
+    except RecursionError:
+        raise _Unusable("The body is nested too deeply.") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}.") from None
+    if odd:
+        raise _Unusable(f"{odd[0][:20]} is no number that JSON can say.")
+    return value
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+def result_body(result: Mapping[str, Any], trace_id: Any = None) -> Answered:
+    """The answer to a call that came to its end: 200, or 500 where the tool says that it failed.
+
+    A call that a plan's auth stage refused is answered as one refused at the door. ``_meta`` is there only where it
+    holds something. Raises NotJson for content that no JSON can say.
+    """
+    failed = result.get("isError") is True
+    meta = result.get("_meta")
+    kept = dict(meta) if isinstance(meta, _MAPPINGS) else {}
+    error = kept.pop(_ERROR_KEY, None)
+    if failed and isinstance(error, _MAPPINGS) and error.get("stage") == "auth":
+        return UNAUTHORIZED
+    kept = _meta_for_callers(kept, trace_id)
+    body: dict[str, Any] = {"content": [], **result}
+    for member in _SAID_ANEW:
+        body.pop(member, None)
+    body["isError"] = failed
+    if kept:
+        body["_meta"] = kept
+    return Answered(500 if failed else 200, _spelled(body))
+
+
+def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
+    """What a result's ``_meta`` says over HTTP: nothing of the protocol's own, and a trace only where there is one."""
+    trace = trace_id if trace_id is not None else meta.get(TRACE_KEY)
+    kept = {
+        key: value
+        for key, value in meta.items()
+        if key != TRACE_KEY and not str(key).startswith(_OF_THE_PROTOCOL)
+    }
+    if trace is not None and trace != "":
+        kept[TRACE_KEY] = str(trace)
+    return kept
+
+
+def failure_body(message: str) -> Answered:
+    """The answer to a call that raised: no page of a framework, and not a word but the message."""
+    return Answered(500, _spelled({"content": [text_block(message)], "isError": True}))
+
+
+def as_plain(value: Any) -> Any:
+    """A value of a host's as JSON knows it; a model of pydantic's says itself under its wire names, without nulls.
+
+    Raises NotJson.
+    """
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(by_alias=True, exclude_none=True, mode="json")
+    return plain(value)
+
+
+# --- validation -----------------------------------------------------------------------------------------------
+
+Errors = Sequence[Mapping[str, str]]
+"""What is wrong with arguments, each as ``{path, message, keyword}``, the path a JSON Pointer."""
+
+
+def validated_arguments(raw: bytes) -> dict[str, Any] | Answered:
+    """The arguments that a body stands for which is only to be looked at, or why it stands for none."""
+    try:
+        value = _read(raw) if raw.strip() else {}
+    except ValueError as error:
+        return _invalid(400, [{"path": "", "message": f"Invalid JSON: {error}", "keyword": "format"}])
+    if not isinstance(value, dict):
+        return _invalid(200, [{"path": "", "message": "Arguments are an object.", "keyword": "type"}])
+    return value
+
+
+def validation(errors: Errors) -> Answered:
+    """The answer to arguments that have been looked at."""
+    return _invalid(200, errors) if errors else Answered(200, _spelled({"valid": True}))
+
+
+def _invalid(status: int, errors: Errors) -> Answered:
+    return Answered(status, _spelled({"valid": False, "errors": [dict(error) for error in errors]}))
+
+
+def _member(tool: Any, name: str) -> Any:
+    return tool.get(name) if isinstance(tool, _MAPPINGS) else getattr(tool, name, None)

@@ -1,0 +1,134 @@
+"""Names of files: safe on a disk, safe in a header, and still what their sender called them. Pure.
+
+Letters of every script stay. What goes is only what would lead to another directory, hide the file, name a
+device or show a reader another name than the one it has.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from urllib.parse import quote
+
+from adapter.rules.files.media_types import usual_extension
+
+_LONGEST = 200  # bytes; file systems take 255, and tools put a suffix of their own behind a name
+_LONGEST_EXTENSION = 32
+_NAMELESS = "file"
+
+_SEPARATORS = frozenset("/\\")
+_NOT_ON_WINDOWS = frozenset('<>:"|?*')
+_JOINERS = "\u200c\u200d"
+_INVISIBLE = ("Cf", "Zl", "Zp")
+_UNWRITABLE = ("Cc", "Cs")
+_BLANKS = " \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])", re.IGNORECASE)
+_UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["%\\]')
+
+_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[a-z]+[34]?")
+_FORMATS = {
+    **{
+        word: word
+        for word in ("csv", "docx", "gif", "html", "jpg", "json", "mp3", "mp4", "pdf", "png", "pptx")
+    },
+    **{word: word for word in ("svg", "tsv", "txt", "wav", "webm", "webp", "xlsx", "xml", "yaml", "zip")},
+    "excel": "xlsx",
+    "jpeg": "jpg",
+    "markdown": "md",
+    "powerpoint": "pptx",
+}
+_SUBJECTS = {
+    **dict.fromkeys(("screenshot", "image", "picture", "photo", "thumbnail", "chart", "plot"), "png"),
+    **dict.fromkeys(("spreadsheet", "workbook"), "xlsx"),
+    "archive": "zip",
+    "log": "txt",
+    "text": "txt",
+    "video": "mp4",
+}
+_ANY_FORMAT = "bin"
+
+
+def stored_name(filename: str) -> str:
+    """The name as one path component that every common file system takes: at most 200 bytes of UTF-8.
+
+    Never empty, hidden, ``.``, ``..`` or a device's; a name that is safe already stays as it is.
+    """
+    name = _legible(filename, _SEPARATORS | _NOT_ON_WINDOWS).strip(_BLANKS)
+    if name.startswith("."):
+        name = "_." + name.lstrip("." + _BLANKS) if name.strip("." + _BLANKS) else ""
+    name = name.rstrip("." + _BLANKS)
+    if _DEVICE.fullmatch(name.partition(".")[0].rstrip(_BLANKS)):
+        name = "_" + name
+    return _shortened(name) or _NAMELESS
+
+
+def content_disposition(filename: str) -> str:
+    """The header that makes a browser save the file under its name (RFC 6266, RFC 8187); plain ASCII.
+
+    The name is as its sender wrote it, but for path separators, control characters and what exceeds 200 bytes.
+    """
+    name = _shortened(_legible(filename, _SEPARATORS)) or _NAMELESS
+    return f"attachment; filename=\"{_UNQUOTABLE.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def default_name(tool: str, argument_value: str | None = None, media_type: str | None = None) -> str:
+    """What an artifact is called: the last component of the path that the caller gave, else ``<tool>.<ext>``.
+
+    A name of more than 200 bytes, which no tool could have written, is made safe and cut as on disk: names stand
+    in URLs, several in each result.
+    The extension is the media type's where that is known, else guessed from the words of the tool's name; of
+    several formats the last counts, so that ``csv_to_json`` writes JSON.
+    """
+    given = _last_component(argument_value or "")
+    if names_a_file(argument_value):
+        return given if len(given.encode("utf-8", "surrogatepass")) <= _LONGEST else stored_name(given)
+    extension = (usual_extension(media_type) if media_type else None) or _guessed_extension(tool)
+    return stored_name(f"{stored_name(tool)}.{extension}")
+
+
+def names_a_file(argument_value: str | None) -> bool:
+    """True where the path that a caller gave ends in a name, so that ``default_name`` takes that."""
+    return bool(_last_component(argument_value or "").strip("." + _BLANKS))
+
+
+def _legible(filename: str, unwanted: frozenset[str]) -> str:
+    """Without what nobody can see or write; what is unwanted leaves a ``_`` where it stood."""
+    kept = []
+    for character in filename:
+        category = unicodedata.category(character)
+        if character in unwanted or category in _UNWRITABLE:
+            kept.append("_")
+        # Marks of direction make "gpj.exe" look like "exe.jpg"; joiners are part of how scripts are written.
+        elif category not in _INVISIBLE or character in _JOINERS:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _shortened(name: str) -> str:
+    """At most 200 bytes: the extension stays, the end of what is before it goes."""
+    if len(name.encode()) <= _LONGEST:
+        return name
+    stem, dot, extension = name.rpartition(".")
+    if not stem or len(extension.encode()) > _LONGEST_EXTENSION:
+        return _cut(name, _LONGEST).rstrip("." + _BLANKS)
+    ending = dot + extension
+    return _cut(stem, _LONGEST - len(ending.encode())) + ending
+
+
+def _cut(text: str, size: int) -> str:
+    """As many whole characters as fit into ``size`` bytes."""
+    return text.encode()[:size].decode("utf-8", "ignore")
+
+
+def _last_component(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1]
+
+
+def _guessed_extension(tool: str) -> str:
+    words = _WORD.findall(_WORD_BEGINS.sub(" ", tool).lower())
+    for known in (_FORMATS, _SUBJECTS):
+        for word in reversed(words):
+            if (extension := known.get(word) or known.get(word.removesuffix("s"))) is not None:
+                return extension
+    return _ANY_FORMAT

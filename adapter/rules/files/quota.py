@@ -1,0 +1,205 @@
+"""How much is kept, and what goes when there is no room for more. Pure: whoever asks moves the files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from adapter.errors import QuotaReached, StorageFull
+from adapter.rules.files.file_records import Kind
+
+Policy = Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"]
+
+_FIRST_TO_GO: dict[Policy, Kind] = {
+    "lru_uploads_then_artifacts": Kind.UPLOAD,
+    "lru_artifacts_then_uploads": Kind.ARTIFACT,
+}
+
+
+class Entry(NamedTuple):
+    """One file that is kept. ``key`` is its record's, ``size`` is in bytes, ``last_access`` in Unix seconds."""
+
+    key: str
+    scope: str
+    kind: Kind
+    size: int
+    last_access: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes of one scope, bytes of all files together, artifacts of one scope; None sets no limit.
+
+    ``policy`` says which kind of a scope's files makes room first; of one kind the longest unused goes first.
+    """
+
+    scope_bytes: int | None = None
+    total_bytes: int | None = None
+    artifacts: int | None = None
+    policy: Policy = "lru_uploads_then_artifacts"
+
+
+class Ledger:
+    """What is kept for whom. Every file counts once: as staged bytes until it is an entry, then as that.
+
+    Evicting what ``room_for`` names before adding what it was asked for keeps every limit.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._scopes: dict[str, dict[str, Entry]] = {}
+        self._scope_of: dict[str, str] = {}
+        self._used: Counter[str] = Counter()
+        self._total = 0
+        self._holds: Counter[str] = Counter()
+        self._staged: Counter[str] = Counter()
+        self._all_staged = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<Ledger: {len(self._scope_of)} files, {self._total} bytes, {self._all_staged} more staged, "
+            f"{len(self._holds)} held>"
+        )
+
+    # --- what is there ----------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """Bytes of all entries."""
+        return self._total
+
+    def used(self, scope: str) -> int:
+        """Bytes of the scope's entries."""
+        return self._used.get(scope, 0)
+
+    def count(self, scope: str, kind: Kind) -> int:
+        """How many entries of this kind the scope has."""
+        return sum(entry.kind is kind for entry in self._scopes.get(scope, {}).values())
+
+    def entry(self, key: str) -> Entry | None:
+        scope = self._scope_of.get(key)
+        return None if scope is None else self._scopes[scope][key]
+
+    # --- what happens to it -----------------------------------------------------------------------------------
+
+    def add(self, entry: Entry) -> None:
+        """Count a file. One that is counted already counts as it is now."""
+        self.remove(entry.key)
+        self._scopes.setdefault(entry.scope, {})[entry.key] = entry
+        self._scope_of[entry.key] = entry.scope
+        self._used[entry.scope] += entry.size
+        self._total += entry.size
+
+    def remove(self, key: str) -> None:
+        """Count a file no more. Harmless when it is not counted; its holds stay until they are released."""
+        scope = self._scope_of.pop(key, None)
+        if scope is None:
+            return
+        entries = self._scopes[scope]
+        size = entries.pop(key).size
+        self._used[scope] -= size
+        self._total -= size
+        if not entries:
+            del self._scopes[scope], self._used[scope]
+
+    def touch(self, key: str, now: float) -> None:
+        """The file was used at ``now``. A clock that went back does not make it older; unknown keys are none."""
+        entry = self.entry(key)
+        if entry is not None and now > entry.last_access:
+            self._scopes[entry.scope][key] = entry._replace(last_access=now)
+
+    def hold(self, key: str) -> None:
+        """Keep a file from eviction and expiry until ``release`` was called as often."""
+        self._holds[key] += 1
+
+    def release(self, key: str) -> None:
+        """Take one hold back. Raises ValueError where there is none."""
+        if key not in self._holds:
+            raise ValueError("released a file that nobody holds")
+        self._holds[key] -= 1
+        if not self._holds[key]:
+            del self._holds[key]
+
+    def stage(self, scope: str, size: int) -> None:
+        """Count bytes that go to disk ahead of their entry. Raises StorageFull, counting nothing, above the total;
+        ``room_for`` says what may go for them.
+        """
+        limit = self.limits.total_bytes
+        if limit is not None and self._total + self._all_staged + size > limit:
+            raise _storage_full(limit)
+        self._staged[scope] += size
+        self._all_staged += size
+
+    def unstage(self, scope: str, size: int) -> None:
+        """These staged bytes are an entry now, or gone. Raises ValueError for more than the scope has staged."""
+        if size > self._staged[scope]:
+            raise ValueError("unstaged more than was staged")
+        self._staged[scope] -= size
+        self._all_staged -= size
+        if not self._staged[scope]:
+            del self._staged[scope]
+
+    # --- room -------------------------------------------------------------------------------------------------
+
+    def room_for(self, scope: str, kind: Kind, sizes: Sequence[int], staged: int) -> tuple[str, ...]:
+        """Keys of the scope's own files to evict, in order, so that files of these sizes fit; mostly none.
+
+        ``staged`` is how many of their bytes are counted as staged already, so that none counts twice. Raises
+        QuotaReached for files that do not fit the scope, StorageFull for files that do not fit with everybody
+        else's; then nothing is to be evicted.
+        """
+        limits, new = self.limits, sum(sizes)
+        self._check_count(scope, kind, len(sizes))
+        beyond_scope = beyond_total = 0
+        if limits.scope_bytes is not None:
+            if new > limits.scope_bytes:
+                raise QuotaReached(
+                    "The files are larger than all files of one session may be together: "
+                    f"sessions.max_total_session_size is {limits.scope_bytes} bytes."
+                )
+            beyond_scope = self.used(scope) + new - limits.scope_bytes
+        if limits.total_bytes is not None:
+            beyond_total = self._total + self._all_staged - staged + new - limits.total_bytes
+        needed = max(beyond_scope, beyond_total)
+        if needed <= 0:
+            return ()
+        evictable = self._evictable(scope)
+        free = sum(entry.size for entry in evictable)
+        if free < beyond_scope:
+            raise QuotaReached(
+                "The session's files in use leave no room: sessions.max_total_session_size is "
+                f"{limits.scope_bytes} bytes. Try again when they are released."
+            )
+        if free < beyond_total:
+            raise _storage_full(limits.total_bytes)
+        return tuple(_first(evictable, needed))
+
+    def _check_count(self, scope: str, kind: Kind, new: int) -> None:
+        most = self.limits.artifacts
+        if kind is Kind.ARTIFACT and most is not None and self.count(scope, kind) + new > most:
+            raise QuotaReached(f"A session may keep {most} artifacts: artifacts.max_per_session is reached.")
+
+    def _evictable(self, scope: str) -> list[Entry]:
+        """The scope's entries that free something and are not held, the first to go first."""
+        first = _FIRST_TO_GO[self.limits.policy]
+        entries = self._scopes.get(scope, {}).values()
+        return sorted(
+            (entry for entry in entries if entry.size and entry.key not in self._holds),
+            key=lambda entry: (entry.kind is not first, entry.last_access),
+        )
+
+
+def _first(entries: Sequence[Entry], needed: int) -> Iterator[str]:
+    for entry in entries:
+        if needed <= 0:
+            return
+        yield entry.key
+        needed -= entry.size
+
+
+def _storage_full(limit: int | None) -> StorageFull:
+    return StorageFull(
+        f"There is no room for the file: storage.max_size is {limit} bytes for all files together."
+    )

@@ -1,0 +1,166 @@
+"""What a tool whose files go through the adapter says about that, and the handles its schema takes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from adapter.rules.calls.arguments import steps
+from adapter.wire.envelope import dump, parse
+from adapter.wire.handles import upload_handle
+from adapter.wire.spans import Drop, Edit, Insert, edit
+
+# What a schema may ask of a text that no handle can promise; formats and lengths are looked at.
+_UNMET = ("pattern", "enum", "const", "contentEncoding", "contentMediaType", "contentSchema")
+_URI_FORMATS = ("uri", "uri-reference", "iri", "iri-reference")
+_LONGEST_HANDLE = 1024
+_MOST_REFERENCES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """How files reach a tool or leave it. ``argument`` is the dotted path of the one that takes files.
+
+    ``helper`` is the tool that hands out upload URLs; the schemes are how handles begin.
+    """
+
+    kind: Literal["consumer", "producer", "both"]
+    argument: str | None = None
+    helper: str = ""
+    artifact_scheme: str = "artifact://"
+    upload_scheme: str = "upload://"
+
+    @property
+    def sentences(self) -> str:
+        """What the tool's description goes on with."""
+        said = []
+        if self.kind != "producer" and self.argument is not None:
+            said.append(
+                f"To give it a local file, upload that first to the URL from {self.helper}, and pass the "
+                f"{self.upload_scheme} handle as {self.argument}."
+            )
+        if self.kind != "consumer":
+            said.append(f"A file it produces comes back as an {self.artifact_scheme} URI.")
+        return " ".join(said)
+
+    @property
+    def of_argument(self) -> str:
+        """What the argument's description goes on with."""
+        return f"Takes an {self.upload_scheme} handle from {self.helper}, or an {self.artifact_scheme} URI."
+
+
+def wrapped(definition: bytes, rule: Wrapped) -> tuple[bytes, frozenset[str]]:
+    """The definition with the rule's sentences and a schema that accepts handles, and its members that changed.
+
+    Raises BadJson.
+    """
+    value = parse(definition)
+    if not isinstance(value, dict):
+        return definition, frozenset()
+    edits: list[Edit] = []
+    changed = set()
+    if rule.sentences:
+        edits.append(Insert(("description",), dump(_continued(value.get("description"), rule.sentences))))
+        changed.add("description")
+    if rule.kind != "producer" and rule.argument is not None:
+        found = _schema_of(value.get("inputSchema"), rule.argument)
+        if found is not None:
+            edits += _accepting(*found, rule)
+            changed.add("inputSchema")
+    return edit(definition, edits), frozenset(changed)
+
+
+_Path = tuple[str | int, ...]
+
+
+def _schema_of(root: Any, argument: str) -> tuple[_Path, dict[str, Any]] | None:
+    """The schema of the texts that an argument holds, and its place in the definition; None if it has none."""
+    place: _Path = ("inputSchema",)
+    schema = root
+    for step in steps(argument):
+        place, schema = _followed(root, place, schema)
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(properties, dict) or step.name not in properties:
+            return None
+        place, schema = (*place, "properties", step.name), properties[step.name]
+        for _ in range(step.levels):
+            place, schema = _followed(root, place, schema)
+            if not isinstance(schema, dict) or not isinstance(schema.get("items"), dict):
+                break
+            place, schema = (*place, "items"), schema["items"]
+    place, schema = _followed(root, place, schema)
+    return (place, schema) if isinstance(schema, dict) else None
+
+
+def _followed(root: Any, place: _Path, schema: Any) -> tuple[_Path, Any]:
+    """Where a schema is that may be a reference to another place of the same document."""
+    for _ in range(_MOST_REFERENCES):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        place, schema = ("inputSchema",), root
+        for part in reference[2:].split("/", _MOST_REFERENCES):
+            key = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(schema, dict) or key not in schema:
+                return place, None
+            place, schema = (*place, key), schema[key]
+    return place, schema
+
+
+def _accepting(place: _Path, schema: dict[str, Any], rule: Wrapped) -> list[Edit]:
+    """The edits after which a schema accepts handles and says so."""
+    loose = _loosened(schema, rule)
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if isinstance(branches, list):
+            # Branches that were told apart by what is dropped would all match: any of them will do.
+            loose.pop(key, None)
+            loose["anyOf"] = _any_of(branches, rule)
+    loose["description"] = _continued(schema.get("description"), rule.of_argument)
+    edits: list[Edit] = [Drop((*place, key)) for key in schema if key not in loose]
+    return edits + [
+        Insert((*place, key), dump(item)) for key, item in loose.items() if schema.get(key) is not item
+    ]
+
+
+def _any_of(branches: list[Any], rule: Wrapped) -> list[Any]:
+    loose = []
+    accepts = False
+    for branch in branches:
+        if isinstance(branch, dict) and _takes(branch, "string"):
+            branch, accepts = _loosened(branch, rule), True
+        elif isinstance(branch, dict) and _takes(branch, "array"):
+            items = branch.get("items")
+            branch = {**branch, "items": _loosened(items, rule)} if isinstance(items, dict) else branch
+            accepts = True
+        loose.append(branch)
+    return loose if accepts else [*loose, {"type": "string"}]
+
+
+def _loosened(schema: dict[str, Any], rule: Wrapped) -> dict[str, Any]:
+    """A schema of texts without what a handle does not meet; one of anything but lists becomes one of texts."""
+    if _takes(schema, "array") and not _takes(schema, "string"):
+        return dict(schema)
+    if not _takes(schema, "string") and "$ref" not in schema:
+        return {"type": "string", **{key: schema[key] for key in ("title", "description") if key in schema}}
+    shortest = len(upload_handle("0" * 32, "0" * 32, rule.upload_scheme))
+    return {
+        key: item
+        for key, item in schema.items()
+        if key not in _UNMET
+        and not (key == "format" and item not in _URI_FORMATS)
+        and not (key == "minLength" and not (isinstance(item, int) and item <= shortest))
+        and not (key == "maxLength" and not (isinstance(item, int) and item >= _LONGEST_HANDLE))
+    }
+
+
+def _takes(schema: dict[str, Any], kind: str) -> bool:
+    stated = schema.get("type")
+    if stated is None:
+        return kind == "string" and "$ref" not in schema
+    return kind in stated if isinstance(stated, list) else bool(stated == kind)
+
+
+def _continued(description: object, sentence: str) -> str:
+    said = description.rstrip() if isinstance(description, str) else ""
+    return f"{said}\n\n{sentence}" if said else sentence

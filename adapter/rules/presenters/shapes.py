@@ -1,0 +1,296 @@
+"""The declared shape of a tool's data: what is not declared is taken out, what does not fit is refused. Pure.
+
+A refusal names places and types, never a value: what is to be withheld may be in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.rules.access.redacted_values import Censored
+from adapter.rules.schema.checker import STEPS
+
+_TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
+_DEEPEST = 32
+
+Path = tuple[str | int, ...]
+Problem = tuple[Path, str]
+Parse = Callable[[Any, Path, list[Problem]], Any]
+
+MOST_PROBLEMS = 100
+"""So many are told of one result; a list of a million items may have one in each."""
+
+
+@dataclass(slots=True)
+class StepsLeft:
+    """Steps that all checks of one presentation together may still take."""
+
+    left: int
+
+
+Check = Callable[[Any, StepsLeft], Iterable[tuple[Sequence[str | int], str]]]
+"""Data, to what JSON Schema has against it: each place, and the keyword that does not hold there. It takes its steps
+from those that are left, and raises what it raises when there are none.
+"""
+
+
+class ShapeInvalid(ValueError):
+    """A schema that declares nothing that could be checked."""
+
+
+class ShapeRefused(Exception):
+    """Data that is not as declared; ``problems`` are all that was found, each a place and a sentence."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(f'"{_dotted(path)}": {text}' for path, text in problems))
+        self.problems = tuple(problems)
+
+    def bullets(self) -> Iterator[str]:
+        """One line for each problem."""
+        for path, text in self.problems:
+            yield f'  - "{_dotted(path)}": {text}'
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared.
+
+    ``check`` judges an item before anything is taken out of it.
+    """
+
+    keys: tuple[str, ...]
+    parse: Parse
+    check: Check | None = None
+
+    def parsed(self, data: Any, left: StepsLeft | None = None) -> Any:
+        """The data with nothing in it that is not declared; each item's, if it is a list.
+
+        Without ``left`` it may take as many steps as a check may. Raises ShapeRefused, and what the check raises when
+        its steps are taken.
+        """
+        problems: list[Problem] = []
+        steps = StepsLeft(STEPS) if left is None else left
+        if not isinstance(data, list):
+            seen: Any = self._item(data, (), problems, steps)
+        else:
+            seen = []
+            for index, item in enumerate(data):
+                seen.append(self._item(item, (index,), problems, steps))
+                if len(problems) >= MOST_PROBLEMS:
+                    break
+        if problems:
+            raise ShapeRefused(problems[:MOST_PROBLEMS])
+        return seen
+
+    def _item(self, item: Any, path: Path, problems: list[Problem], steps: StepsLeft) -> Any:
+        if self.check is not None:
+            found = [
+                (path + tuple(at), f"Does not satisfy {keyword}") for at, keyword in self.check(item, steps)
+            ]
+            problems += found
+            if found:
+                return None
+        return self.parse(item, path, problems)
+
+
+def shape_of(schema: Mapping[str, Any]) -> Shape:
+    """The shape in short notation: names with ``string, int, float, bool, any, list[T]``, a mapping, or a list of one.
+
+    ``?`` behind a type or a name says that it may be absent or null. Raises ShapeInvalid.
+    """
+    return Shape(tuple(name.removesuffix("?") for name in schema), _members(schema, 0))
+
+
+def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
+    """The shape in JSON Schema, which ``check`` judges.
+
+    Members that no part of the schema names are taken out, unless it says with additionalProperties or
+    patternProperties what they are; one that forbids them has refused them before.
+    """
+    known = JsonDeclaration(schema)
+
+    def parse(value: Any, _: Path, __: list[Problem]) -> Any:
+        return known.kept(value, [schema], 0)
+
+    return Shape(tuple(known.within([schema]).members), parse, check)
+
+
+# --- the short notation ---------------------------------------------------------------------------------------
+
+
+def _members(schema: Mapping[str, Any], depth: int) -> Parse:
+    if depth > _DEEPEST:
+        raise ShapeInvalid(f"A schema is nested {_DEEPEST} levels deep at most.")
+    fields: dict[str, tuple[Parse, bool]] = {}
+    for name, declared in schema.items():
+        parse, optional = _declared(declared, depth + 1)
+        fields[name.removesuffix("?")] = (parse, optional or name.endswith("?"))
+
+    def parse_object(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if isinstance(value, Censored):
+            return value
+        if not isinstance(value, Mapping):
+            problems.append((path, f"Expected object, received {received(value)}"))
+            return None
+        kept: dict[str, Any] = {}
+        for name, (parse, optional) in fields.items():
+            if value.get(name) is None and optional:
+                if name in value:
+                    kept[name] = None
+            elif name not in value:
+                problems.append(((*path, name), "Required"))
+            else:
+                kept[name] = parse(value[name], (*path, name), problems)
+        return kept
+
+    return parse_object
+
+
+def _declared(declared: Any, depth: int) -> tuple[Parse, bool]:
+    if isinstance(declared, Mapping):
+        return _members(declared, depth), False
+    if isinstance(declared, list) and len(declared) == 1:
+        return _items(_declared(declared[0], depth + 1)), False
+    found = _TYPE.fullmatch(declared.replace(" ", "")) if isinstance(declared, str) else None
+    if found is None or depth > _DEEPEST:
+        raise ShapeInvalid(f"A type is a name, list[T], a mapping or a list of one; not {declared!r}.")
+    optional = found["optional"] is not None
+    if found["item"] is not None:
+        return _items(_declared(found["item"], depth + 1)), optional
+    if found["name"] not in _SCALARS:
+        raise ShapeInvalid(f"A type is one of {', '.join(_SCALARS)}, list[T]; not {declared!r}.")
+    return _SCALARS[found["name"]], optional
+
+
+def _items(item: tuple[Parse, bool]) -> Parse:
+    parse, optional = item
+
+    def parse_list(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if isinstance(value, Censored):
+            return value
+        if not isinstance(value, list):
+            problems.append((path, f"Expected array, received {received(value)}"))
+            return None
+        return [
+            None if each is None and optional else parse(each, (*path, index), problems)
+            for index, each in enumerate(value)
+        ]
+
+    return parse_list
+
+
+def _scalar(expected: str, fits: Callable[[Any], bool]) -> Parse:
+    def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
+        if not (isinstance(value, Censored) or fits(value)):
+            problems.append((path, f"Expected {expected}, received {received(value)}"))
+        return value
+
+    return parse
+
+
+def received(value: Any) -> str:
+    """The type of a value, in JSON's words."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_SCALARS: Mapping[str, Parse] = {
+    "string": _scalar("string", lambda value: isinstance(value, str)),
+    "int": _scalar("integer", lambda value: _is_number(value) and value == value // 1),
+    "float": _scalar("number", _is_number),
+    "bool": _scalar("boolean", lambda value: isinstance(value, bool)),
+    "any": _scalar("any", lambda _: True),
+}
+
+
+# --- JSON Schema ----------------------------------------------------------------------------------------------
+
+
+class Within(NamedTuple):
+    """What a JSON Schema declares within a value: members by name and items, each as schemas that apply beside each
+    other. ``free``: there may be members that nobody names.
+    """
+
+    members: Mapping[str, Sequence[Any]]
+    items: Sequence[Any]
+    free: bool
+
+
+class JsonDeclaration:
+    """Which members a JSON Schema names, through its references and the parts that may apply beside each other."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def within(self, schemas: Sequence[Any]) -> Within:
+        """What is declared within a value to which all these schemas may apply."""
+        parts = [part for schema in schemas for part in self._parts(schema, 0)]
+        named = any("properties" in part for part in parts)
+        is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
+        is_open = is_open or any("patternProperties" in part for part in parts)
+        return Within(
+            self._properties(parts),
+            [part["items"] for part in parts if "items" in part],
+            is_open or not named,
+        )
+
+    def kept(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
+        if depth > _DEEPEST:
+            return None
+        within = self.within(schemas)
+        if isinstance(value, Mapping):
+            if within.free and not within.members:
+                return value
+            return {
+                name: self.kept(member, within.members.get(name, ()), depth + 1)
+                for name, member in value.items()
+                if name in within.members or within.free
+            }
+        if isinstance(value, list):
+            return [self.kept(item, within.items, depth + 1) for item in value] if within.items else value
+        return value
+
+    @staticmethod
+    def _properties(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for part in parts:
+            for name, schema in part.get("properties", {}).items():
+                found.setdefault(name, []).append(schema)
+        return found
+
+    def _parts(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+            return
+        yield schema
+        beside = [each for word in ("allOf", "anyOf", "oneOf") for each in schema.get(word, ())]
+        beside += [schema[word] for word in ("if", "then", "else") if word in schema]
+        if isinstance(schema.get("$ref"), str):
+            beside.append(self._referred(schema["$ref"]))
+        for each in beside:
+            yield from self._parts(each, depth + 1)
+
+    def _referred(self, reference: str) -> Any:
+        """What a pointer into this very schema leads to; any other reference names no members."""
+        if not reference.startswith("#"):
+            return None
+        found: Any = self._root
+        for part in filter(None, reference[1:].split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path)) or "(root)"

@@ -1,0 +1,148 @@
+"""What a model is told about how long a tool's data stays true: of tools in advance, of calls that changed it. Pure.
+
+Policies go by the name of a tool as it is exposed, and by ``server.tool``; the first that matches counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+from adapter.rules.presenters.markup import attribute
+from adapter.rules.text.globs import Glob
+
+CacheControl = Literal["no-store", "immutable"]
+Wording = Literal["element", "system"]
+
+_SUFFIX = "[Cache-Control: "
+_MARKER = re.compile(r"<(?=[\s/]*cache_invalidation\b)|\[(?=\s*System:\s*Cache invalidated\b)", re.IGNORECASE)
+_ESCAPED = {"<": "&lt;", "[": "&#91;"}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for the tools that ``match``: what may be kept of their results, what a success makes stale."""
+
+    match: Glob
+    cache_control: CacheControl | None = None
+    invalidates: tuple[Glob, ...] = ()
+
+
+def policy(match: str, cache_control: CacheControl | None = None, invalidates: Iterable[str] = ()) -> Policy:
+    """A policy from its texts. Raises GlobInvalid."""
+    return Policy(Glob(match), cache_control, tuple(map(Glob, invalidates)))
+
+
+class Overlap(NamedTuple):
+    """A policy that never counts, because all it matches is matched by an earlier one."""
+
+    earlier: Policy
+    shadowed: Policy
+
+    def __str__(self) -> str:
+        return f"The policy for {self.shadowed.match} never counts: {self.earlier.match} comes before it."
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidation:
+    """What a successful call made stale: ``cause`` is the tool's exposed name."""
+
+    cause: str
+    patterns: tuple[Glob, ...]
+
+    def text(self, wording: Wording = "element") -> str:
+        """The sentence for the model, in either wording."""
+        domains = ", ".join(map(str, self.patterns))
+        if wording == "element":
+            return f'<cache_invalidation cause="{attribute(self.cause)}" domains="{attribute(domains)}" />'
+        return f"[System: Cache invalidated for {_flat(domains)} — caused by {_flat(self.cause)}]"
+
+    def stale_uris(self) -> list[str]:
+        """The resources that ``notifications/resources/updated`` names."""
+        return [f"vurb://stale/{pattern}" for pattern in self.patterns]
+
+    def stales(self, server: str, tool: str) -> bool:
+        """Whether what is kept of this tool's results is stale now."""
+        return any(pattern.matches(name) for pattern in self.patterns for name in _names(server, tool))
+
+
+@dataclass(frozen=True, slots=True)
+class StateSync:
+    """The policies in their order, and what holds where none says anything about keeping results."""
+
+    policies: tuple[Policy, ...] = ()
+    default: CacheControl | None = None
+    wording: Wording = "element"
+
+    def with_policies(self, policies: Iterable[Policy]) -> StateSync:
+        """The same with these behind its own, as those that tools bring along are."""
+        return StateSync((*self.policies, *policies), self.default, self.wording)
+
+    def policy_for(self, server: str, tool: str) -> Policy | None:
+        """The first policy that matches the tool."""
+        names = _names(server, tool)
+        return next((each for each in self.policies if any(map(each.match.matches, names))), None)
+
+    def cache_control(self, server: str, tool: str) -> CacheControl | None:
+        """What may be kept of the tool's results, None if nothing is said."""
+        found = self.policy_for(server, tool)
+        return self.default if found is None or found.cache_control is None else found.cache_control
+
+    def described(self, server: str, tool: str, description: str) -> str:
+        """The tool's description as ``tools/list`` has it."""
+        directive = self.cache_control(server, tool)
+        return description if directive is None else with_suffix(description, directive)
+
+    def invalidation(self, server: str, tool: str) -> Invalidation | None:
+        """What a successful call of the tool makes stale."""
+        found = self.policy_for(server, tool)
+        return None if found is None or not found.invalidates else Invalidation(tool, found.invalidates)
+
+    def decorated(self, content: Sequence[Any], invalidation: Invalidation | None) -> list[Any]:
+        """The content of a successful call: nothing in it reads like the adapter's sentence but that, at index 0."""
+        items = [_escaped(item) for item in content]
+        if invalidation is None:
+            return items
+        return [{"type": "text", "text": invalidation.text(self.wording)}, *items]
+
+
+def overlaps(policies: Sequence[Policy]) -> Iterator[Overlap]:
+    """The policies that are shadowed by earlier ones."""
+    for earlier, later in combinations(policies, 2):
+        if earlier.match.covers(later.match):
+            yield Overlap(earlier, later)
+
+
+def with_suffix(description: str, directive: CacheControl) -> str:
+    """The description with the directive at its end, in the place of one that stood there."""
+    text = description.rstrip()
+    while text.endswith("]") and (begin := text.rfind(_SUFFIX)) >= 0 and "]" not in text[begin:-1]:
+        text = text[:begin].rstrip()
+    return f"{text} {_SUFFIX}{directive}]".lstrip()
+
+
+def _names(server: str, tool: str) -> tuple[str, str]:
+    return tool, f"{server}.{tool}"
+
+
+def _flat(text: str) -> str:
+    """The text without what could end the sentence that it stands in."""
+    return " ".join(text.replace("]", ")").split())
+
+
+def _escaped(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    changed: dict[str, Any] = {}
+    if isinstance(item.get("text"), str):
+        changed["text"] = _without_markers(item["text"])
+    if isinstance(item.get("resource"), Mapping):
+        changed["resource"] = _escaped(item["resource"])
+    return {**item, **changed} if any(item[key] != value for key, value in changed.items()) else item
+
+
+def _without_markers(text: str) -> str:
+    return _MARKER.sub(lambda found: _ESCAPED[found[0]], text)

@@ -1,0 +1,131 @@
+"""Interface blocks for people who write scripts: each helper takes its content and hints on how to show it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from adapter.rules.presenters.blocks import UiBlock
+from adapter.rules.text.json_values import indented
+
+_TICKS = re.compile("`{3,}")
+
+
+def echarts(
+    content: Mapping[str, Any],
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """A chart, by its ECharts options."""
+    return UiBlock("echarts", _fenced("echarts", indented(content)), title, width, priority)
+
+
+def mermaid(
+    content: str,
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """A diagram in Mermaid's language."""
+    return UiBlock("mermaid", _fenced("mermaid", content), title, width, priority)
+
+
+def code(
+    content: str,
+    *,
+    language: str = "",
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """Code in some language; the language is the block's type, where one is given."""
+    return UiBlock(language or "code", _fenced(language, content), title, width, priority)
+
+
+def json(
+    content: Any,
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """Any value, as indented JSON. Raises NotJson."""
+    return UiBlock("json", _fenced("json", indented(content)), title, width, priority)
+
+
+def markdown(
+    content: str,
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """Markdown as it is."""
+    return UiBlock("markdown", content, title, width, priority)
+
+
+def table(
+    content: Sequence[Mapping[str, Any] | Sequence[Any]],
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """A Markdown table: of objects, whose keys are its head, or of rows, of which the first is its head."""
+    rows = _rows(content)
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    if lines:
+        lines.insert(1, f"| {' | '.join('---' for _ in rows[0])} |")
+    return UiBlock("markdown", "\n".join(lines), title, width, priority)
+
+
+def list(
+    content: Iterable[Any],
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """A Markdown list, one bullet an item."""
+    return UiBlock("markdown", "\n".join(f"- {_inline(item)}" for item in content), title, width, priority)
+
+
+def summary(
+    content: str,
+    *,
+    title: str | None = None,
+    width: str | None = None,
+    priority: int | float | None = None,
+) -> UiBlock:
+    """A sentence about the whole of the data."""
+    return UiBlock("summary", f"📊 **Summary**: {content}", title, width, priority)
+
+
+def _rows(content: Sequence[Mapping[str, Any] | Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    objects = [row for row in content if isinstance(row, Mapping)]
+    if len(objects) < len(content):
+        return [row for row in content if not isinstance(row, Mapping)]
+    head = [*dict.fromkeys(key for row in objects for key in row)]
+    return [head, *([row.get(key) for key in head] for row in objects)] if objects else []
+
+
+def _fenced(language: str, body: str) -> str:
+    """The body in a fence that is longer than any in it, so that it cannot end it."""
+    longest = max((len(ticks) for ticks in _TICKS.findall(body)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def _cell(value: Any) -> str:
+    return _inline(value).replace("|", "\\|")
+
+
+def _inline(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else indented(value)
+    return " ".join(text.split())

@@ -1,0 +1,248 @@
+"""What a tool's code may return, and the result of the call that becomes of it. Pure.
+
+A plain value is compact JSON. ``success`` and ``response`` write for a model: texts as they are, objects indented,
+nothing at all as ``OK``. Whatever they are made of is kept as ``data``, so that a presenter can never be passed by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from adapter.errors import BadJson
+from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
+from adapter.rules.results.failure_texts import Severity, tool_error_text
+from adapter.rules.text.json_values import compact, indented, require_size
+from adapter.wire.envelope import parse
+
+
+class _Nothing(Enum):
+    NOTHING = "nothing"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+NOTHING: Final = _Nothing.NOTHING
+"""The data of a result that has none to present: that of a failure, or a warning."""
+
+
+class ToolUserError(Exception):
+    """Raised by a tool's code to fail with a sentence for the caller: it is passed on verbatim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a call. ``content`` holds MCP's content blocks, ``structured`` its structuredContent.
+
+    ``data`` is the value that the content was written from. ``blocks`` are those of the content that are not data.
+    Of a failure ``message`` is the bare sentence, ``code`` its word, ``retry_after`` in seconds.
+    """
+
+    content: list[dict[str, Any]]
+    is_error: bool = False
+    structured: dict[str, Any] | None = None
+    data: Any = NOTHING
+    blocks: Blocks = NO_BLOCKS
+    message: str | None = None
+    code: str | None = None
+    retry_after: float | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """As the result of ``tools/call``."""
+        structured = {} if self.structured is None else {"structuredContent": self.structured}
+        return {"content": self.content, **structured, "isError": self.is_error}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call has come, yielded by handlers that are generators."""
+
+    percent: float
+    message: str | None = None
+
+    def params(self, token: str | int) -> dict[str, Any]:
+        """The params of ``notifications/progress`` for a caller that sent this token."""
+        said = {} if self.message is None else {"message": self.message}
+        return {"progressToken": token, "progress": self.percent, "total": 100, **said}
+
+
+def progress(percent: float, message: str | None = None) -> Progress:
+    """What a generator yields to say how far it is, from 0 to 100. Raises ValueError for any other number."""
+    if not math.isfinite(percent) or not 0 <= percent <= 100:
+        raise ValueError(f"Progress is a number from 0 to 100, not {percent!r}.")
+    return Progress(percent, message)
+
+
+# --- success --------------------------------------------------------------------------------------------------
+
+
+def success(data: Any = None) -> Result:
+    """A result written for a model. Raises NotJson."""
+    return response(data).build()
+
+
+class Response:
+    """Builds a result of several blocks: its data first, the others in their fixed order whatever was said first."""
+
+    def __init__(self, data: Any = None) -> None:
+        self._data = data
+        self._blocks = NO_BLOCKS
+
+    def __repr__(self) -> str:
+        return f"<Response of {type(self._data).__name__}: {sum(1 for _ in self._blocks.texts())} blocks>"
+
+    def ui_block(self, block: UiBlock) -> Response:
+        """Adds something to show."""
+        return self._with(Blocks(ui=(block,)))
+
+    def llm_hint(self, hint: str) -> Response:
+        """Adds a directive on this one result."""
+        return self._with(Blocks(hints=(hint,)))
+
+    def system_rules(self, *rules: str | Iterable[str]) -> Response:
+        """Adds rules on results of this kind, one by one or as a list."""
+        flat = [each for rule in rules for each in ((rule,) if isinstance(rule, str) else rule)]
+        return self._with(Blocks(rules=tuple(flat)))
+
+    def suggest(self, tool: str, reason: str) -> Response:
+        """Adds a tool worth calling next."""
+        return self._with(Blocks(suggestions=(Suggestion(tool, reason),)))
+
+    def build(self) -> Result:
+        """The result. Raises NotJson."""
+        require_size(self._data)
+        texts = (spoken(self._data), *self._blocks.texts())
+        return Result([text_block(text) for text in texts], data=self._data, blocks=self._blocks)
+
+    def _with(self, blocks: Blocks) -> Response:
+        self._blocks += blocks
+        return self
+
+
+def response(data: Any = None) -> Response:
+    """Begins a result of several blocks; one that is returned unbuilt is built."""
+    return Response(data)
+
+
+# --- failure --------------------------------------------------------------------------------------------------
+
+
+def error(message: str, code: str | None = None) -> Result:
+    """A failure in one sentence."""
+    return _failed(tool_error_text(message, code=code), message, code)
+
+
+def tool_error(
+    code: str,
+    *,
+    message: str | None = None,
+    suggestion: str | None = None,
+    available_actions: Iterable[str] = (),
+    severity: Severity = "error",
+    details: Mapping[str, Any] | None = None,
+    retry_after: float | None = None,
+) -> Result:
+    """A failure that says how to go on; without a message its code is one. A warning is no failure.
+
+    ``retry_after`` is in seconds; what is not a positive number of them is left out.
+    """
+    sentence = code if message is None else message
+    if retry_after is not None and not (math.isfinite(retry_after) and retry_after > 0):
+        retry_after = None
+    text = tool_error_text(
+        sentence,
+        code=code,
+        severity=severity,
+        recovery=suggestion,
+        actions=available_actions,
+        details=details,
+        retry_after=retry_after,
+    )
+    return _failed(text, sentence, code, retry_after=retry_after, is_error=severity != "warning")
+
+
+def required(field: str) -> Result:
+    """The failure of a call in which a field is missing that is not always required."""
+    message = f'Required field "{field}" is missing.'
+    recovery = f'Provide the "{field}" parameter and retry.'
+    text = tool_error_text(message, code="MISSING_REQUIRED_FIELD", recovery=recovery)
+    return _failed(text, message, "MISSING_REQUIRED_FIELD")
+
+
+# --- any value ------------------------------------------------------------------------------------------------
+
+
+def as_result(value: Any, *, structured: bool = False) -> Result:
+    """The result that a returned value stands for: a Result itself, an unbuilt response built, anything else as data.
+
+    With ``structured`` an object is the structured content too. Raises NotJson, also for a value that is too large.
+    """
+    if isinstance(value, Response):
+        value = value.build()
+    if isinstance(value, Result):
+        return value
+    require_size(value)
+    text = compact(value)
+    # From the text, so that both say the same and neither shares anything with the tool's own objects.
+    said = parse(text.encode()) if structured and isinstance(value, Mapping) else None
+    return Result([text_block(text)], structured=said, data=value)
+
+
+def payload(result: Mapping[str, Any]) -> Any:
+    """What mappers and presenters see of a result of ``tools/call`` that was not made here: its structuredContent,
+    else the value of a single text block that is JSON, else its content.
+    """
+    structured = result.get("structuredContent")
+    if structured is not None:
+        return structured
+    content = result.get("content")
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        text = content[0].get("text")
+        if content[0].get("type") == "text" and isinstance(text, str):
+            try:
+                return parse(text.encode("utf-8", "surrogatepass"))
+            except BadJson:
+                return content
+    return content
+
+
+def as_rows(value: Any) -> list[Any]:
+    """The value as a list of objects, for tools that ask for rows: nothing is none, what is no object is the
+    ``value`` of one.
+    """
+    if value is None:
+        return []
+    items = value if isinstance(value, list | tuple) else [value]
+    return [item if isinstance(item, Mapping) else {"value": item} for item in items]
+
+
+def spoken(data: Any) -> str:
+    """Data as a model reads it: a text as it is, nothing as ``OK``, all else as indented JSON. Raises NotJson."""
+    if data is None or data == "":
+        return "OK"
+    return data if isinstance(data, str) else indented(data)
+
+
+def text_block(text: str) -> dict[str, Any]:
+    """MCP's content block of a text."""
+    return {"type": "text", "text": text}
+
+
+def failed(text: str, *, message: str, code: str, retry_after: float | None = None) -> Result:
+    """The result of a call that failed, with its text already in its envelope."""
+    return _failed(text, message, code, retry_after=retry_after)
+
+
+def _failed(
+    text: str,
+    message: str,
+    code: str | None,
+    *,
+    retry_after: float | None = None,
+    is_error: bool = True,
+) -> Result:
+    return Result([text_block(text)], is_error, message=message, code=code, retry_after=retry_after)

@@ -1,0 +1,306 @@
+"""Results of tool calls: what is added to an upstream's, and those of the adapter's own. Pure.
+
+A response is edited, not written again: numbers, order, duplicates and escapes keep their bytes, and a response in
+which nothing changes is returned as the same object.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from adapter.rules.files.redaction import Redaction
+from adapter.wire import spans
+from adapter.wire.scan import byte, end_of_value, skip_space
+
+Withhold = Callable[[str], str]
+"""A text, to what of it may be seen; the same text where that is all."""
+
+_OBJECT, _ARRAY, _COLON = b"{[:"
+_SPACE = b" \t\n\r"
+_BASE64 = (b'"data"', b'"blob"')
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An artifact as a result tells of it. ``size`` is in bytes, ``expires_at`` as clients are to read it.
+
+    ``download_url`` is given when downloads are on. ``raw`` is given when the artifact is to be embedded: a text, or
+    the bytes of what is none.
+    """
+
+    uri: str
+    id: str
+    filename: str
+    media_type: str
+    size: int
+    sha256: str
+    expires_at: str | float | None
+    exposed: bool
+    download_url: str | None = None
+    raw: str | bytes | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The entry of ``_meta.artifact``."""
+        link = {} if self.download_url is None else {"download_url": self.download_url}
+        return {
+            "artifact_uri": self.uri,
+            "artifact_id": self.id,
+            "filename": self.filename,
+            "mime_type": self.media_type,
+            "size_bytes": self.size,
+            "sha256": self.sha256,
+            "expires_at": self.expires_at,
+            "expose_as_resource": self.exposed,
+            **link,
+        }
+
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """The content blocks that are added for it, in their order."""
+        yield {
+            "type": "resource_link",
+            "uri": self.uri,
+            "name": self.filename,
+            "mimeType": self.media_type,
+            "size": self.size,
+        }
+        if self.download_url is not None:
+            url = self.download_url
+            yield {"type": "text", "text": f"Artifact download URL: {url}\n[Download artifact]({url})"}
+        if self.raw is not None:
+            held: dict[str, Any] = {"uri": self.uri, "mimeType": self.media_type}
+            if isinstance(self.raw, str):
+                held["text"] = self.raw
+            else:
+                held["blob"] = base64.b64encode(self.raw).decode("ascii")
+            yield {"type": "resource", "resource": held}
+
+
+# --- the upstream's results -----------------------------------------------------------------------------------
+
+
+def succeeded(message: object) -> bool:
+    """Whether a response to ``tools/call``, decoded, is the complete result of a call that did not fail."""
+    result = message.get("result") if isinstance(message, dict) else None
+    return (
+        isinstance(result, dict)
+        and result.get("isError") is not True
+        and result.get("resultType") in (None, "complete")
+    )
+
+
+def is_task(result: object) -> bool:
+    """Whether a call goes on in the background, so that this is not its result: MCP 2025-11-25, "Tasks", and the
+    extension of that name for 2026-07-28, which says so in ``resultType``.
+    """
+    if not isinstance(result, dict):
+        return False
+    return result.get("resultType") == "task" or (
+        isinstance(result.get("task"), dict) and "content" not in result
+    )
+
+
+def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
+    """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
+
+    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. A response that did not succeed stays as
+    it is.
+    """
+    meta: dict[str, Any] = {"artifact": shown[0].meta} if shown else {}
+    if len(shown) > 1:
+        meta["artifacts"] = [artifact.meta for artifact in shown]
+    return _with(response, meta, [block for artifact in shown for block in artifact.blocks()], withheld)
+
+
+def with_artifact_error(response: bytes, sentence: str, withheld: Withhold) -> bytes:
+    """The result of a call that succeeded, with the sentence that says why its file was not kept in
+    ``_meta.artifact_error``, its paths withheld. A response that did not succeed stays as it is.
+    """
+    return _with(response, {"artifact_error": sentence}, [], withheld)
+
+
+def with_failure(response: bytes, sentence: str, withheld: Withhold) -> bytes:
+    """The result of a call that succeeded as that of one that failed for want of its file: the upstream's blocks,
+    behind them the sentence, its paths withheld. A response that did not succeed stays as it is.
+    """
+    block = {"type": "text", "text": sentence}
+    return _with(response, {"artifact_error": sentence}, [block], withheld, failed=True)
+
+
+def without_paths(response: bytes, withheld: Withhold) -> bytes:
+    """A message of any kind, also an error or a notification, with every string value as ``withheld`` lets it be seen.
+
+    Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance, and the
+    ``requestState`` of a result that asks for input, which its server has to read again.
+    """
+    if isinstance(withheld, Redaction) and withheld.spares(response):
+        return response
+    patches = [
+        patch
+        for start, end, skip in _readable(response)
+        for patch in _seen(response, start, end, skip, withheld)
+    ]
+    if not patches:
+        return response
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, text in patches:
+        pieces += (response[at:start], text)
+        at = end
+    return b"".join((*pieces, response[at:]))
+
+
+# --- the adapter's own ----------------------------------------------------------------------------------------
+
+
+def rpc_result(id_bytes: bytes, result: Mapping[str, Any]) -> bytes:
+    """A whole JSON-RPC response; ``id_bytes`` is the request's id as it was spelled."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, _json(result))
+
+
+def tool_result(
+    id_bytes: bytes, text: str, structured: Mapping[str, Any] | None, modern: bool, is_error: bool = False
+) -> bytes:
+    """A whole JSON-RPC response to ``tools/call`` with one text block; a modern client is told that it is complete."""
+    result: dict[str, Any] = {"resultType": "complete"} if modern else {}
+    result["content"] = [{"type": "text", "text": text}]
+    if structured is not None:
+        result["structuredContent"] = structured
+    result["isError"] = is_error
+    return rpc_result(id_bytes, result)
+
+
+# --- edits ----------------------------------------------------------------------------------------------------
+
+
+_Parts = Mapping[str, spans.Span]
+"""Where the values of a result's members stand; of duplicates the last counts."""
+
+
+def _parts_of_success(response: bytes) -> _Parts | None:
+    result = spans.find(response, ("result",))
+    if result is None or byte(response, result[0]) != _OBJECT:
+        return None
+    parts = {part.key: (part.value_start, part.value_end) for part in spans.members(response, result[0])}
+    failed = _text(response, parts.get("isError")) == b"true"
+    complete = _text(response, parts.get("resultType")) in (b"", b"null", b'"complete"')
+    return None if failed or not complete else parts
+
+
+def _with(
+    response: bytes,
+    meta: Mapping[str, Any],
+    blocks: Sequence[Mapping[str, Any]],
+    withheld: Withhold,
+    *,
+    failed: bool = False,
+) -> bytes:
+    parts = _parts_of_success(response)
+    if parts is None:
+        return response
+    seen = without_paths(response, withheld)
+    if seen is not response:
+        parts = _parts_of_success(seen) or {}
+    if not (meta or blocks or failed):
+        return seen
+    content = parts.get("content")
+    if content is not None and byte(seen, content[0]) == _ARRAY and "_meta" not in parts and not failed:
+        return _appended(seen, content[1], max(end for _, end in parts.values()), meta, blocks)
+    edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
+    if failed:
+        edits.append(spans.Insert(("result", "isError"), b"true"))
+    return spans.edit(seen, edits) if edits else seen
+
+
+def _appended(
+    response: bytes, content_end: int, tail: int, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]]
+) -> bytes:
+    """What most results need, in one go: blocks behind those in the list that ends at ``content_end``, and ``_meta``
+    behind the last member of the result, which ends at ``tail``."""
+    at = content_end - 1
+    while response[at - 1] in _SPACE:
+        at -= 1
+    added = b"".join(b"," + _json(block) for block in blocks)
+    if response[at - 1] == _ARRAY:
+        added = added[1:]
+    return b"".join((response[:at], added, response[at:tail], b',"_meta":', _json(meta), response[tail:]))
+
+
+def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iterator[spans.Edit]:
+    there = _text(response, parts.get("_meta"))
+    if not there or there.startswith(b"{"):
+        for key, value in meta.items():
+            yield spans.Insert(("result", "_meta", key), _json(value))
+    elif meta:
+        yield spans.Insert(("result", "_meta"), _json(meta))
+
+
+def _content_edits(
+    response: bytes, parts: _Parts, blocks: Sequence[Mapping[str, Any]]
+) -> Iterator[spans.Edit]:
+    """Blocks go behind the upstream's; content that is no list is not a place for any."""
+    place = ("result", "content")
+    if not blocks:
+        return
+    span = parts.get("content")
+    if span is None or response.startswith(b"null", span[0]):
+        yield spans.Insert(place, _json(blocks))
+    elif byte(response, span[0]) == _ARRAY:
+        length = sum(1 for _ in spans.items(response, span[0]))
+        for index, block in enumerate(blocks):
+            yield spans.Insert((*place, length + index), _json(block))
+
+
+def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
+    """Where a message holds strings that are read, in order, and under which keys there it holds none."""
+    for member in spans.members(response):
+        if member.key == "result" and byte(response, member.value_start) == _OBJECT:
+            parts = list(spans.members(response, member.value_start))
+            asks = any(
+                part.key == "resultType" and response.startswith(b'"input_required"', part.value_start)
+                for part in parts
+            )
+            for part in parts:
+                if not (asks and part.key == "requestState"):
+                    yield part.value_start, part.value_end, _BASE64 if part.key == "content" else ()
+        elif member.key in ("result", "error", "params"):
+            yield member.value_start, member.value_end, ()
+
+
+def _seen(
+    response: bytes, start: int, end: int, skip: tuple[bytes, ...], withheld: Withhold
+) -> Iterator[tuple[int, int, bytes]]:
+    """The string values between two places that change, and what they become."""
+    key = b""
+    # Outside a string JSON has no quote, so one after the other is found without a look at the nesting.
+    at = response.find(b'"', start, end)
+    while at >= 0:
+        string_end = end_of_value(response, at)
+        if byte(response, skip_space(response, string_end)) == _COLON:
+            key = response[at:string_end]
+        else:
+            if key not in skip:
+                text: str = json.loads(response[at:string_end])
+                seen = withheld(text)
+                if seen != text:
+                    yield at, string_end, _json(seen)
+            key = b""
+        at = response.find(b'"', string_end, end)
+
+
+def _text(response: bytes, span: spans.Span | None) -> bytes:
+    return b"" if span is None else response[span[0] : span[1]]
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # A lone surrogate, which a file's name may hold: in ASCII it is legal.
+        return json.dumps(value).encode("ascii")

@@ -1,0 +1,1 @@
+"""Statements for SQL, MongoDB and Redis with placeholders for values. Pure."""

@@ -1,0 +1,133 @@
+"""One spelling for each JSON value, so that equal values have equal digests. Pure.
+
+It is RFC 8785 (JCS) with three additions. Texts and keys are in Unicode form NFKC. Integers of up to 64 bits that
+no double holds keep all their digits, since many readers tell them apart; larger ones are doubles, as most readers
+have them. What RFC 8785 cannot spell is spelled all the same: numbers beyond the doubles as ``1e999``, lone
+surrogates as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from adapter.rules.text.unicode import nfkc
+
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+# What looks like one of these in a text merely takes the longer way.
+_FLOAT = re.compile(rb"[:\[,]-?[0-9]++[.e]")
+_INFINITY = re.compile(r"[ \[]-?inf[,\]}]")
+_BEYOND_16_BITS = re.compile(rb"[\xf0-\xf4]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical JSON of a value as ``envelope.parse`` gives it, in UTF-8; of any depth."""
+    if not isinstance(value, dict | list):
+        return scalar(value)
+    try:
+        text = orjson.dumps(value, option=_SORTED)
+    except orjson.JSONEncodeError:
+        return _canonical(value)
+    # orjson differs in its floats, of which it makes null of infinity, and in the order of what is beyond 16 bits.
+    if _FLOAT.search(text) or (b"null" in text and _INFINITY.search(repr(value))):
+        return _canonical(value)
+    if not text.isascii() and (_BEYOND_16_BITS.search(text) or nfkc(form := text.decode("utf-8")) != form):
+        return _canonical(value)
+    return text
+
+
+def _canonical(value: Any) -> bytes:
+    pieces: list[bytes] = []
+    # What is still to be written, last first: values, and bytes to be written as they are.
+    todo: list[Any] = [value]
+    while todo:
+        item = todo.pop()
+        if type(item) is bytes:
+            pieces.append(item)
+        elif isinstance(item, dict):
+            todo.append(b"}")
+            todo += _members(item)
+            pieces.append(b"{")
+        elif isinstance(item, list):
+            todo.append(b"]")
+            for position in range(len(item) - 1, -1, -1):
+                todo.append(item[position])
+                if position:
+                    todo.append(b",")
+            pieces.append(b"[")
+        else:
+            pieces.append(scalar(item))
+    return b"".join(pieces)
+
+
+def _members(item: dict[str, Any]) -> list[Any]:
+    """The members of an object as they go on the stack: the last first, each value before its key."""
+    # Two keys may be one in NFKC: both are written, in the order of what they were.
+    ordered = sorted(((_utf16(nfkc(key)), _utf16(key), key) for key in item), reverse=True)
+    stacked: list[Any] = []
+    for position, (_, _, key) in enumerate(ordered):
+        comma = b"," if position < len(ordered) - 1 else b""
+        stacked += (item[key], comma + _text(key) + b":")
+    return stacked
+
+
+def scalar(item: str | int | float | bool | None) -> bytes:
+    """The canonical spelling of what holds no other values."""
+    if isinstance(item, str):
+        return _text(item)
+    if item is None:
+        return b"null"
+    if isinstance(item, bool):
+        return b"true" if item else b"false"
+    return _number(item).encode("ascii")
+
+
+def _text(text: str) -> bytes:
+    form = nfkc(text)
+    try:
+        return orjson.dumps(form)
+    except orjson.JSONEncodeError:
+        quoted = json.dumps(form, ensure_ascii=False)
+        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted).encode("utf-8")
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _number(number: int | float) -> str:
+    if isinstance(number, int):
+        try:
+            double = float(number)
+        except OverflowError:
+            return "1e999" if number > 0 else "-1e999"
+        if double != number and _LEAST <= number <= _MOST:
+            return str(number)
+        number = double
+    if number == 0:
+        return "0"
+    return ("-" if number < 0 else "") + _positive(abs(number))
+
+
+def _positive(number: float) -> str:
+    """As ECMAScript spells a number (ECMA-262, Number::toString), from the same shortest digits."""
+    if number == float("inf"):
+        return "1e999"
+    mantissa, _, exponent = repr(number).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    leading = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(leading))
+    digits = leading.rstrip("0")
+    if len(digits) <= point <= 21:
+        return digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return "0." + "0" * -point + digits
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{rest}e{point - 1:+d}"

@@ -1,0 +1,1 @@
+"""Definitions of tools: catalogues, visibility, drift, lock files, search and code mode. Pure."""

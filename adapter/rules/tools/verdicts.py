@@ -1,0 +1,129 @@
+"""What a scope may use of the tools of now, judged by those it saw first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from adapter.rules.text.unicode import has_no_reading, reading
+from adapter.rules.tools.catalogue import Catalogue, pinned_piecewise
+from adapter.rules.tools.drift import Drift, drift_piecewise
+from adapter.wire.piecewise import LARGE, Piecewise, at_once, one_piece
+
+_EACH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Pinning:
+    """``tool_definition_pinning`` of one server. ``lock`` is the baseline that a file sets for every scope."""
+
+    mode: Literal["off", "warn", "block"] = "warn"
+    subset: bool = False
+    invalidate: bool = True
+    baseline: Literal["session", "server"] = "session"
+    lock: Catalogue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A whole list as its client may see it.
+
+    ``hidden`` are the readings of tools that policy hides for what they say. ``pages`` are the digests of the pages
+    that the list came on.
+    """
+
+    catalogue: Catalogue
+    hidden: frozenset[str] = frozenset()
+    pages: frozenset[str] = frozenset()
+
+    def is_same(self, other: Sighting) -> bool:
+        """Whether both show, and hide, the same tools."""
+        return self.catalogue.digest == other.catalogue.digest and self.hidden == other.hidden
+
+    def covers(self, page: Sighting) -> bool:
+        """Whether all that is on the page is on this list."""
+        # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
+        if self.pages >= page.pages:
+            return True
+        tools = self.catalogue.tools
+        return page.hidden <= self.hidden and all(
+            tools.get(name) == tool for name, tool in page.catalogue.tools.items()
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Verdict:
+    """How a scope stands to the tools of ``now``.
+
+    ``found`` is all that differs from what it saw first, ``drift`` the same if a model is told anything else than
+    before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what it saw first.
+    """
+
+    seen: Sighting
+    found: Drift | None
+    drift: Drift | None
+    allowed: Set[str]
+    baseline: str = ""
+    _suspect: frozenset[str] = field(default=frozenset(), repr=False)
+    _only_allowed: bool = field(default=False, repr=False)
+
+    @property
+    def now(self) -> Catalogue:
+        return self.seen.catalogue
+
+    def with_page(self, page: Sighting) -> Piecewise[Sighting]:
+        """What was judged with what is on the page in its place."""
+        tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
+        return Sighting(tools, self.seen.hidden | page.hidden)
+
+    def hides(self, name: str) -> bool:
+        """Whether policy hides what a server might take this name for."""
+        return bool(self.seen.hidden) and (has_no_reading(name) or reading(name) in self.seen.hidden)
+
+    def bars(self, name: str) -> bool:
+        """Whether drift, or the want of a pin, keeps a call of this name from going on."""
+        if name in self.allowed:
+            return False
+        if self._only_allowed or not self._suspect:
+            return self._only_allowed
+        return has_no_reading(name) or reading(name) in self._suspect
+
+
+def judge(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Verdict:
+    """The verdict on what was seen now by who saw ``baseline`` first."""
+    return at_once(judge_piecewise(pinning, baseline, seen))
+
+
+def judge_piecewise(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Piecewise[Verdict]:
+    """As ``judge``."""
+    now = seen.catalogue
+    found = None
+    if baseline.digest != now.digest:
+        found = yield from drift_piecewise(baseline.tools, now.tools)
+    # What only other keys tell apart is told, but no reason to keep a model from what it knows.
+    matters = None if found is None or found.is_of_other_keys_only else found
+    blocks = pinning.mode == "block"
+    allowed: Set[str] = now.tools.keys()
+    suspect: frozenset[str] = frozenset()
+    if blocks and matters is not None:
+        allowed = frozenset(allowed - matters.unsettled)
+        gone = (*matters.removed, *(rename.old for rename in matters.renamed))
+        suspect = frozenset((yield from _readings((*matters.unsettled, *gone))).values())
+    if seen.hidden:
+        readings = yield from _readings(allowed)
+        allowed = frozenset(name for name, read in readings.items() if read not in seen.hidden)
+    return Verdict(seen, found, matters, allowed, baseline.digest, suspect, blocks and pinning.subset)
+
+
+def _readings(names: Iterable[str]) -> Piecewise[dict[str, str]]:
+    found: dict[str, str] = {}
+    for place, name in enumerate(names):
+        if len(name) > LARGE:
+            found[name] = yield from one_piece(partial(reading, name), len(name))
+        else:
+            found[name] = reading(name)
+        if place % _EACH == 0:
+            yield None
+    return found

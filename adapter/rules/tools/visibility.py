@@ -1,0 +1,227 @@
+"""What clients may see of an upstream's tools: which, and how much of their prose. Pure.
+
+The order is that of the catalogue: disabled tools go, what is left is sanitized, then described as the policy has
+it, then wrapped tools say how files reach them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from adapter.rules.files.tool_definitions import Wrapped, wrapped
+from adapter.rules.text.expressions import Expression
+from adapter.rules.text.unicode import has_no_reading, nfkc, reading, visible
+from adapter.rules.tools.prose import Prose, prose, rewritten
+
+# Three dots: the one character for them is not in form NFKC.
+_MORE = "..."
+# Escapes but those of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
+_ODD = re.compile(rb"\x7f|\\[bfru]")
+_UNLIMITED = 1 << 31
+_SENTENCE = re.compile(r".*?[.!?…。！？](?=\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitization:
+    """Cleaning of texts; limits are in characters, None is none. ``block`` hides a tool that would change."""
+
+    mode: Literal["off", "sanitize", "block"] = "sanitize"
+    normalize_unicode: bool = True
+    remove_invisible: bool = True
+    max_title: int | None = 256
+    max_description: int | None = 16384
+    max_schema_text: int | None = 8192
+
+    def clean(self, piece: Prose, text: str) -> str:
+        """What is left of a text. It depends on nothing but the text and where it stands."""
+        if self.remove_invisible:
+            text = visible(text)
+        if self.normalize_unicode:
+            text = nfkc(text)
+        return cut(text, self.limit(piece))
+
+    def limit(self, piece: Prose) -> int | None:
+        """The most characters of a text, None for any number."""
+        if piece.in_schema:
+            return self.max_schema_text
+        return self.max_title if piece.is_title else self.max_description
+
+    def finds_nothing(self, definition: bytes) -> bool:
+        """True only if no text of the definition would change, at a tenth of the cost of looking at each."""
+        flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+        if _ODD.search(flat) or not (flat.isascii() or _is_clean(flat.decode("utf-8"))):
+            return False
+        limits = (self.max_title, self.max_description, self.max_schema_text)
+        titles, descriptions, texts = (_UNLIMITED if limit is None else limit for limit in limits)
+        return _longer(min(titles, texts), min(descriptions, texts)).search(flat) is None
+
+
+def _is_clean(text: str) -> bool:
+    return nfkc(text) == text == visible(text)
+
+
+@lru_cache(maxsize=64)
+def _longer(title: int, description: int) -> re.Pattern[bytes]:
+    """Finds a title or description that has more characters, where no text holds an escaped quote."""
+    return re.compile(
+        rb'"(?:title"\s*+:\s*+"[^"]{%d}|description"\s*+:\s*+"[^"]{%d})' % (title + 1, description + 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """How much of the descriptions is passed on; the limits (characters) are those of ``truncate``."""
+
+    mode: Literal["preserve", "truncate", "strip"] = "preserve"
+    max_tool: int | None = 280
+    max_schema: int | None = 280
+
+    def kept(self, piece: Prose, text: str) -> str | None:
+        """What is passed on of a text, None to leave it out. Titles always are."""
+        if piece.is_title or self.mode == "preserve":
+            return text
+        if self.mode == "strip":
+            return None
+        return cut(text, self.max_schema if piece.in_schema else self.max_tool)
+
+    def finds_nothing(self, definition: bytes) -> bool:
+        """True only if all descriptions would be passed on as they are."""
+        if self.mode != "truncate":
+            return self.mode == "preserve"
+        flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+        limits = [_UNLIMITED if limit is None else limit for limit in (self.max_tool, self.max_schema)]
+        return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
+
+
+class _Folding(NamedTuple):
+    exact: Expression
+    folded: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """The tools that nobody sees or calls: each entry is a name and, read so, an expression for whole names."""
+
+    readings: frozenset[str] = frozenset()
+    expressions: tuple[_Folding, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> Disabled:
+        """Raises ExpressionInvalid for an entry that is no regular expression."""
+        names = tuple(entries)
+        compiled = [(name, Expression(name), Expression(name, ignore_case=True)) for name in names]
+        return cls(
+            frozenset(map(reading, names)),
+            # An expression without anything special matches itself alone, and that is looked up.
+            tuple(_Folding(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What holds for the tools of one server. ``shorten`` leaves wrapped tools ``short_words`` words at most."""
+
+    sanitization: Sanitization = Sanitization()
+    descriptions: Descriptions = Descriptions()
+    shorten: bool = False
+    short_words: int = 16
+    disabled: Disabled = Disabled()
+    wrapped: Mapping[str, Wrapped] = field(default_factory=dict)
+
+    @property
+    def change_nothing(self) -> bool:
+        """Whether every definition is shown as it came."""
+        quiet = self.sanitization.mode == "off" and self.descriptions.mode == "preserve"
+        return quiet and not self.disabled.readings and not self.wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """A definition as clients see it.
+
+    ``changed`` names the members of the tool that are not as the upstream sent them, ``cleaned`` those of them in
+    which sanitization found something; ``raw`` is the very object that came if nothing changed.
+    """
+
+    raw: bytes
+    changed: frozenset[str] = frozenset()
+    cleaned: frozenset[str] = frozenset()
+
+
+def is_disabled(policies: Policies, name: str) -> bool:
+    """Whether clients may neither see nor call a tool of this name, or of one that reads like it.
+
+    Where any is disabled, so is a name that has no reading.
+    """
+    disabled = policies.disabled
+    if not disabled.readings:
+        return False
+    if has_no_reading(name):
+        return True
+    read = reading(name)
+    return read in disabled.readings or any(
+        expression.exact.is_all_of(name) or expression.folded.is_all_of(read)
+        for expression in disabled.expressions
+    )
+
+
+def apply(policies: Policies, name: str, definition: bytes) -> Shaped | None:
+    """The definition (valid JSON) of a tool as clients may see it, or None: they may not.
+
+    Only the texts that change are written; all other bytes stay. What is no object stays as it is.
+    """
+    if is_disabled(policies, name):
+        return None
+    rule = policies.wrapped.get(name)
+    shaped = _edited(policies, definition, shortens=policies.shorten and rule is not None)
+    if shaped is None or rule is None:
+        return shaped
+    annotated, changed = wrapped(shaped.raw, rule)
+    return Shaped(annotated, shaped.changed | changed, shaped.cleaned)
+
+
+def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped | None:
+    """The definition with its prose sanitized and as the policy has it; None if that blocks it."""
+    sanitization, descriptions = policies.sanitization, policies.descriptions
+    cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
+    if not cleans and not shortens and descriptions.finds_nothing(definition):
+        return Shaped(definition)
+    texts: list[tuple[Prose, str | None]] = []
+    changed, cleaned = set(), set()
+    for piece in prose(definition):
+        said = text = piece.text(definition)
+        if cleans:
+            text = sanitization.clean(piece, said)
+            if text != said:
+                cleaned.add(piece.where)
+        kept = descriptions.kept(piece, text)
+        if shortens and kept is not None and piece.where == "description":
+            kept = first_sentence(kept, policies.short_words)
+        if kept != said:
+            texts.append((piece, kept))
+            changed.add(piece.where)
+    if cleaned and sanitization.mode == "block":
+        return None
+    if not texts:
+        return Shaped(definition)
+    return Shaped(rewritten(definition, texts), frozenset(changed), frozenset(cleaned))
+
+
+def cut(text: str, limit: int | None) -> str:
+    """``text`` in at most ``limit`` characters, the last of which say that there was more."""
+    if limit is None or len(text) <= limit:
+        return text
+    return text[: max(0, limit - len(_MORE))].rstrip() + _MORE[:limit]
+
+
+def first_sentence(text: str, most_words: int) -> str:
+    """The first sentence of ``text``, and of that at most so many words."""
+    found = _SENTENCE.match(text.strip())
+    sentence = (found[0] if found else text).strip()
+    # Of a long text only what can be kept is split.
+    words = sentence.split(None, most_words)
+    return sentence if len(words) <= most_words else " ".join(words[:most_words]) + _MORE

@@ -1,0 +1,1 @@
+"""What has to fit together across sections, and warnings about what is legal but dangerous."""

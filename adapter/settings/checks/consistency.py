@@ -1,0 +1,137 @@
+"""What no single field can judge: ids, mounts and tools against each other, and what must be there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapter.settings.checks.hosted_tools import hosted_tools, repeated_connectors
+from adapter.settings.checks.pipeline import pipeline_problems
+from adapter.settings.problems import Problem
+from adapter.settings.root import Settings
+from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
+from adapter.settings.servers.server import Server
+
+HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
+ARTIFACTS_ROUTE = "/artifacts"
+
+
+def inconsistencies(settings: Settings) -> Iterator[Problem]:
+    """Every contradiction between values that are each good on their own."""
+    if not settings.servers:
+        yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
+    yield from _repeated_names(settings)
+    yield from _mount_clashes(settings)
+    for index, server in enumerate(settings.servers):
+        yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from hosted_tools(server, f"servers[{index}]", settings)
+        yield from _tools_claimed_twice(server, f"servers[{index}]")
+        yield from _arguments_claimed_twice(server, f"servers[{index}]")
+        if settings.uploads.enabled:
+            yield from _helper_names_claimed(server, f"servers[{index}]")
+    yield from _dangling_references(settings)
+    yield from repeated_connectors(settings.connectors)
+    yield from _console_clashes(settings)
+    yield from pipeline_problems(settings)
+
+
+def _repeated_names(settings: Settings) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        first = seen.setdefault(server.id.lower(), index)
+        if first != index:
+            yield Problem(f"servers[{index}].id", f"{server.id} is already the id of servers[{first}]")
+
+
+def _mount_clashes(settings: Settings) -> Iterator[Problem]:
+    upload = settings.core.upload_path
+    if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
+        yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        path, mount = f"servers[{index}].mount_path", server.mount_path
+        if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
+            yield Problem(path, f"{mount} is a route of the adapter itself")
+        elif _at_or_below(mount, upload):
+            yield Problem(path, f"{mount} belongs to core.upload_path, which is {upload}")
+        first = seen.setdefault(mount, index)
+        if first != index:
+            yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
+
+
+def _console_clashes(settings: Settings) -> Iterator[Problem]:
+    """Everything below the console's path is the console's; it lies below no route that has such paths itself."""
+    console = settings.console
+    routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
+    routes[settings.core.upload_path] = "core.upload_path"
+    mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
+    for path, owner in (routes | mounts).items() if console.enabled else ():
+        inside = path in routes and _at_or_below(console.path, path)
+        if inside or _at_or_below(path, console.path):
+            yield Problem("console.path", f"{console.path} is not free: {path} is {owner}")
+
+
+def _at_or_below(path: str, route: str) -> bool:
+    return path == route or path.startswith(f"{route}/")
+
+
+def _upstream_gaps(server: Server, path: str) -> Iterator[Problem]:
+    upstream = server.upstream
+    if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
+        yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
+
+
+def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+    """A tool may take a file and produce one, which is an entry of each type."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, entry in enumerate(server.adapters):
+        for tool in entry.tools:
+            first = seen.setdefault((entry.type, tool), index)
+            if first != index:
+                sentence = (
+                    f"the tool {tool} is already in adapters[{first}]; a tool may be in one {entry.type} only"
+                )
+                yield Problem(f"{path}.adapters[{index}].tools", sentence)
+
+
+def _arguments_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+    """An argument that names the file to read cannot name the one to write."""
+    read = {
+        tool: (entry.file_path_argument, index)
+        for index, entry in enumerate(server.adapters)
+        if isinstance(entry, UploadConsumer)
+        for tool in entry.tools
+    }
+    for index, entry in enumerate(server.adapters):
+        written = entry.output_path_argument if isinstance(entry, ArtifactProducer) else None
+        for tool in entry.tools:
+            argument, other = read.get(tool, (None, 0))
+            if argument is not None and written is not None and _overlap(argument, written):
+                sentence = f"{written} of {tool} is read as {argument} by adapters[{other}] already"
+                yield Problem(f"{path}.adapters[{index}].output_path_argument", sentence)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """True where one of two dotted arguments is the other, or lies within it."""
+    parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
+    shorter = min(len(parts), len(others))
+    return parts[:shorter] == others[:shorter]
+
+
+def _helper_names_claimed(server: Server, path: str) -> Iterator[Problem]:
+    """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
+    helper = f"{server.id}_get_upload_url"
+    if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
+        return
+    for index, entry in enumerate(server.adapters):
+        if helper in entry.tools:
+            sentence = f"{helper} is the name of the tool that hands out this server's upload URLs"
+            yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
+
+
+def _dangling_references(settings: Settings) -> Iterator[Problem]:
+    state = settings.state_persistence
+    legacy = state.reconciliation.legacy_server_id
+    if legacy is not None and legacy not in {server.id for server in settings.servers}:
+        yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
+    if state.type == "redis" and state.redis.host is None:
+        yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")

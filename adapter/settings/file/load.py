@@ -1,0 +1,150 @@
+"""From a file, the environment and flags to ``Settings``: flags win, then the environment, then the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from adapter.settings.checks.consistency import inconsistencies
+from adapter.settings.checks.unsupported import missing_features
+from adapter.settings.file.placeholders import with_policies
+from adapter.settings.file.tool_folders import add_tools_of_folders
+from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml
+from adapter.settings.problems import Problem, SettingsError, spelled, traced
+from adapter.settings.reference.file_shape import nearest_key, without_tags
+from adapter.settings.root import Settings
+
+__all__ = ["SettingsError", "load"]
+
+Location = tuple[str | int, ...]
+
+
+def load(
+    path: Path | None,
+    *,
+    overrides: Mapping[str, Any] = {},
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The settings that hold, with the tools of every ``tools.directory`` among those of ``define``.
+
+    ``overrides`` has dotted keys (``core.port``, ``servers.0.id``) and wins over variables such as
+    ``ADAPTER_CORE__PORT``, which win over the file. Raises SettingsError with a line for every problem.
+    """
+    tree = _placed(interpolated(read_yaml(path), environ), path.parent) if path is not None else {}
+    origins: dict[Location, str] = {}
+    for layer, source in ((_variables(environ), "{}"), (_flags(overrides), "the command line")):
+        for name, location, value in layer:
+            _put(tree, location, value)
+            origins[location] = source.format(name)
+    base = Path() if path is None else path.parent
+    files = add_tools_of_folders(tree, base, environ)
+    tree, gaps = with_policies(tree, environ)
+    if gaps:
+        raise SettingsError(traced(gap, files) for gap in gaps)
+    try:
+        settings = Settings(**{str(key): value for key, value in tree.items() if value is not None})
+    except ValidationError as refused:
+        raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
+    if problems := [*inconsistencies(settings), *missing_features(settings)]:
+        raise SettingsError(traced(problem, files) for problem in problems)
+    return settings.found_in(base, files)
+
+
+def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The tree with lock files found from ``directory``: version control keeps them beside the settings file."""
+    servers = tree.get("servers")
+    for entry in servers if isinstance(servers, list) else ():
+        if isinstance(entry, dict) and isinstance(lock := entry.get("tools_lock"), str) and lock.strip():
+            entry["tools_lock"] = str(directory / lock.strip())
+    return tree
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:
+    """``ADAPTER_CORE__PORT`` is ``core.port``; variables that name no section are not ours to judge."""
+    for name, text in sorted(environ.items()):
+        prefix, _, rest = name.partition("_")
+        steps = rest.lower().split("__")
+        if prefix.upper() == "ADAPTER" and steps[0] in Settings.model_fields:
+            yield name, _steps(steps), as_value(text)
+
+
+def _flags(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Location, object]]:
+    for name, value in overrides.items():
+        yield name, _steps(name.split(".")), as_value(value) if isinstance(value, str) else value
+
+
+def _steps(steps: list[str]) -> Location:
+    return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+def _put(tree: Any, location: Location, value: object) -> None:
+    """Sets one value in the tree, making sections on the way. Raises SettingsError where there is no way."""
+    *way, last = location
+    for depth, step in enumerate(way):
+        tree = _member(tree, step, spelled(location[: depth + 1]), location[depth + 1])
+    if isinstance(tree, list) and isinstance(last, int) and last <= len(tree):
+        tree[last : last + 1] = [value]
+    elif isinstance(tree, dict):
+        tree[str(last)] = value
+    else:
+        raise SettingsError([Problem(spelled(location), "cannot be set: what is above it is no section")])
+
+
+def _member(tree: Any, step: str | int, path: str, following: str | int) -> Any:
+    empty: Any = [] if isinstance(following, int) else {}
+    if isinstance(tree, list) and isinstance(step, int) and step <= len(tree):
+        if step == len(tree):
+            tree.append(empty)
+        return tree[step]
+    if isinstance(tree, dict):
+        if tree.get(str(step)) is None:
+            tree[str(step)] = empty
+        return tree[str(step)]
+    raise SettingsError([Problem(path, "cannot be set: there is no such entry")])
+
+
+_SENTENCES = {
+    "missing": "is required",
+    "string_type": "must be text; put it in quotes",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "string_too_short": "must not be empty",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a section with keys of its own",
+    "model_attributes_type": "must be a section with keys of its own",
+    "union_tag_not_found": "needs a type: upload_consumer or artifact_producer",
+    "union_tag_invalid": "has an unknown type: it must be upload_consumer or artifact_producer",
+}
+
+
+def _problem(error: ErrorDetails, origins: Mapping[Location, str]) -> Problem:
+    location = without_tags(error["loc"])
+    origin = next(
+        (origins[location[:end]] for end in range(len(location), 0, -1) if location[:end] in origins), None
+    )
+    path = spelled(location) + (f" (from {origin})" if origin else "")
+    return Problem(path, _sentence(error, location))
+
+
+def _sentence(error: ErrorDetails, location: Location) -> str:
+    """Our words where we have some; pydantic's never quote the value, which may be a secret."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return nearest_key(location)
+    if kind == "literal_error":
+        return f"must be {context['expected']}".replace("'", "")
+    if kind == "value_error":
+        return str(context["error"])
+    return _SENTENCES.get(kind) or error["msg"][0].lower() + error["msg"][1:]

@@ -1,0 +1,271 @@
+"""``servers[].tools.directory``: tools in files of their own, read into the mappings that ``define`` would hold.
+
+A folder with a ``config.yaml`` is a tool, and one without whose scripts include a handler; so is every other YAML
+file. What such a file says is judged afterwards, like everything in the settings file itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter.settings.file.yaml_text import interpolated, read_yaml
+from adapter.settings.problems import Problem, SettingsError
+
+CONFIGS = ("config.yaml", "config.yml")
+"""The file that says what the tool of its folder is."""
+
+LARGEST_FILE = 1 << 20
+"""Bytes of a tool's file; what is larger was not written as one."""
+
+_YAML = (".yaml", ".yml")
+
+
+class Conventions(NamedTuple):
+    """The scripts of a folder that need no mention, by their names."""
+
+    handler: str | None
+    input: str | None
+    output: str | None
+
+
+def conventions(names: Iterable[str]) -> Conventions:
+    """What the Python files among ``names`` are: the first of each kind, in the order of names.
+
+    A handler is called so, or has ``handler`` in its name; an input mapper is ``input.py`` or has ``input`` and
+    ``validator``; an output mapper is ``output.py`` or has ``data`` and ``mapper``.
+    """
+    scripts = sorted(name for name in names if name.endswith(".py"))
+
+    def first(fits: Callable[[str], bool]) -> str | None:
+        return next((name for name in scripts if fits(name.removesuffix(".py").lower())), None)
+
+    return Conventions(
+        handler=first(lambda stem: "handler" in stem),
+        input=first(lambda stem: stem == "input" or ("input" in stem and "validator" in stem)),
+        output=first(lambda stem: stem == "output" or ("data" in stem and "mapper" in stem)),
+    )
+
+
+def default_name(path: Path) -> str:
+    """What a tool at ``path`` below the directory is called unless its file says so; empty if nothing is left of it."""
+    parts = (re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-").lower() for part in path.parts)
+    return "-".join(part for part in parts if part)
+
+
+class FoundTool(NamedTuple):
+    """``place`` is the file, or the folder of a tool without one, from where the settings file lies."""
+
+    place: str
+    said: dict[str, Any]
+
+
+def add_tools_of_folders(tree: dict[str, Any], base: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Puts the tools of each server's ``tools.directory`` behind those of its ``tools.define``.
+
+    ``tree`` is the settings as they were written, ``base`` the folder of their file. Returns which file stands
+    behind which place of the tree, as in ``{"servers[0].tools.define[2]": "tools/pay/config.yaml"}``. Raises
+    SettingsError with all problems of all directories.
+    """
+    files: dict[str, str] = {}
+    problems: list[Problem] = []
+    for place, tools, directory, define in _directories(tree):
+        reading = _Reading(Path(directory.strip()), base, environ)
+        found = reading.tools(f"{place}.directory")
+        problems += [*reading.problems, *_repeated(define, found, f"{place}.define")]
+        tools["define"] = [*define, *(tool.said for tool in found)]
+        files |= {f"{place}.define[{at}]": tool.place for at, tool in enumerate(found, len(define))}
+    if problems:
+        raise SettingsError(problems)
+    return files
+
+
+def _directories(tree: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, list[Any]]]:
+    """Every section ``tools`` with a directory: its place, itself, the directory and the list of ``define``.
+
+    What has another shape is left to the models, which refuse it.
+    """
+    servers = tree.get("servers")
+    for index, server in enumerate(servers if isinstance(servers, list) else ()):
+        tools = server.get("tools") if isinstance(server, dict) else None
+        if not isinstance(tools, dict):
+            continue
+        directory, define = tools.get("directory"), tools.get("define") or []
+        if isinstance(directory, str) and directory.strip() and isinstance(define, list):
+            yield f"servers[{index}].tools", tools, directory, define
+
+
+def _repeated(define: list[Any], found: list[FoundTool], place: str) -> list[Problem]:
+    """Tools of the directory whose name another tool of the same server has."""
+    named = [
+        (f"{place}[{at}]", entry.get("name")) for at, entry in enumerate(define) if isinstance(entry, dict)
+    ]
+    seen = {name: where for where, name in reversed(named) if isinstance(name, str)}
+    problems = []
+    for where, said in found:
+        if isinstance(name := said["name"], str) and (first := seen.setdefault(name, where)) != where:
+            problems.append(Problem(where, f"{name} is already the name of the tool in {first}"))
+    return problems
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One walk through a directory. Paths of its methods are relative to the directory."""
+
+    directory: Path
+    base: Path
+    environ: Mapping[str, str]
+    problems: list[Problem] = field(default_factory=list)
+    _found: list[FoundTool] = field(default_factory=list)
+
+    def tools(self, place: str) -> list[FoundTool]:
+        """Every tool, in each folder its files first, by name. ``place`` is where the settings name the directory."""
+        if not self._at(Path()).is_dir():
+            self.problems.append(Problem(place, f"there is no directory {self.directory}"))
+            return []
+        self._walk(Path(), ())
+        if not self._found and not self.problems:
+            self.problems.append(Problem(place, f"{self.directory} holds no tool"))
+        return self._found
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    def _walk(self, folder: Path, above: tuple[Path, ...]) -> None:
+        real = self._at(folder).resolve()
+        if real in above:
+            self._refuse(folder, "is a link to a folder that it lies in")
+            return
+        if "#" in str(self.directory / folder):
+            self._refuse(folder, "has a # in its name, after which no reference to a script goes on")
+            return
+        folders, files = self._entries(folder)
+        self._read_folder(folder, files)
+        for entry in folders:
+            self._walk(entry, (*above, real))
+
+    def _entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
+        """The folders and the files in a folder that may matter; private ones and links out of it do not."""
+        try:
+            names = sorted(entry.name for entry in self._at(folder).iterdir())
+        except OSError as error:
+            self._refuse(folder, f"cannot be read: {error.strerror}")
+            return [], []
+        folders: list[Path] = []
+        files: list[Path] = []
+        for entry in (folder / name for name in names if not name.startswith((".", "_"))):
+            is_folder = self._at(entry).is_dir()
+            if not is_folder and entry.suffix not in (*_YAML, ".py"):
+                continue
+            if not self._at(entry).resolve().is_relative_to(self._at(Path()).resolve()):
+                self._refuse(entry, f"is a link that leads out of {self.directory}")
+            else:
+                (folders if is_folder else files).append(entry)
+        return folders, files
+
+    def _read_folder(self, folder: Path, files: list[Path]) -> None:
+        configs = [file for file in files if file.name in CONFIGS]
+        others = [file for file in files if file.suffix in _YAML and file.name not in CONFIGS]
+        scripts = conventions(file.name for file in files)
+        if folder == Path() or not (configs or scripts.handler):
+            for config in configs:
+                self._refuse(config, "belongs into a folder of its own, which the tool has its name from")
+            for file in others:
+                self._read_tool(file.with_suffix(""), folder, file, Conventions(None, None, None))
+        elif len(configs) > 1:
+            self._refuse(configs[1], f"stands beside {configs[0].name}: one of them is the tool's")
+        elif configs:
+            # Any other YAML in such a folder is something that the tool's scripts read.
+            self._read_tool(folder, folder, configs[0], scripts)
+        elif others:
+            self._refuse(
+                others[0], f"its folder is a tool already, by {scripts.handler}: call this file {CONFIGS[0]}"
+            )
+        else:
+            self._read_tool(folder, folder, None, scripts)
+
+    # --- one tool ---------------------------------------------------------------------------------------------
+
+    def _read_tool(self, path: Path, folder: Path, file: Path | None, scripts: Conventions) -> None:
+        """``path`` names the tool, ``folder`` is where its scripts are looked for."""
+        said = {} if file is None else self._written(file)
+        if said is None:
+            return
+        if _unset(said.get("name")):
+            said["name"] = default_name(path)
+        if said["name"] == "":
+            self._refuse(file or path, "needs a name: its path holds no letter or digit to make one of")
+            return
+        _fill(said, scripts)
+        self._anchor(said, folder)
+        self._found.append(FoundTool(self._place(file or path), said))
+
+    def _written(self, file: Path) -> dict[str, Any] | None:
+        """What a tool's file says, or None where it cannot be used."""
+        path, place = self._at(file), self._place(file)
+        if not path.is_file():
+            self._refuse(file, "is no file that can be read")
+            return None
+        if path.stat().st_size > LARGEST_FILE:
+            self._refuse(file, "is larger than 1 MiB, which is too large for the file of a tool")
+            return None
+        try:
+            said: dict[str, Any] = interpolated(read_yaml(path, "keys of a tool such as use"), self.environ)
+        except SettingsError as refused:
+            self.problems += [
+                Problem(place if where == str(path) else f"{place}: {where}", sentence)
+                for where, sentence in refused.problems
+            ]
+            return None
+        return said
+
+    def _anchor(self, said: dict[str, Any], folder: Path) -> None:
+        """Makes references to scripts of the tool's own folder such from the settings file's."""
+
+        def anchored(reference: Any) -> Any:
+            if not isinstance(reference, str):
+                return reference
+            named, mark, function = reference.partition("#")
+            own = named.startswith(("./", "../")) or (named != "" and self._at(folder / named).is_file())
+            return self._place(folder / named, "./") + mark + function if own else reference
+
+        mappers, auth = said.get("mappers"), said.get("auth")
+        if "handler" in said:
+            said["handler"] = anchored(said["handler"])
+        if isinstance(mappers, dict):
+            said["mappers"] = {key: anchored(script) for key, script in mappers.items()}
+        if isinstance(said.get("middleware"), list):
+            said["middleware"] = [anchored(script) for script in said["middleware"]]
+        if isinstance(auth, dict) and "plugin" in auth:
+            said["auth"] = {**auth, "plugin": anchored(auth["plugin"])}
+
+    # --- paths ------------------------------------------------------------------------------------------------
+
+    def _at(self, path: Path) -> Path:
+        return self.base / self.directory / path
+
+    def _place(self, path: Path, relative: str = "") -> str:
+        """The path from where the settings file lies; one of an absolute directory is absolute, else ``relative``."""
+        whole = self.directory / path
+        return whole.as_posix() if whole.is_absolute() else relative + whole.as_posix()
+
+    def _refuse(self, path: Path, sentence: str) -> None:
+        self.problems.append(Problem(self._place(path), sentence))
+
+
+def _fill(said: dict[str, Any], scripts: Conventions) -> None:
+    """Puts the scripts found by their names where the tool names none; one with a statement has no handler."""
+    if scripts.handler and _unset(said.get("handler")) and _unset(said.get("use")):
+        said["handler"] = f"./{scripts.handler}"
+    mappers = {} if said.get("mappers") is None else said["mappers"]
+    if isinstance(mappers, dict):
+        found = {"input": scripts.input, "output": scripts.output}
+        missing = {key: f"./{name}" for key, name in found.items() if name and _unset(mappers.get(key))}
+        if missing:
+            said["mappers"] = {**mappers, **missing}
+
+
+def _unset(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

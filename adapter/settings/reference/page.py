@@ -1,0 +1,123 @@
+"""The reference page, written from the models: one table per section with key, type, default and sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from adapter.settings.reference.file_shape import sections_in
+from adapter.settings.root import Settings
+from adapter.settings.values.section import Spelled, fields_by_key
+
+_HEAD = """# Settings
+
+Written from the settings models by `mcp-adapter config reference`; change the models, not this page.
+
+One YAML file. Any string may hold `${VAR}` or `${VAR:-default}`. A byte size is a number or text such as
+`10Mi` (10 · 1024²) or `5MB` (5 · 1000²). Flags win over environment variables such as
+`ADAPTER_CORE__PORT=9000`, which win over the file; there a list is `a, b` or JSON.
+
+An unknown key is an error, and so is a value that asks for a feature which is not there yet:
+`mcp-adapter check --config FILE` says what is wrong, or shows the settings that hold with secrets masked.
+"""
+_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
+
+
+_ENTRIES: dict[Any, str] = {list: "[]", dict: ".NAME"}
+
+
+def reference() -> str:
+    """The whole page as Markdown, ending in one newline."""
+    parts = [_HEAD]
+    shown: dict[type[BaseModel], str] = {}
+    for name, field in Settings.model_fields.items():
+        path = f"{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
+        for section in sections_in(field.annotation):
+            parts.extend(_tables(path, section, shown))
+    return "\n".join(parts)
+
+
+def _tables(
+    path: str, section: type[BaseModel], shown: dict[type[BaseModel], str], variant: str = ""
+) -> Iterator[str]:
+    """The table of one section, then those of the sections inside it that are not ``shown`` already."""
+    rows = [
+        f"## `{path}`{variant}",
+        "",
+        *_introduction(section),
+        "| key | type | default | |",
+        "|---|---|---|---|",
+    ]
+    inner: list[tuple[str, type[BaseModel], str]] = []
+    for name, field in fields_by_key(section).items():
+        nested = list(sections_in(field.annotation))
+        below = f"{path}.{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
+        variants = len(nested) > 1
+        unseen = [model for model in nested if model not in shown]
+        shown |= dict.fromkeys(unseen, below)
+        inner.extend((below, model, _variant(model) if variants else "") for model in unseen)
+        kind = _section_kind(field, shown[nested[0]]) if nested else _kind(field)
+        rows.append(f"| `{name}` | {kind} | {'' if nested else _default(field)} | {field.description} |")
+    yield "\n".join(rows) + "\n"
+    for below, model, name_of_variant in inner:
+        yield from _tables(below, model, shown, name_of_variant)
+
+
+def _introduction(section: type[BaseModel]) -> list[str]:
+    return [(section.__doc__ or "").strip(), ""]
+
+
+def _variant(model: type[BaseModel]) -> str:
+    (word,) = get_args(model.model_fields["type"].annotation)
+    return f" with `type: {word}`"
+
+
+def _section_kind(field: FieldInfo, table: str) -> str:
+    beside = _spelled_in(field.metadata)
+    return f"{beside} or section `{table}`" if beside else f"section `{table}`"
+
+
+def _kind(field: FieldInfo) -> str:
+    return _spelled_in(field.metadata) or _named(field.annotation)
+
+
+def _spelled_in(metadata: Any) -> str | None:
+    return next((item.kind for item in metadata if isinstance(item, Spelled)), None)
+
+
+def _named(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _spelled_in(arguments[1:]) or _named(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{word}`" for word in arguments)
+    if origin is list:
+        return f"list of {_named(arguments[0])}"
+    if origin is dict:
+        return "mapping of text to text"
+    if NoneType in arguments:
+        return " or ".join([_named(part) for part in arguments if part is not NoneType] + ["null"])
+    return _WORDS.get(annotation, "path")
+
+
+def _default(field: FieldInfo) -> str:
+    if isinstance(field.json_schema_extra, dict):
+        return str(field.json_schema_extra["shown"])
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is None:
+        return "null"
+    if value == "":
+        return '`""`'
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if _spelled_in(field.metadata) == "byte size" and value % 1024**2 == 0:
+        return f"`{value // 1024**2}Mi`"
+    if isinstance(value, list):
+        return "`[" + ", ".join(f'"{entry}"' for entry in value) + "]`"
+    return f"`{value}`"

@@ -1,0 +1,1 @@
+"""``servers[]``: upstreams, their tools, stages, policies and pings."""

@@ -1,0 +1,180 @@
+"""``servers[]``: the upstream MCP servers and where each is mounted."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from adapter.settings.servers.file_adapters import FileAdapter
+from adapter.settings.servers.hosted_tools import Tool, Tools
+from adapter.settings.servers.ping import UpstreamPingOverride
+from adapter.settings.servers.stages import StageErrors, ToolStages
+from adapter.settings.servers.tool_policies import (
+    DefinitionPinningOverride,
+    DescriptionPolicyOverride,
+    MetadataSanitizationOverride,
+    ToolDefaultsOverride,
+    ToolPatterns,
+)
+from adapter.settings.values.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
+
+Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
+_SPELLINGS = {
+    "http": "streamable_http",
+    "streamable-http": "streamable_http",
+    "streamablehttp": "streamable_http",
+}
+
+
+def _transport(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    return _SPELLINGS.get(word, word)
+
+
+class ClientHeaders(Section):
+    """Which headers of a client reach the upstream."""
+
+    required: HeaderNames = Field(
+        default_factory=list, description="Headers that every request has to carry, else it gets 400."
+    )
+    passthrough: HeaderNames = Field(
+        default_factory=list,
+        description="Headers that are passed on; all others of the client's own are not.",
+    )
+
+
+class ServerHeaders(Section):
+    """Headers of the upstream's answers that reach clients: all but those that `docs/headers.md` lists."""
+
+    drop: HeaderNames = Field(default_factory=list, description="Further headers that are not passed on.")
+    passthrough: HeaderNames = Field(
+        default_factory=list,
+        description="Headers of that list that are passed on all the same; none of the connection's is.",
+    )
+
+
+class Upstream(Section):
+    """How the upstream is reached."""
+
+    transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
+        default="streamable_http",
+        description="How the upstream speaks MCP; `http` and `streamable-http` mean the default. `hosted`: it is "
+        "the adapter itself, with the tools of `servers[].tools`.",
+    )
+    url: Annotated[HttpUrl | None, BlankIsNull] = Field(
+        default=None, description="URL of the upstream's MCP endpoint; required for streamable_http and sse."
+    )
+    insecure_tls: bool = Field(default=False, description="Does not check the upstream's certificate.")
+    static_headers: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Headers added to every request to the upstream; their values are secrets.",
+    )
+    client_headers: ClientHeaders = Field(
+        default_factory=ClientHeaders, description="Which headers of a client reach the upstream."
+    )
+    server_headers: ServerHeaders = Field(
+        default_factory=ServerHeaders, description="Which headers of the upstream's answers reach clients."
+    )
+
+    @field_validator("static_headers")
+    @classmethod
+    def _fit_into_a_request(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
+                raise ValueError(f"{name!r} is not the name of an HTTP header")
+            if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
+                raise ValueError(f"the value of {name} holds a control character")
+        return headers
+
+
+class Server(Section):
+    """One upstream MCP server and where it is mounted."""
+
+    id: str = Field(description="Name of the server, unique: letters, digits, `_` and `-`.")
+    mount_path: UrlPath = Field(
+        default="",
+        description="Path at which clients reach this server, unique.",
+        json_schema_extra={"shown": "`/mcp/{id}`"},
+    )
+    upstream: Upstream = Field(description="How the upstream is reached.")
+    upstream_ping: UpstreamPingOverride = Field(
+        default_factory=UpstreamPingOverride, description="Watching this upstream."
+    )
+    tool_defaults: ToolDefaultsOverride = Field(
+        default_factory=ToolDefaultsOverride, description="How this server's tools are called."
+    )
+    tools: Tools = Field(
+        default_factory=Tools, description="The tools of a server that the adapter hosts itself."
+    )
+    stages: dict[str, ToolStages] = Field(
+        default_factory=dict,
+        description="What calls pass on their way to tools, by globs for their names (`*`, `?`). Of all that match, "
+        "the last word on a key counts; a hosted tool's own word counts more.",
+    )
+    errors: StageErrors = Field(
+        default_factory=StageErrors, description="How failures of this server's tools look."
+    )
+    adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
+    disabled_tools: ToolPatterns = Field(
+        default_factory=list,
+        description="Tools that clients neither see nor call: exact names or full-match expressions.",
+    )
+    code_mode_enabled: bool | None = Field(
+        default=None, description="Overrides `core.code_mode_enabled` for this server."
+    )
+    shorten_descriptions: bool | None = Field(
+        default=None, description="Overrides `core.shorten_descriptions` for this server."
+    )
+    short_description_max_tokens: Count | None = Field(
+        default=None, description="Overrides `core.short_description_max_tokens` for this server."
+    )
+    tool_description_policy: DescriptionPolicyOverride = Field(
+        default_factory=DescriptionPolicyOverride, description="Overrides `core.tool_description_policy`."
+    )
+    tool_metadata_sanitization: MetadataSanitizationOverride = Field(
+        default_factory=MetadataSanitizationOverride,
+        description="Overrides `core.tool_metadata_sanitization`.",
+    )
+    tool_definition_pinning: DefinitionPinningOverride = Field(
+        default_factory=DefinitionPinningOverride, description="Overrides `core.tool_definition_pinning`."
+    )
+    tools_lock: Annotated[Path | None, BlankIsNull] = Field(
+        default=None,
+        description="File of pinned definitions that every session starts from; relative to the settings file.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mount_follows_id(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("mount_path") is None and isinstance(data.get("id"), str):
+            return {**data, "mount_path": f"/mcp/{data['id'].strip()}"}
+        return data
+
+    @field_validator("id")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value.strip(), re.IGNORECASE) is None:
+            raise ValueError("must begin with a letter or digit and hold only letters, digits, _ and -")
+        return value.strip()
+
+    def stages_for(self, tool: str) -> ToolStages:
+        """What ``stages`` says of the tool of this name, all globs that match taken together."""
+        return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
+
+    def stages_of(self, tool: Tool) -> ToolStages:
+        """The same for a hosted tool, with what it says itself instead; of limits, each one that it says."""
+        shared, own = self.stages_for(tool.name), tool.stages
+        return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})
+
+
+def fits(tool: str, glob: str) -> bool:
+    """Whether a glob of ``stages`` is one for the tool of this name."""
+    # Here a bracket is a bracket; for fnmatch it begins a set of characters.
+    return fnmatchcase(tool, glob.replace("[", "[[]"))
