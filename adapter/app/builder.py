@@ -26,27 +26,27 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import Front
 from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
-from adapter.relay.background import Errands
-from adapter.relay.call.deferred_answers import Parking
-from adapter.relay.call.gate import Calling
-from adapter.relay.call.get_streams import Listening
-from adapter.relay.call.passthrough import Piping
-from adapter.relay.call.staged import Reading
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.gate import CallGate
+from adapter.relay.call.get_streams import GetStreams
+from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.staged import StagedExchange
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
 from adapter.relay.idle_sessions import Janitor
-from adapter.relay.notifications import Notices
+from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import Watch
-from adapter.relay.sessions.initialize import Opening
+from adapter.relay.sessions.health_probe import HealthMonitor
+from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.sessions.upstream_sessions import Mapping as SessionMapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.wiring_watch import WiringWatch
 from adapter.rules.results.exposure import told
@@ -67,11 +67,11 @@ class App:
     settings: Settings
     store: WatchedStore
     servers: Mapping[str, Server]
-    watches: Mapping[str, Watch]
+    watches: Mapping[str, HealthMonitor]
     lookers: Sequence[WiringWatch]
     sessions: Sessions
     janitor: Janitor
-    errands: Errands
+    errands: BackgroundTasks
     front: Front
     filing: Filing
     hosting: Hosting
@@ -96,10 +96,10 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     store = watched
     sessions = Sessions(store, parts.limits(settings), clock)
     scopes = Scopes(store, per_principal=settings.sessions.scope == "principal")
-    notices = Notices()
+    notices = Notifications()
     filing = Filing.of(settings, store, scopes, notices, clock, logger)
     sessions.on_end.append(filing.end_session)
-    errands = Errands()
+    errands = BackgroundTasks()
     mapping = SessionMapping(
         sessions,
         LateSessions(errands, logger),
@@ -135,11 +135,11 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     }
     cataloguing.servers.update(servers)
     sharing = Sharing(settings, servers.values(), store, clock)
-    parking = Parking(
+    parking = DeferredAnswers(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
     kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
-    opening = Opening(sessions, mapping, kept, clock)
+    opening = SessionOpener(sessions, mapping, kept, clock)
     relay = _relay(opening, sessions, mapping, parking, errands, scopes, notices)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
@@ -235,10 +235,10 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
 
 def _watches(
     settings: Settings, servers: Mapping[str, Server], logger: FilteringBoundLogger
-) -> dict[str, Watch]:
+) -> dict[str, HealthMonitor]:
     """Who pings each server, where that is wanted."""
     return {
-        entry.id: Watch(servers[entry.id], parts.ping(settings, entry), time.time, logger)
+        entry.id: HealthMonitor(servers[entry.id], parts.ping(settings, entry), time.time, logger)
         for entry in settings.servers
         if settings.ping_for(entry).enabled
     }
@@ -254,34 +254,34 @@ def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing 
 
 
 def _relay(
-    opening: Opening,
+    opening: SessionOpener,
     sessions: Sessions,
     mapping: SessionMapping,
-    parking: Parking,
-    errands: Errands,
+    parking: DeferredAnswers,
+    errands: BackgroundTasks,
     scopes: Scopes,
-    notices: Notices,
+    notices: Notifications,
 ) -> Relay:
-    calling = Calling(mapping, scopes.of)
+    calling = CallGate(mapping, scopes.of)
     return Relay(
         sessions,
         mapping,
         opening,
         calling,
-        Piping(mapping, parking, errands),
-        Reading(calling, mapping, parking, errands),
-        Listening(calling, mapping, parking, notices),
+        PassThrough(mapping, parking, errands),
+        StagedExchange(calling, mapping, parking, errands),
+        GetStreams(calling, mapping, parking, notices),
     )
 
 
 def _health(
     settings: Settings,
     servers: Mapping[str, Server],
-    watches: Mapping[str, Watch],
+    watches: Mapping[str, HealthMonitor],
     sessions: Sessions,
     guard: Guard,
     store: WatchedStore,
-    acceptance: Acceptance,
+    acceptance: PinReview,
 ) -> Health:
     return Health(
         servers=list(servers.values()),

@@ -14,7 +14,7 @@ from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.settings.reference.masking import MASK, masked
 from adapter.settings.root import Settings
 
@@ -26,7 +26,7 @@ def console_data(
     health: Health,
     sessions: Sessions,
     filing: Filing,
-    acceptance: Acceptance,
+    acceptance: PinReview,
     recent: Recent,
     version: str,
     look: Look,

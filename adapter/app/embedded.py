@@ -19,7 +19,7 @@ Source = Settings | Path | str | Mapping[str, Any]
 """Settings, the path of their file, or what such a file would say."""
 
 
-class Embedded(NamedTuple):
+class EmbeddedAdapter(NamedTuple):
     """``front`` answers requests while ``lifetime`` is entered."""
 
     front: Front
@@ -27,10 +27,10 @@ class Embedded(NamedTuple):
     lifetime: Callable[[], AbstractAsyncContextManager[None]]
 
 
-def embedded(source: Source) -> Embedded:
+def embedded(source: Source) -> EmbeddedAdapter:
     """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
     app = build(_settings(source))
-    return Embedded(app.front, app.bodies, lambda: _lifetime(app))
+    return EmbeddedAdapter(app.front, app.bodies, lambda: _lifetime(app))
 
 
 def _settings(source: Source) -> Settings:

@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -29,9 +29,9 @@ def shelf(settings: Settings) -> Shelf:
 
 def holdings(
     settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
-) -> Holdings:
+) -> FileRegistry:
     storage = settings.storage
-    return Holdings(
+    return FileRegistry(
         store,
         files,
         Limits(

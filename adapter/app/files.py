@@ -20,26 +20,26 @@ from adapter.relay.call.subscriptions import SubscriptionStage
 from adapter.relay.call.tasks import TaskTexts
 from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import ResourceList, ResourceRead, ResourceTemplates
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.files.signed_links import Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan, Stages
 from adapter.relay.tools.capabilities import Announcing
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.capabilities import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
 
 LINK_TTL = 600.0
@@ -52,16 +52,16 @@ class Filing:
 
     settings: Settings
     scopes: Scopes
-    notices: Notices
+    notices: Notifications
     files: FileStore
-    holdings: Holdings
+    holdings: FileRegistry
     credentials: Credentials
     links: Links
     clock: Callable[[], float]
     rounds: Rounds
     log: FilteringBoundLogger
     active: bool
-    mirrors: dict[str, Mirrors] = field(default_factory=dict)
+    mirrors: dict[str, ParamHeaders] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -69,7 +69,7 @@ class Filing:
         settings: Settings,
         store: Store,
         scopes: Scopes,
-        notices: Notices,
+        notices: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> Filing:
@@ -160,7 +160,7 @@ class Filing:
 
     # --- plans ------------------------------------------------------------------------------------------------
 
-    def plan(self, entry: Server) -> Plan:
+    def plan(self, entry: ServerSettings) -> Plan:
         """The stages of one server's requests; an empty plan where it has nothing to do with files."""
         named: dict[tuple[str, str | None], Stages] = {}
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
@@ -172,7 +172,7 @@ class Filing:
         return self._with_lists(entry, named, offer) if named else Plan()
 
     def _with_lists(
-        self, entry: Server, named: dict[tuple[str, str | None], Stages], offer: Offer | None
+        self, entry: ServerSettings, named: dict[tuple[str, str | None], Stages], offer: Offer | None
     ) -> Plan:
         artifacts = self.settings.artifacts
         exposed = self._exposes(entry)
@@ -205,7 +205,7 @@ class Filing:
                 prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
         return Plan(named, methods, prefixed, announce)
 
-    def _stages(self, entry: Server, tool: str) -> tuple[Consumer | Producer, ...]:
+    def _stages(self, entry: ServerSettings, tool: str) -> tuple[Consumer | Producer, ...]:
         """The stages of one tool: what it is given is put in its place before it is told where to write."""
         adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
         stages = [self._stage(entry, adapter, tool) for adapter in adapters]
@@ -213,7 +213,7 @@ class Filing:
         return *consumers, *(stage for stage in stages if isinstance(stage, Producer))
 
     def _stage(
-        self, entry: Server, adapter: UploadConsumer | ArtifactProducer, tool: str
+        self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str
     ) -> Consumer | Producer | None:
         """The stage of one tool's entry; None where its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
@@ -222,7 +222,7 @@ class Filing:
         keeps = self.settings.artifacts.enabled and adapter.persist and finds
         return self._producer(entry, adapter, tool) if keeps else None
 
-    def _consumer(self, entry: Server, adapter: UploadConsumer) -> Consumer:
+    def _consumer(self, entry: ServerSettings, adapter: UploadConsumer) -> Consumer:
         rule = Consuming(
             server=entry.id,
             argument=adapter.file_path_argument,
@@ -235,7 +235,7 @@ class Filing:
         )
         return Consumer(rule, self.holdings, self.files, self.links, self.mirrors_of(entry))
 
-    def _producer(self, entry: Server, adapter: ArtifactProducer, tool: str) -> Producer:
+    def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
         raw = adapter.overrides.allow_raw_output
         if raw is None:
@@ -266,17 +266,17 @@ class Filing:
             self.log,
         )
 
-    def _patience(self, entry: Server, adapter: ArtifactProducer) -> float | None:
+    def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
         own = adapter.overrides.tool_call_timeout_seconds
         return self.settings.tool_defaults_for(entry).tool_call_timeout_seconds if own is None else own
 
-    def _exposes(self, entry: Server) -> bool:
+    def _exposes(self, entry: ServerSettings) -> bool:
         artifacts = self.settings.artifacts
         producers = [adapter for adapter in entry.adapters if isinstance(adapter, ArtifactProducer)]
         exposing = any(adapter.persist and adapter.expose_as_resource for adapter in producers)
         return artifacts.enabled and artifacts.expose_as_resources and exposing
 
-    def _offer(self, entry: Server) -> Offer | None:
+    def _offer(self, entry: ServerSettings) -> Offer | None:
         consumers = [adapter for adapter in entry.adapters if isinstance(adapter, UploadConsumer)]
         if not consumers or not self.settings.uploads.enabled:
             return None
@@ -289,17 +289,17 @@ class Filing:
             consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
         )
 
-    def own_tools(self, entry: Server) -> tuple[dict[str, Any], ...]:
+    def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""
         offer = self._offer(entry)
         return () if offer is None else (definition(offer),)
 
-    def mirrors_of(self, entry: Server) -> Mirrors:
-        return self.mirrors.setdefault(entry.id, Mirrors())
+    def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
+        return self.mirrors.setdefault(entry.id, ParamHeaders())
 
 
-def _tell_gone(notices: Notices, record: FileRecord) -> None:
-    if record.kind is Kind.ARTIFACT and record.exposed:
+def _tell_gone(notices: Notifications, record: FileRecord) -> None:
+    if record.kind is FileKind.ARTIFACT and record.exposed:
         notices.resources_changed(Scope(record.scope, record.owner))
 
 

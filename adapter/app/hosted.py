@@ -30,10 +30,10 @@ from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
 from adapter.rules.results.exposure import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
-from adapter.settings.connectors import Connector
+from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.root import Settings
-from adapter.settings.servers.hosted_tools import Tool, ToolInput
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
+from adapter.settings.servers.server import ServerSettings
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -102,7 +102,7 @@ class Hosting:
         finally:
             self.planning.loading.close()
 
-    def silences(self, entry: Server) -> dict[str, float | None]:
+    def silences(self, entry: ServerSettings) -> dict[str, float | None]:
         """The tools of a server that may take longer than the relay would wait for them."""
         patience = self.settings.tool_defaults_for(entry).tool_call_timeout_seconds
         return {
@@ -113,7 +113,7 @@ class Hosting:
 
     # --- connectors -------------------------------------------------------------------------------------------
 
-    def _declare(self, said: Connector, place: str) -> None:
+    def _declare(self, said: ConnectorSettings, place: str) -> None:
         observing = self.planning.materials.observing
         with self.planning.loading.judging(place, ConnectorFailed):
             made = connector_for(
@@ -148,7 +148,7 @@ class Hosting:
 
     # --- tools ------------------------------------------------------------------------------------------------
 
-    def _host(self, entry: Server, place: str) -> None:
+    def _host(self, entry: ServerSettings, place: str) -> None:
         self.timeouts[entry.id], self.plans[entry.id] = {}, {}
         tools = [
             tool
@@ -163,7 +163,7 @@ class Hosting:
             unknown_tool_code=self.settings.core.errors.unknown_tool_code,
         )
 
-    def _tool(self, entry: Server, said: Tool, place: str) -> HostedTool | None:
+    def _tool(self, entry: ServerSettings, said: ToolSettings, place: str) -> HostedTool | None:
         problems = self.planning.loading.problems
         before = len(problems)
         inputs = self._inputs(said, place)
@@ -187,7 +187,7 @@ class Hosting:
         shown = self.planning.definition(entry, said, declared.definition())
         return declared.doing(work, plan, timeout, shown)
 
-    def _inputs(self, said: Tool, place: str) -> DeclaredInputs | None:
+    def _inputs(self, said: ToolSettings, place: str) -> DeclaredInputs | None:
         loading = self.planning.loading
         if said.input_schema is not None:
             with loading.judging(f"{place}.input_schema", ValueError):
@@ -201,14 +201,21 @@ class Hosting:
             return DeclaredInputs.of(inputs)
         return None
 
-    def _handling(self, entry: Server, said: Tool, reference: str, expose: Expose) -> Handling:
+    def _handling(
+        self, entry: ServerSettings, said: ToolSettings, reference: str, expose: Expose
+    ) -> Handling:
         script = self.planning.loading.script(reference, said.runtime)
         # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
         timeout = self._timeout(entry, said) + PROCESS_BEYOND if said.runtime == "subprocess" else None
         return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
 
     def _asking(
-        self, entry: Server, said: Tool, inputs: DeclaredInputs, database: Database, expose: Expose
+        self,
+        entry: ServerSettings,
+        said: ToolSettings,
+        inputs: DeclaredInputs,
+        database: Database,
+        expose: Expose,
     ) -> Asking:
         statement = compile_statement(
             said.statement or "",
@@ -227,13 +234,13 @@ class Hosting:
             self.log.bind(server=entry.id),
         )
 
-    def _timeout(self, entry: Server, said: Tool) -> float:
+    def _timeout(self, entry: ServerSettings, said: ToolSettings) -> float:
         """The seconds that a call may take, every stage included."""
         database = self.databases.get(said.use or "")
         least = CALL_TIMEOUT if database is None else max(CALL_TIMEOUT, database.timeout)
         return entry.stages_of(said).limits.timeout or least
 
-    def _keeping(self, entry: Server, said: Tool, statement: Statement) -> Keeping | None:
+    def _keeping(self, entry: ServerSettings, said: ToolSettings, statement: Statement) -> Keeping | None:
         """The tool's own word comes before the server's; what destroys is never kept, nor what writes."""
         stages = entry.stages_of(said)
         server, own = entry.tools.cache, stages.cache

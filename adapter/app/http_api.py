@@ -26,18 +26,18 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch
 from adapter.edge.http.public_urls import Bases
 from adapter.edge.http.request import Request
-from adapter.edge.router import CallLog
+from adapter.edge.router import AccessLog
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Tracing
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import Watch
+from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.settings.root import Settings
 from adapter.wire.eras import Era
 
@@ -73,18 +73,18 @@ class Surroundings:
 
     relay: Relay
     servers: Mapping[str, Server]
-    watches: Mapping[str, Watch]
+    watches: Mapping[str, HealthMonitor]
     health: Health
     sessions: Sessions
     filing: Filing
-    acceptance: Acceptance
+    acceptance: PinReview
     guard: Guard
     bases: Bases
-    errands: Errands
+    errands: BackgroundTasks
     loading: Loading
     checks: SchemaChecks
     log: FilteringBoundLogger
-    calls: CallLog | None = None
+    calls: AccessLog | None = None
     tracing: Tracing | None = None
 
 
@@ -151,7 +151,7 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
     return Exploring((*data.branches(), *routes.branches(), *shown), sessions, recent)
 
 
-def _era_of(watch: Watch | None) -> Callable[[], Era | None]:
+def _era_of(watch: HealthMonitor | None) -> Callable[[], Era | None]:
     return (lambda: None) if watch is None else (lambda: watch.pulse.era)
 
 

@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app import parts
 from adapter.app.builder import App
-from adapter.edge.http.connection_limit import RESERVE, Places
+from adapter.edge.http.connection_limit import RESERVE, ConnectionLimit
 from adapter.edge.http.listener import Listener
 from adapter.settings.root import Settings
 
@@ -24,7 +24,9 @@ async def listen(app: App) -> Listener:
     """Open the port. Raises OSError when the address cannot be bound."""
     core = app.settings.core
     full = RareWarning(app.log, "as many clients are connected as allowed", setting="core.max_connections")
-    places = Places(app.front, limit=core.max_connections, reserved=app.front.serve_reserved, on_full=full)
+    places = ConnectionLimit(
+        app.front, limit=core.max_connections, reserved=app.front.serve_reserved, on_full=full
+    )
     return await Listener.open(places, core.host, core.port, parts.patience(app.settings), app.bodies)
 
 

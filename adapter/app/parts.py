@@ -19,11 +19,9 @@ from adapter.rules.access.principals import Principals
 from adapter.rules.access.response_headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.auth import Auth, NamedToken
-from adapter.settings.core import Cors as CorsSettings
-from adapter.settings.core import is_loopback
+from adapter.settings.core import CorsSettings, is_loopback
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import Server as ServerSettings
-from adapter.settings.servers.server import Upstream as UpstreamSettings
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore

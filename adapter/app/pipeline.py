@@ -17,8 +17,8 @@ from adapter.pipeline.validation_stage import Coercing, Validating
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.text.unicode import reading
-from adapter.settings.servers.hosted_tools import Tool
-from adapter.settings.servers.server import Server, fits
+from adapter.settings.servers.hosted_tools import ToolSettings
+from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
@@ -57,7 +57,9 @@ class Planning:
 
     # --- hosted tools -----------------------------------------------------------------------------------------
 
-    def hosted(self, entry: Server, tool: Tool, inputs: DeclaredInputs, place: str) -> ToolPlan:
+    def hosted(
+        self, entry: ServerSettings, tool: ToolSettings, inputs: DeclaredInputs, place: str
+    ) -> ToolPlan:
         """The plan of a hosted tool, whose arguments are always checked. Problems are noted."""
         stages = entry.stages_of(tool)
         presenter = self.materials.presenter_of(stages)
@@ -81,19 +83,21 @@ class Planning:
         ]
         return making.plan("script" if tool.handler is not None else "statement", steps)
 
-    def definition(self, entry: Server, tool: Tool, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    def definition(
+        self, entry: ServerSettings, tool: ToolSettings, definition: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """A hosted tool's entry of ``tools/list`` with what its stages add."""
         return self._decorated(entry, entry.stages_of(tool), definition)
 
     # --- tools of upstreams -----------------------------------------------------------------------------------
 
-    def concerns(self, entry: Server) -> bool:
+    def concerns(self, entry: ServerSettings) -> bool:
         """Whether any tool of an upstream may have a plan, or be told of in another way than its server does."""
         sync = self.materials.sync
         said = entry.stages or sync.policies or sync.default is not None
         return entry.upstream.transport != "hosted" and bool(said)
 
-    def check(self, entry: Server, place: str) -> None:
+    def check(self, entry: ServerSettings, place: str) -> None:
         """Compile what every glob says once, so that what is wrong with it is known at start."""
         for glob, stages in entry.stages.items():
             where = f"{place}.stages.{glob}"
@@ -105,7 +109,7 @@ class Planning:
                     )
             self._proxied(entry, glob, stages, UNKNOWN, where)
 
-    def proxied(self, entry: Server, tool: str, known: Known) -> ToolPlan | None:
+    def proxied(self, entry: ServerSettings, tool: str, known: Known) -> ToolPlan | None:
         """The plan of an upstream's tool; None for one that nothing is said of."""
         stages = entry.stages_for(tool)
         doubtful = _doubtful(entry, tool)
@@ -113,13 +117,13 @@ class Planning:
             return None
         return self._proxied(entry, tool, stages, known, "", doubtful=doubtful)
 
-    def decorate(self, entry: Server, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    def decorate(self, entry: ServerSettings, definition: Mapping[str, Any]) -> Mapping[str, Any]:
         """A tool's entry of an upstream's list with what its stages add; the same object where that is nothing."""
         return self._decorated(entry, entry.stages_for(str(definition["name"])), definition)
 
     def _proxied(
         self,
-        entry: Server,
+        entry: ServerSettings,
         tool: str,
         stages: ToolStages,
         known: Known,
@@ -147,7 +151,7 @@ class Planning:
     # --- both -------------------------------------------------------------------------------------------------
 
     def _decorated(
-        self, entry: Server, stages: ToolStages, definition: Mapping[str, Any]
+        self, entry: ServerSettings, stages: ToolStages, definition: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         presenter = self.materials.presenter_of(stages)
         if presenter is not None or stages.mappers.output is not None:
@@ -163,13 +167,13 @@ def _selects(presenter: Presenter | None) -> bool:
     return presenter is not None and presenter.select_schema is not None
 
 
-def _keeps(entry: Server, stages: ToolStages) -> bool:
+def _keeps(entry: ServerSettings, stages: ToolStages) -> bool:
     """Whether answers of an upstream's tool are kept: only of those that the settings speak of."""
     said = stages.cache
     return bool(said.said) and (entry.tools.cache.enabled if said.enabled is None else said.enabled)
 
 
-def _doubtful(entry: Server, tool: str) -> bool:
+def _doubtful(entry: ServerSettings, tool: str) -> bool:
     """Whether other stages are set for a name that reads like this one: in another case, say."""
     read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

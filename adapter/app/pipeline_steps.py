@@ -31,7 +31,7 @@ from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.text.globs import GlobInvalid
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages
 
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
@@ -51,7 +51,7 @@ class Materials:
     observing: Observing | None = None
     caches: Caches = field(default_factory=Caches)
 
-    def cache_of(self, entry: Server) -> ResultCache:
+    def cache_of(self, entry: ServerSettings) -> ResultCache:
         """The results of one server's tools."""
         try:
             return self.caches[entry.id]
@@ -78,7 +78,7 @@ class Steps:
     """Those of one tool. ``place`` is where the settings speak of it, for problems."""
 
     def __init__(
-        self, materials: Materials, entry: Server, tool: str, stages: ToolStages, place: str
+        self, materials: Materials, entry: ServerSettings, tool: str, stages: ToolStages, place: str
     ) -> None:
         self._structured = entry.upstream.transport != "hosted"
         self._materials = materials

@@ -33,8 +33,7 @@ from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
 from adapter.rules.text.globs import GlobInvalid
 from adapter.rules.text.patterns import why_not
-from adapter.settings.presenters import InterfaceBlock, Suggestion
-from adapter.settings.presenters import Presenter as PresenterSettings
+from adapter.settings.presenters import InterfaceBlock, PresenterSettings, SuggestionSettings
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.telemetry import TelemetryMissing, require_telemetry
@@ -154,7 +153,7 @@ def _declaration(said: PresenterSettings) -> PresenterDeclaration:
     )
 
 
-def _entry(said: str | Suggestion | InterfaceBlock) -> Any:
+def _entry(said: str | SuggestionSettings | InterfaceBlock) -> Any:
     return said if isinstance(said, str) else said.model_dump(exclude_none=True)
 
 

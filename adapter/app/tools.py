@@ -15,28 +15,28 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.files import Filing
 from adapter.app.pipeline import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.plans import Plans
-from adapter.relay.notifications import Notices
+from adapter.relay.notifications import Notifications
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.sessions.upstream_sessions import Mapping as SessionMapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.definitions import ToolDefinitions
 from adapter.relay.tools.offered_tools import Definitions
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import Vetting
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.catalogue import Catalogue, of_pinned
-from adapter.rules.tools.code_mode import Names, definitions
+from adapter.rules.tools.code_mode import CodeModeNames, definitions
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
 from adapter.rules.tools.verdicts import Pinning
@@ -44,7 +44,7 @@ from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, San
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import UploadConsumer
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
@@ -67,22 +67,22 @@ class Cataloguing:
     settings: Settings
     filing: Filing
     planning: Planning
-    notices: Notices
+    notices: Notifications
     pins: Pins
     scopes: Scopes
     sessions: Sessions
     mapping: SessionMapping
-    errands: Errands
+    errands: BackgroundTasks
     locks: Mapping[str, Catalogue]
     log: FilteringBoundLogger
     servers: dict[str, RelayServer] = field(default_factory=dict)
-    gates: list[Vetting] = field(default_factory=list)
+    gates: list[ToolGuard] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
-    acceptance: Acceptance = field(init=False)
+    acceptance: PinReview = field(init=False)
 
     def __post_init__(self) -> None:
         modes = {entry.id: self.settings.pinning_for(entry).mode for entry in self.settings.servers}
-        self.acceptance = Acceptance(self.pins, modes, self.locks, self.log)
+        self.acceptance = PinReview(self.pins, modes, self.locks, self.log)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
@@ -106,11 +106,11 @@ class Cataloguing:
         """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
         await self.pins.tidy(self.scopes.gone)
 
-    def guarded(self, entry: Server, plan: Plan) -> Plan:
+    def guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
         """The plan with what the catalogue's policies ask for."""
         policies = policies_of(self.settings, entry)
         own = self.filing.own_tools(entry)
-        names = Names(entry.id) if self.settings.code_mode_for(entry) else None
+        names = CodeModeNames(entry.id) if self.settings.code_mode_for(entry) else None
         pinning = self.settings.pinning_for(entry)
         planned = self.planning.concerns(entry)
         if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
@@ -124,7 +124,7 @@ class Cataloguing:
             self.log,
             limits_of(self.settings),
         )
-        vetting = Vetting(
+        vetting = ToolGuard(
             lists,
             hides(policies),
             self._baselines(entry),
@@ -149,7 +149,7 @@ class Cataloguing:
             plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
         return plan if names is None else CodeMode(names, vetting, own).around(plan)
 
-    def _baselines(self, entry: Server) -> Baselines:
+    def _baselines(self, entry: ServerSettings) -> Baselines:
         said = self.settings.pinning_for(entry)
         pinning = Pinning(
             mode=said.mode,
@@ -160,7 +160,7 @@ class Cataloguing:
         )
         return Baselines(entry.id, pinning, self.pins, self.scopes.of_principal, time.time)
 
-    def _plans(self, entry: Server, vetting: Vetting) -> Plans:
+    def _plans(self, entry: ServerSettings, vetting: ToolGuard) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
         definitions = ToolDefinitions(vetting)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
@@ -205,7 +205,7 @@ def limits_of(settings: Settings) -> ListLimits:
     return ListLimits(core.max_tools, core.max_tool_list_bytes, core.max_tool_definition_bytes)
 
 
-def policies_of(settings: Settings, entry: Server) -> Policies:
+def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
     """What holds for the tools of one server."""
     core = settings.core
     cleaning = settings.sanitization_for(entry)
@@ -233,7 +233,7 @@ def policies_of(settings: Settings, entry: Server) -> Policies:
     )
 
 
-def _wrapped(settings: Settings, entry: Server) -> dict[str, Wrapped]:
+def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
     """The tools that the adapter gives files to or takes files from, by name."""
     found: dict[str, Wrapped] = {}
     for adapter in entry.adapters:

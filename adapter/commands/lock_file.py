@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adapter.commands.pin_status import Standing, Unreadable, read_lock_file
+from adapter.commands.pin_status import ServerPinStatus, Unreadable, read_lock_file
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.lock_file import write_lock
 
 STDOUT = Path("-")
 
 
-def export(found: Sequence[Standing], output: Path | None, directory: Path, *, whole: bool) -> None:
+def export(found: Sequence[ServerPinStatus], output: Path | None, directory: Path, *, whole: bool) -> None:
     """Write what these servers offer: to ``output``, or to each one's own lock file, or one in ``directory``.
 
     ``whole``: nothing else is to stand in the files; otherwise their other servers stay as they are. Says what was

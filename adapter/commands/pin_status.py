@@ -17,8 +17,8 @@ from adapter.app.pipeline import Planning
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
-from adapter.relay.param_headers import Mirrors
-from adapter.relay.sessions.own_session import Visit
+from adapter.relay.param_headers import ParamHeaders
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.stages import Plan
 from adapter.relay.tools.pages import all_tools
 from adapter.relay.tools.pins import Pin, Pins
@@ -28,7 +28,7 @@ from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.remembered_drift import RememberedDrift
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
 from adapter.wire.eras import Era
 
@@ -54,7 +54,7 @@ class Baseline(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ServerPinStatus:
     """One server. ``baselines`` is one that is binding, or else what anybody first saw, and then what scopes did, the
     most frequent first.
 
@@ -63,7 +63,7 @@ class Standing:
     The troubles are sentences that say why something could not.
     """
 
-    entry: Server
+    entry: ServerSettings
     baselines: tuple[Baseline, ...] = ()
     first_seen: Mapping[str, int] = field(default_factory=dict)
     now: Catalogue | None = None
@@ -73,7 +73,9 @@ class Standing:
     now_trouble: str | None = None
 
 
-async def standings(settings: Settings, entries: Iterable[Server], *, seen: bool) -> list[Standing]:
+async def standings(
+    settings: Settings, entries: Iterable[ServerSettings], *, seen: bool
+) -> list[ServerPinStatus]:
     """How each of these servers stands; ``seen`` takes for now what the adapter saw last, and asks no server.
 
     Raises StoreUnavailable.
@@ -98,7 +100,7 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
         await store.close()
 
 
-async def _standing(settings: Settings, entry: Server, pins: Pins, *, seen: bool) -> Standing:
+async def _standing(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:
     baselines: tuple[Baseline, ...] = ()
     now: Catalogue | None = None
     baseline_trouble = now_trouble = None
@@ -114,11 +116,13 @@ async def _standing(settings: Settings, entry: Server, pins: Pins, *, seen: bool
     remembered = await _remembered(settings, entry, baselines, pins)
     met = {each.digest: await pins.catalogue(each.digest) for each in remembered.met} if remembered else {}
     known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
-    return Standing(entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble)
+    return ServerPinStatus(
+        entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble
+    )
 
 
 async def _remembered(
-    settings: Settings, entry: Server, baselines: tuple[Baseline, ...], pins: Pins
+    settings: Settings, entry: ServerSettings, baselines: tuple[Baseline, ...], pins: Pins
 ) -> RememberedDrift | None:
     if not baselines or settings.pinning_for(entry).mode == "off":
         return None
@@ -128,7 +132,7 @@ async def _remembered(
 # --- baselines ------------------------------------------------------------------------------------------------
 
 
-async def _baselines(settings: Settings, entry: Server, pins: Pins) -> tuple[Baseline, ...]:
+async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> tuple[Baseline, ...]:
     if entry.tools_lock is not None:
         locked = read_lock_file(entry.tools_lock).get(entry.id, {})
         return (Baseline(entry.tools_lock.name, of_pinned(locked), True),)
@@ -163,7 +167,7 @@ def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
         raise Unreadable(f"{path} cannot be read: {error}.") from None
 
 
-async def _last_seen(settings: Settings, entry: Server, pins: Pins) -> Catalogue:
+async def _last_seen(settings: Settings, entry: ServerSettings, pins: Pins) -> Catalogue:
     if settings.state_persistence.type == "memory":
         raise Unreadable(NO_MEMORY)
     pin = await pins.last_seen(entry.id)
@@ -196,13 +200,13 @@ def counted(scopes: int) -> str:
 # --- now ------------------------------------------------------------------------------------------------------
 
 
-async def _offered(settings: Settings, entry: Server) -> Catalogue:
+async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     """What the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
     # Only what this entry names is made: the scripts of other servers are none of its affair.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
     server = parts.server(settings, entry, Plan(), made.hosting)
-    visit = Visit(server, patience)
+    visit = OwnSession(server, patience)
     try:
         async with asyncio.timeout(patience):
             return await _read(visit, _lists(settings, entry, made.planning))
@@ -218,7 +222,7 @@ async def _offered(settings: Settings, entry: Server) -> Catalogue:
         made.loading.close()
 
 
-async def _read(visit: Visit, lists: ToolLists) -> Catalogue:
+async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
     status = await visit.open()
     if status in (401, 403):
         raise Unreadable(
@@ -237,7 +241,7 @@ async def _read(visit: Visit, lists: ToolLists) -> Catalogue:
     return catalogue_of(tools)
 
 
-def _lists(settings: Settings, entry: Server, planning: Planning) -> ToolLists:
+def _lists(settings: Settings, entry: ServerSettings, planning: Planning) -> ToolLists:
     decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
     shape = shape_of(policies_of(settings, entry), decorate)
-    return ToolLists(entry.id, shape, (), Mirrors(), log.get_logger(__name__), limits_of(settings))
+    return ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))

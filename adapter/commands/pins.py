@@ -17,7 +17,7 @@ from adapter.commands.lock_file import export
 from adapter.commands.pin_status import (
     NO_MEMORY,
     Baseline,
-    Standing,
+    ServerPinStatus,
     Unreadable,
     counted,
     dated,
@@ -85,7 +85,7 @@ def run(settings: Settings, asked: Asked) -> int:
 # --- list, diff, check ----------------------------------------------------------------------------------------
 
 
-def _list(found: Sequence[Standing], settings: Settings, _: Asked) -> int:
+def _list(found: Sequence[ServerPinStatus], settings: Settings, _: Asked) -> int:
     for standing in found:
         baseline = standing.baselines[0] if standing.baselines else None
         print(standing.entry.id)
@@ -102,7 +102,7 @@ def _list(found: Sequence[Standing], settings: Settings, _: Asked) -> int:
     return AGREES
 
 
-def _start(standing: Standing, baseline: Baseline | None, settings: Settings) -> str:
+def _start(standing: ServerPinStatus, baseline: Baseline | None, settings: Settings) -> str:
     if standing.baseline_trouble is not None:
         return f"unknown: {_safe(standing.baseline_trouble)}"
     if baseline is not None and baseline.binding:
@@ -112,11 +112,11 @@ def _start(standing: Standing, baseline: Baseline | None, settings: Settings) ->
     return "what each session sees first"
 
 
-def _diff(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+def _diff(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) -> int:
     return max(_compare(standing, settings, asked) for standing in found)
 
 
-def _check(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+def _check(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) -> int:
     """As ``diff``, but only against what holds for every session: what sessions happened to see is no promise."""
     status = AGREES
     checked = 0
@@ -131,7 +131,7 @@ def _check(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
     return status
 
 
-def _compare(standing: Standing, settings: Settings, asked: Asked) -> int:
+def _compare(standing: ServerPinStatus, settings: Settings, asked: Asked) -> int:
     server = standing.entry.id
     for trouble in (standing.baseline_trouble, standing.now_trouble):
         if trouble is not None:
@@ -145,7 +145,7 @@ def _compare(standing: Standing, settings: Settings, asked: Asked) -> int:
     return max(status, _recall(standing, standing.now, asked))
 
 
-def _recall(standing: Standing, now: Catalogue, asked: Asked) -> int:
+def _recall(standing: ServerPinStatus, now: Catalogue, asked: Asked) -> int:
     """Print what was met that nobody has accepted, and is not what is offered now."""
     if standing.remembered is None:
         return AGREES
@@ -191,13 +191,13 @@ def _rendered(found: Drift, before: Catalogue, after: Catalogue, asked: Asked) -
 # --- accept ---------------------------------------------------------------------------------------------------
 
 
-def _accept(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
+def _accept(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) -> int:
     if settings.state_persistence.type == "memory":
         return _failed(NO_MEMORY)
     if not asked.yes and not sys.stdin.isatty():
         return _failed("there is no terminal to ask at; say --yes to accept without a question")
     status = AGREES
-    accepted: list[Standing] = []
+    accepted: list[ServerPinStatus] = []
     for standing in found:
         server = standing.entry.id
         if _is_settled_by_lock(standing):
@@ -226,14 +226,14 @@ def _accept(found: Sequence[Standing], settings: Settings, asked: Asked) -> int:
     return status
 
 
-def _is_settled_by_lock(standing: Standing) -> bool:
+def _is_settled_by_lock(standing: ServerPinStatus) -> bool:
     """Whether other tools than those of the server's lock file were met, and it offers those of the file again."""
     if standing.entry.tools_lock is None or standing.now is None or standing.remembered is None:
         return False
     return standing.baselines[0].catalogue.digest == standing.now.digest
 
 
-def _agreed(standing: Standing, now: Catalogue, asked: Asked) -> bool:
+def _agreed(standing: ServerPinStatus, now: Catalogue, asked: Asked) -> bool:
     """Show what there is to accept, and ask."""
     for baseline in standing.baselines:
         _show(standing.entry.id, baseline, now, asked)
@@ -251,7 +251,7 @@ def _agreed(standing: Standing, now: Catalogue, asked: Asked) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-async def _keep(settings: Settings, accepted: Sequence[Standing]) -> None:
+async def _keep(settings: Settings, accepted: Sequence[ServerPinStatus]) -> None:
     if not accepted:
         return
     async with pins_of(settings, making=True) as pins:
@@ -263,7 +263,7 @@ async def _keep(settings: Settings, accepted: Sequence[Standing]) -> None:
                 await pins.accept(standing.entry.id, standing.now)
 
 
-def _export(found: Sequence[Standing], _: Settings, asked: Asked) -> int:
+def _export(found: Sequence[ServerPinStatus], _: Settings, asked: Asked) -> int:
     export(found, asked.output, asked.directory, whole=asked.server is None)
     return AGREES
 

@@ -17,8 +17,8 @@ from adapter.rules.text.patterns import why_not
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
-from adapter.settings.servers.hosted_tools import Tool
-from adapter.settings.servers.server import Server, fits
+from adapter.settings.servers.hosted_tools import ToolSettings
+from adapter.settings.servers.server import ServerSettings, fits
 from adapter.wire.envelope import parse
 
 FOUND, UNKNOWN_NAME = 0, 1
@@ -62,7 +62,7 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
     return FOUND
 
 
-def _names(entry: Server) -> list[str]:
+def _names(entry: ServerSettings) -> list[str]:
     """The tools of a hosted server; of an upstream's those that the settings name, and the globs."""
     if entry.upstream.transport == "hosted":
         return [tool.name for tool in entry.tools.define]
@@ -70,7 +70,9 @@ def _names(entry: Server) -> list[str]:
     return list(dict.fromkeys((*named, *entry.stages)))
 
 
-def _print(settings: Settings, entry: Server, name: str, made: Compiled, locked: Catalogue | None) -> None:
+def _print(
+    settings: Settings, entry: ServerSettings, name: str, made: Compiled, locked: Catalogue | None
+) -> None:
     plan = (
         made.hosting.plans[entry.id][name]
         if entry.upstream.transport == "hosted"
@@ -93,7 +95,7 @@ def _moment(line: Line) -> float:
 
 
 def _lines(
-    settings: Settings, entry: Server, name: str, plan: ToolPlan | None, kept: str | None
+    settings: Settings, entry: ServerSettings, name: str, plan: ToolPlan | None, kept: str | None
 ) -> Iterator[Line]:
     """``kept``: how results of a statement are kept, which belongs to its execution; an upstream's is in the plan."""
     pinning = settings.pinning_for(entry)
@@ -110,7 +112,7 @@ def _lines(
     yield Line(13, "finish", errors + egress or "the upstream's bytes")
 
 
-def _unjudged(entry: Server, name: str, locked: Catalogue | None) -> Iterator[Line]:
+def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Iterator[Line]:
     """What validation passes over of the locked tools that a name or glob is for: patterns without words in RE2."""
     for tool, pinned in {} if locked is None else locked.tools.items():
         schema = parse(pinned.definition).get("inputSchema")
@@ -129,13 +131,13 @@ def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
             yield f"does not judge the pattern {shortened(pattern, 100)!r}: {why}"
 
 
-def _unknown(settings: Settings, entry: Server) -> str:
+def _unknown(settings: Settings, entry: ServerSettings) -> str:
     if entry.upstream.transport == "hosted":
         return str(settings.core.errors.unknown_tool_code)
     return "the upstream's answer"
 
 
-def _execution(entry: Server, name: str) -> str:
+def _execution(entry: ServerSettings, name: str) -> str:
     tool = next((tool for tool in entry.tools.define if tool.name == name), None)
     if tool is not None:
         return _hosted(tool)
@@ -150,7 +152,7 @@ def _execution(entry: Server, name: str) -> str:
     return ", then ".join(steps)
 
 
-def _hosted(tool: Tool) -> str:
+def _hosted(tool: ToolSettings) -> str:
     if tool.handler is not None:
         return f"{tool.handler}, {tool.runtime}"
     return f"a statement for {tool.use}"

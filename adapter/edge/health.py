@@ -12,9 +12,9 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Request
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import Pulse, Watch
+from adapter.relay.sessions.health_probe import HealthMonitor, Pulse
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
 
@@ -27,7 +27,7 @@ class Health:
     """
 
     servers: Sequence[Server]
-    watches: Mapping[str, Watch]
+    watches: Mapping[str, HealthMonitor]
     sessions: Sessions
     guard: Guard
     persistence: str
@@ -36,7 +36,7 @@ class Health:
     max_start_wait: float
     store: WatchedStore
     readiness: Literal["any", "all"] = "any"
-    acceptance: Acceptance | None = None
+    acceptance: PinReview | None = None
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""

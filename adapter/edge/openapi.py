@@ -44,7 +44,7 @@ def json(words: str, schema: Schema, **fields: str) -> Says:
     return Says(words, {JSON_TYPE: schema}, {name.replace("_", "-"): said for name, said in fields.items()})
 
 
-class Asks(NamedTuple):
+class RequestShape(NamedTuple):
     """A parameter beside those in the path."""
 
     name: str
@@ -67,7 +67,7 @@ class Operation:
     tag: str
     summary: str
     answers: Mapping[int, Says]
-    asks: tuple[Asks, ...] = ()
+    asks: tuple[RequestShape, ...] = ()
     body: Mapping[str, Schema] = field(default_factory=dict)
     named: Mapping[str, str] = field(default_factory=dict)
     open: bool = False

@@ -16,7 +16,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch, Names
 from adapter.edge.http.failures import Asker, guarded, send_failure
 from adapter.edge.http.request import ClientGone, Request
-from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, Visit
+from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, InboundRequest
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (
     AdapterError,
@@ -39,7 +39,7 @@ CUTTING = 2.0
 _NOT_RPC = Asker(Era.LEGACY)
 
 
-class CallLog(Protocol):
+class AccessLog(Protocol):
     def write(self, record: dict[str, object]) -> None: ...
 
 
@@ -69,7 +69,7 @@ class Front:
         routes: Mapping[str, Route],
         guard: Guard,
         log: FilteringBoundLogger,
-        calls: CallLog | None,
+        calls: AccessLog | None,
         branches: Sequence[Branch] = (),
         recent: Watching | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Front:
         self._calls = calls
         self._branches = tuple(branches)
         self._recent = recent
-        self._busy: dict[asyncio.Task[object], Visit | None] = {}
+        self._busy: dict[asyncio.Task[object], InboundRequest | None] = {}
         """The exchanges under way; those that are no mount's have no Visit."""
         self._stopping = False
 
@@ -102,7 +102,7 @@ class Front:
         if self._recent is not None:
             self._recent.begin()
         began = time.monotonic()
-        visit = Visit(era_of_head(request), request.method == "POST", request.method == "GET")
+        visit = InboundRequest(era_of_head(request), request.method == "POST", request.method == "GET")
         task = asyncio.current_task()
         if task is not None:
             self._busy[task] = visit
@@ -231,7 +231,7 @@ class Front:
             await asyncio.wait(cut, timeout=CUTTING)
 
 
-def _line(request: Request, server: Server, visit: Visit, seconds: float) -> dict[str, object]:
+def _line(request: Request, server: Server, visit: InboundRequest, seconds: float) -> dict[str, object]:
     return {
         "at": time.time(),
         "event": "exchange",

@@ -43,7 +43,7 @@ _RACES = 16
 """How often a directory may be removed under our feet, as the last of its files goes, before that is a failure."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A regular file of its own, open for reading."""
 
     descriptor: Descriptor
@@ -147,7 +147,7 @@ def is_own_file(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
-def open_own(directory: int, name: str) -> Found | None:
+def open_own(directory: int, name: str) -> FoundFile | None:
     """Open a regular file with no other link to it. None for everything else; OSError, when reading is denied."""
     try:
         descriptor = Descriptor(os.open(name, _FILE, dir_fd=directory))
@@ -158,12 +158,12 @@ def open_own(directory: int, name: str) -> Found | None:
     with descriptor as number:
         status = os.fstat(number)
     if is_own_file(status):
-        return Found(descriptor, status)
+        return FoundFile(descriptor, status)
     descriptor.close()
     return None
 
 
-def open_at(base: int, parts: Sequence[str], name: str) -> Found | None:
+def open_at(base: int, parts: Sequence[str], name: str) -> FoundFile | None:
     """``open_own`` in the directory that ``parts`` lead to; None also when it is not there."""
     try:
         with entered(base, parts) as directory:

@@ -14,11 +14,11 @@ from time import monotonic
 from typing import NamedTuple
 
 from adapter.errors import StorageFailed
-from adapter.files.areas import Found, entered, identity, is_own_file, open_own, walk
+from adapter.files.areas import FoundFile, entered, identity, is_own_file, open_own, walk
 from adapter.files.disk import Disk
 from adapter.files.port import CaptureLimit, Measure
 from adapter.files.staging import HEAD
-from adapter.rules.files.file_records import AREAS, Kind
+from adapter.rules.files.file_records import AREAS, FileKind
 
 TICK = 0.05
 """Seconds by which a file system's clock may run behind the one that calls are timed with."""
@@ -51,7 +51,7 @@ class Outskirts:
         self._allowed = [Path(os.path.abspath(root)) for root in allowed]  # noqa: PTH100 - links are kept
         self._private = [Path(os.path.realpath(file)) for file in private]
 
-    def find(self, store: int, path: str, scope: str, since: float) -> Found | None:
+    def find(self, store: int, path: str, scope: str, since: float) -> FoundFile | None:
         """Open what a tool named, if it may mean it and it has changed since. ``store`` is the root's descriptor.
 
         A file that cannot be opened, for whatever reason, is None: a result may name anything.
@@ -76,7 +76,7 @@ class Outskirts:
         if ".." in parts:
             return
         for spelling in self._spellings:
-            area = (*spelling, AREAS[Kind.ARTIFACT], scope)
+            area = (*spelling, AREAS[FileKind.ARTIFACT], scope)
             if parts[: len(area)] == area:
                 yield Way("", parts[len(spelling) :], inside=True)
         for root in self._allowed:
@@ -90,7 +90,7 @@ class Outskirts:
         parts = _components(root)
         return any(parts[: len(spelling)] == spelling for spelling in self._spellings)
 
-    def _open(self, store: int, way: Way) -> Found | None:
+    def _open(self, store: int, way: Way) -> FoundFile | None:
         if not way.parts:
             return None
         *directories, name = way.parts
@@ -124,7 +124,7 @@ def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def measure_at_once(found: Found, limit: CaptureLimit | None) -> Measure | None:
+def measure_at_once(found: FoundFile, limit: CaptureLimit | None) -> Measure | None:
     """Hash a file where it lies, in a thread already. None for one that is too large to do so in one go, or does
     not keep still meanwhile. Raises FileTooLarge above ``limit``."""
     before = found.status
@@ -137,7 +137,7 @@ def measure_at_once(found: Found, limit: CaptureLimit | None) -> Measure | None:
     return _measured(found, before, size, digest)
 
 
-async def measure(found: Found, limit: CaptureLimit | None, disk: Disk) -> Measure:
+async def measure(found: FoundFile, limit: CaptureLimit | None, disk: Disk) -> Measure:
     """Hash a file of any size where it lies. Raises FileTooLarge above ``limit``, StorageFailed if it does
     not keep still meanwhile or takes too long."""
     before, began = found.status, monotonic()
@@ -161,7 +161,7 @@ def check(limit: CaptureLimit | None, size: int, began: float) -> None:
         limit.check(size, monotonic() - began)
 
 
-def _measured(found: Found, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:
+def _measured(found: FoundFile, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:
     """What was found in ``size`` bytes that were hashed; None if the file is another than it was before."""
     with found.descriptor as number:
         head = os.pread(number, HEAD, 0)
@@ -171,7 +171,7 @@ def _measured(found: Found, before: os.stat_result, size: int, digest: hashlib._
     return Measure(size, digest.hexdigest(), head, after.st_mtime_ns)
 
 
-def _hash_slice(found: Found, offset: int, digest: hashlib._Hash) -> int:
+def _hash_slice(found: FoundFile, offset: int, digest: hashlib._Hash) -> int:
     # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
     length = min(_PIECE, max(_LEAST, found.status.st_size - offset + 1))
     buffer = memoryview(bytearray(length))
@@ -183,6 +183,6 @@ def _hash_slice(found: Found, offset: int, digest: hashlib._Hash) -> int:
     return done
 
 
-def _status(found: Found) -> os.stat_result:
+def _status(found: FoundFile) -> os.stat_result:
     with found.descriptor as number:
         return os.fstat(number)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import aiofiles
 
 from adapter.errors import StorageFailed
-from adapter.files.areas import Found
+from adapter.files.areas import FoundFile
 from adapter.files.disk import Disk
 
 PIECE = 1024 * 1024
@@ -19,7 +19,7 @@ class FileOnDisk:
     """An OpenFile. Several tasks may read it at once, its whole one after another; a read under way when it is closed
     ends in peace."""
 
-    def __init__(self, found: Found, disk: Disk) -> None:
+    def __init__(self, found: FoundFile, disk: Disk) -> None:
         self._descriptor = found.descriptor
         self._size = found.status.st_size
         self._disk = disk

@@ -188,7 +188,7 @@ class Shelf:
 
     def _look_at(
         self, way: Way, name: str, limit: CaptureLimit | None
-    ) -> tuple[areas.Found | None, Measure | None]:
+    ) -> tuple[areas.FoundFile | None, Measure | None]:
         """What a tool wrote: its measure, settled, where it is small enough for one hop; else the file, open."""
         found = areas.open_at(self._root.base, way, name)
         if found is None:
@@ -204,7 +204,7 @@ class Shelf:
         found.descriptor.close()
         return None, measure
 
-    def _settle(self, found: areas.Found) -> None:
+    def _settle(self, found: areas.FoundFile) -> None:
         if self._sync:
             with found.descriptor as number:
                 os.fsync(number)

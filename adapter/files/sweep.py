@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from adapter.files.areas import STAGING, claimed, entered, names, remove_entry, remove_if_empty
-from adapter.rules.files.file_records import AREAS, Kind, Place
+from adapter.rules.files.file_records import AREAS, FileKind, Place
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 
@@ -44,7 +44,7 @@ def sweep_staging(root: int, before: float) -> int:
     return count
 
 
-def scopes(root: int) -> list[tuple[Kind, str]]:
+def scopes(root: int) -> list[tuple[FileKind, str]]:
     """Every scope that has a directory, once for each kind."""
     found = []
     for kind, area in AREAS.items():
@@ -53,7 +53,7 @@ def scopes(root: int) -> list[tuple[Kind, str]]:
     return found
 
 
-def leftovers(root: int, kind: Kind, scope: str, before: float) -> list[Leftover]:
+def leftovers(root: int, kind: FileKind, scope: str, before: float) -> list[Leftover]:
     """What in a scope's directory has not changed since ``before``; whether it is known is for others to say."""
     way = (AREAS[kind], scope)
     try:
@@ -80,7 +80,7 @@ def remove(root: int, leftover: Leftover, before: float) -> int:
         return 0  # gone, or not ours to remove: the next sweep will see
 
 
-def remove_if_bare(root: int, kind: Kind, scope: str, before: float) -> None:
+def remove_if_bare(root: int, kind: FileKind, scope: str, before: float) -> None:
     """Remove the directories of a scope that are old and hold nothing."""
     area = AREAS[kind]
     with contextlib.suppress(OSError):
@@ -93,7 +93,9 @@ def remove_if_bare(root: int, kind: Kind, scope: str, before: float) -> None:
             remove_if_empty(directory, scope)
 
 
-def _old(directory: int, way: tuple[str, ...], kind: Kind, name: str, before: float) -> Iterator[Leftover]:
+def _old(
+    directory: int, way: tuple[str, ...], kind: FileKind, name: str, before: float
+) -> Iterator[Leftover]:
     try:
         inner = entered(directory, (name,))
         with inner as opened:

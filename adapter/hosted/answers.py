@@ -43,14 +43,14 @@ _MODERN_STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HttpAnswer:
     """A JSON-RPC response and the HTTP status it leaves with."""
 
     status: int
     body: bytes
 
 
-class Refused(Exception):
+class RpcRefused(Exception):
     """A request that is answered with a JSON-RPC error of the protocol's own."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -88,10 +88,10 @@ def result(id_bytes: bytes, value: Mapping[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":' + dump(value) + b"}"
 
 
-def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> Said:
+def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> HttpAnswer:
     """A JSON-RPC error with the status of its era: a legacy client takes any status but 200 for a broken server."""
     body = error_response(id_bytes, code, message, data)
-    return Said(_MODERN_STATUS.get(code, 200) if era is Era.MODERN else 200, body)
+    return HttpAnswer(_MODERN_STATUS.get(code, 200) if era is Era.MODERN else 200, body)
 
 
 def refused_whole(error: AdapterError, id_bytes: bytes = b"null") -> WholeReply:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
-from adapter.hosted.answers import JSON, Said, WholeReply, notification
+from adapter.hosted.answers import JSON, HttpAnswer, WholeReply, notification
 from adapter.hosted.port import Reply
 from adapter.hosted.streams import EventStream
 from adapter.pipeline.deadlines import GRACE
@@ -15,7 +15,7 @@ from adapter.pipeline.deadlines import GRACE
 ProgressToken = str | int | float
 
 
-Overdue = Callable[[], Said | None]
+Overdue = Callable[[], HttpAnswer | None]
 """What a call is answered with whose time has ended; None: it is about to end by itself."""
 
 
@@ -28,11 +28,11 @@ class RunningCall:
 
     token: ProgressToken | None
     finished: Callable[[RunningCall], None]
-    _task: asyncio.Task[Said] | None = None
+    _task: asyncio.Task[HttpAnswer] | None = None
     _stream: EventStream | None = None
     _settled: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    _said: Said | None = None
-    _late: Said | None = None
+    _said: HttpAnswer | None = None
+    _late: HttpAnswer | None = None
     _seconds: float | None = None
     _overdue: Overdue | None = None
     _alarm: asyncio.TimerHandle | None = None
@@ -41,7 +41,7 @@ class RunningCall:
 
     def begin(
         self,
-        work: Callable[[], Awaitable[Said]],
+        work: Callable[[], Awaitable[HttpAnswer]],
         seconds: float | None = None,
         overdue: Overdue | None = None,
     ) -> None:
@@ -124,13 +124,13 @@ class RunningCall:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    async def _run(self, work: Callable[[], Awaitable[Said]]) -> Said:
+    async def _run(self, work: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
         said = await work()
         if self._late is None:
             self._say(said)
         return said
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: HttpAnswer) -> None:
         if self._said is not None:
             return
         if self._stream is not None:
@@ -149,7 +149,7 @@ class RunningCall:
             self._task.cancel()
             self._alarm = self._task.get_loop().call_later(GRACE, self._say, self._late)
 
-    def _over(self, task: asyncio.Task[Said]) -> None:
+    def _over(self, task: asyncio.Task[HttpAnswer]) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         if self._late is not None and not self._withdrawn:

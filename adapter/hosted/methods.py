@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, HeaderMismatch, InternalError
 from adapter.hosted import answers
-from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, Refused, Said
+from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, HttpAnswer, RpcRefused
 from adapter.hosted.calls import ProgressToken, RunningCall
 from adapter.hosted.port import Fields
 from adapter.hosted.sessions import HostedSession
@@ -113,7 +113,7 @@ class Methods:
         before, self._definitions = self._definitions, definitions
         return dump(before) != dump(definitions)
 
-    def initialize(self, incoming: Incoming) -> tuple[Said, Opened | None]:
+    def initialize(self, incoming: Incoming) -> tuple[HttpAnswer, Opened | None]:
         """Negotiate a legacy session: the version asked for where it is served, else the latest."""
         params = incoming.params if isinstance(incoming.params, dict) else {}
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
@@ -123,9 +123,9 @@ class Methods:
         version = wanted if wanted in answers.LEGACY_VERSIONS else answers.LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
         opened = Opened(version, capabilities if isinstance(capabilities, dict) else {})
-        return Said(200, answers.result(incoming.id_bytes, value)), opened
+        return HttpAnswer(200, answers.result(incoming.id_bytes, value)), opened
 
-    def answer(self, incoming: Incoming) -> Said | EventStream | RunningCall:
+    def answer(self, incoming: Incoming) -> HttpAnswer | EventStream | RunningCall:
         """The answer to one request, or the call that will give it."""
         try:
             if incoming.era is Era.MODERN:
@@ -142,16 +142,16 @@ class Methods:
                 return self._said(incoming, value, cacheable=True)
             if incoming.era is Era.MODERN and method == "subscriptions/listen":
                 return self._subscribe(incoming)
-            raise Refused(METHOD_NOT_FOUND, f"Method not found: {method}")
-        except (Refused, CallRefused) as refused:
+            raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method}")
+        except (RpcRefused, CallRefused) as refused:
             return answers.refusal(incoming.id_bytes, refused.code, str(refused), refused.data, incoming.era)
         except HeaderMismatch as error:
             return answers.refusal(incoming.id_bytes, error.rpc, str(error), error.data, incoming.era)
 
-    def _said(self, incoming: Incoming, value: dict[str, Any], *, cacheable: bool = False) -> Said:
+    def _said(self, incoming: Incoming, value: dict[str, Any], *, cacheable: bool = False) -> HttpAnswer:
         if incoming.era is Era.MODERN:
             value = answers.modern(value, self.served.info, cacheable=cacheable)
-        return Said(200, answers.result(incoming.id_bytes, value))
+        return HttpAnswer(200, answers.result(incoming.id_bytes, value))
 
     # --- tools ------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Methods:
         if cursor is not None:
             # No list is longer than fits; int() of thousands of digits raises.
             if not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-                raise Refused(INVALID_PARAMS, "This cursor was not given by this server.")
+                raise RpcRefused(INVALID_PARAMS, "This cursor was not given by this server.")
             begin = int(cursor)
         end = begin + self.served.page
         value: dict[str, Any] = {"tools": self._definitions[begin:end]}
@@ -173,13 +173,13 @@ class Methods:
         params = incoming.params if isinstance(incoming.params, dict) else {}
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
-            raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool.")
+            raise RpcRefused(INVALID_PARAMS, "tools/call needs the name of a tool.")
         tool = self._tools.get(name)
         if tool is None:
-            raise Refused(self.served.unknown_tool_code, f"Unknown tool: {name}")
+            raise RpcRefused(self.served.unknown_tool_code, f"Unknown tool: {name}")
         arguments = {} if arguments is None else arguments
         if not isinstance(arguments, dict):
-            raise Refused(INVALID_PARAMS, "The arguments of a tool are an object.")
+            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool are an object.")
         if incoming.era is Era.MODERN:
             check_parameters(dict(annotated(tool.definition.get("inputSchema"))), arguments, incoming.headers)
         running = RunningCall(incoming.progress_token, self._finisher(incoming))
@@ -204,14 +204,14 @@ class Methods:
             running.begin(work, limit.seconds, partial(self._overdue, limit, call, incoming))
         return running
 
-    def _overdue(self, limit: CallLimit, call: ToolCall, incoming: Incoming) -> Said | None:
+    def _overdue(self, limit: CallLimit, call: ToolCall, incoming: Incoming) -> HttpAnswer | None:
         try:
             answer = limit.overdue(call)
         except CallRefused as refused:
             return answers.refusal(incoming.id_bytes, refused.code, str(refused), refused.data, incoming.era)
         return None if answer is None else self._said(incoming, answer.as_result())
 
-    async def _run(self, tool: HostedTool, call: ToolCall, incoming: Incoming) -> Said:
+    async def _run(self, tool: HostedTool, call: ToolCall, incoming: Incoming) -> HttpAnswer:
         try:
             answer = await tool.run(call)
             return self._said(incoming, answer.as_result())
@@ -239,7 +239,7 @@ class Methods:
     def _subscribe(self, incoming: Incoming) -> EventStream:
         wanted = incoming.params.get("notifications")
         if not isinstance(wanted, dict):
-            raise Refused(INVALID_PARAMS, "subscriptions/listen needs the notifications to listen for.")
+            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen needs the notifications to listen for.")
         return self.subscriptions.open(incoming.id_bytes, incoming.envelope.id, wanted)
 
 
@@ -247,7 +247,7 @@ def _check_modern(incoming: Incoming) -> None:
     """What every request of MCP 2026-07-28 carries. Raises Refused, HeaderMismatch."""
     missing = [key for key in (VERSION_KEY, answers.CAPABILITIES_KEY) if key not in incoming.meta]
     if missing:
-        raise Refused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
+        raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
     version = incoming.meta[VERSION_KEY]
     check_mirrors(
         incoming.envelope,
@@ -257,7 +257,7 @@ def _check_modern(incoming: Incoming) -> None:
     )
     if version not in MODERN_VERSIONS:
         data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        raise Refused(answers.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+        raise RpcRefused(answers.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
 def _speaker(session: HostedSession | None) -> Say:

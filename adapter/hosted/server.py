@@ -178,7 +178,7 @@ class HostedUpstream:
         if isinstance(said, RunningCall):
             self._running.add(said)
             return await said.head(silence)
-        if isinstance(said, answers.Said):
+        if isinstance(said, answers.HttpAnswer):
             return WholeReply(said.status, JSON, said.body)
         return said
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapter.hosted.port import Fields
-from adapter.pipeline.call import PlannedCall, Progress, Say, say_nothing
+from adapter.pipeline.call import PlannedCall, ProgressReporter, Say, say_nothing
 from adapter.rules.access.callers import NOBODY, Caller
 from adapter.wire.eras import Era
 
@@ -26,7 +26,7 @@ class ToolCall:
     tool: str
     arguments: dict[str, Any]
     era: Era
-    progress: Progress
+    progress: ProgressReporter
     headers: Fields = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     capabilities: Mapping[str, Any] = field(default_factory=dict)

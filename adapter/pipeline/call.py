@@ -17,7 +17,7 @@ SafeStage = Literal["state_sync"]
 """The stage that a call cannot fail at: the tool has done its work."""
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """Tells the client how far a call is.
 
     It tells nothing to a client that did not ask, nor what is no further than before. It waits while the client has
@@ -75,7 +75,7 @@ class PlannedCall:
     given: Context | None = None
     caller: Caller = NOBODY
     session: str | None = None
-    progress: Progress = tell_nobody
+    progress: ProgressReporter = tell_nobody
     say: Say = say_nothing
     deadline: float | None = None
     time: CallTime = field(default_factory=CallTime)

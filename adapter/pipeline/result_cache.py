@@ -53,7 +53,7 @@ class Shareable:
     weight: int
 
 
-class Found(NamedTuple):
+class CachedResult(NamedTuple):
     """A result, and whether it was there already; ``hit`` is False for those who waited for it to be worked out."""
 
     value: Any
@@ -138,20 +138,20 @@ class ResultCache:
         ttl: float,
         work: Callable[[], Awaitable[Any]],
         keep: Callable[[Any], bool] = lambda _: True,
-    ) -> Found:
+    ) -> CachedResult:
         """The result under ``key``, which ``work`` gives where there is none; it is kept for ``ttl`` seconds.
 
         All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
         is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
         """
         if (kept := self._kept(key)) is not None:
-            return Found(_unpacked(kept), hit=True)
+            return CachedResult(_unpacked(kept), hit=True)
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:
             flight = self._begin(_Asked(key, tool, ttl, work, keep))
         value, packed = await self._wait(key, flight)
-        return Found(value if first or packed is None else _unpacked(packed), hit=False)
+        return CachedResult(value if first or packed is None else _unpacked(packed), hit=False)
 
     async def find_or_lead(
         self,
@@ -161,7 +161,7 @@ class ResultCache:
         work: Callable[[], Awaitable[Any]],
         keep: Callable[[Any], bool] = lambda _: True,
         patience: float = PATIENCE,
-    ) -> Found:
+    ) -> CachedResult:
         """Like ``find``, for work that cannot outlive its caller: it runs within the call of the first who asks.
 
         Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or ``keep``
@@ -171,17 +171,17 @@ class ResultCache:
         """
         while True:
             if (kept := self._kept(key)) is not None:
-                return Found(_unpacked(kept), hit=True)
+                return CachedResult(_unpacked(kept), hit=True)
             lead = self._leads.get(key)
             if lead is None:
-                return Found(await self._lead(_Asked(key, tool, ttl, work, keep)), hit=False)
+                return CachedResult(await self._lead(_Asked(key, tool, ttl, work, keep)), hit=False)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await lead.over.wait()
             if lead.packed is not None:
-                return Found(_unpacked(lead.packed), hit=False)
+                return CachedResult(_unpacked(lead.packed), hit=False)
             if not lead.left:
-                return Found(await work(), hit=False)
+                return CachedResult(await work(), hit=False)
 
     def purge(self, concerned: Callable[[str], bool]) -> int:
         """Forget the results of every tool that is ``concerned``; returns how many there were.

@@ -20,7 +20,7 @@ from adapter.pipeline.failures import StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
-from adapter.rules.calls.inputs import Input, InputsRefused, Problem
+from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
@@ -206,7 +206,7 @@ def _issues(inputs: Mapping[str, Input], refused: InputsRefused) -> Iterator[Iss
         yield refusals.unrecognized((), unknown)
 
 
-def _issue(declared: Input, problem: Problem) -> Issue:
+def _issue(declared: Input, problem: InputProblem) -> Issue:
     path, expected = (problem.field,), problem.expected or ""
     # The rule says it for models that read sentences; what is missing has a form of its own.
     if problem.text.startswith("required input"):

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Errands:
+class BackgroundTasks:
     """Keeps each task until it is done, since the loop itself holds tasks only weakly."""
 
     def __init__(self) -> None:

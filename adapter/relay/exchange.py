@@ -25,12 +25,12 @@ POST_FIELDS = frozenset(
 LATEST_LEGACY = "2025-11-25"
 """The legacy era's last version: what the adapter speaks where none has been negotiated."""
 
-Renewed = Callable[["Ask"], Awaitable[None]]
+Renewed = Callable[["ClientRequest"], Awaitable[None]]
 """Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
 
 
 @dataclass(slots=True)
-class Ask:
+class ClientRequest:
     """One HTTP request to a mount, as ingress read it: checked, authenticated, its headers filtered.
 
     ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
@@ -105,7 +105,7 @@ class Flow(AsyncGenerator[bytes, None]):
 
 
 @dataclass(slots=True)
-class Answer:
+class ClientResponse:
     """What goes back to the client: a body that is whole, or pieces as they come, which may be a Flow.
 
     Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
@@ -148,7 +148,7 @@ def asking_plain(
     return [*forwardable(headers, drop=drop | {"accept-encoding"}), ("Accept-Encoding", "identity")]
 
 
-def silence_of(ask: Ask, requests: list[Envelope]) -> float | None:
+def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:
     """The longest silence (seconds) that any of the requests allows; None: for ever."""
     allowed = [ask.server.silence_for(request.method, request.name) for request in requests]
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)

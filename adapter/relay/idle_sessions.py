@@ -14,11 +14,11 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.replies import discard
 from adapter.relay.server import Servers
 from adapter.relay.sessions.session_map import Found, Sessions
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import Row
 
@@ -37,8 +37,8 @@ class Janitor:
     """Goes round every ``interval`` seconds until cancelled. ``errands`` are what others want done then."""
 
     sessions: Sessions
-    mapping: Mapping
-    parking: Parking
+    mapping: UpstreamSessions
+    parking: DeferredAnswers
     servers: Servers
     interval: float
     log: FilteringBoundLogger

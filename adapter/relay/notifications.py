@@ -39,7 +39,7 @@ class Inbox:
         return events
 
 
-class Notices:
+class Notifications:
     """The inboxes of the open GET streams, by the id of the scope that their session's calls work in, and of those that
     subscribed.
 

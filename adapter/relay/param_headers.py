@@ -29,7 +29,7 @@ Argument = Sequence[str | int]
 """The path of an argument below ``arguments``."""
 
 
-class Mirrors:
+class ParamHeaders:
     """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:

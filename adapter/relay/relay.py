@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from adapter.errors import AdapterError, BadRequest
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
-from adapter.relay.call.gate import Calling
-from adapter.relay.call.get_streams import Listening
-from adapter.relay.call.passthrough import Piping
-from adapter.relay.call.staged import Reading
-from adapter.relay.exchange import Answer, Ask, both, forwardable, requests_of
+from adapter.relay.call.gate import CallGate
+from adapter.relay.call.get_streams import GetStreams
+from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.staged import StagedExchange
+from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwardable, requests_of
 from adapter.relay.replies import read_body
-from adapter.relay.sessions.initialize import Opening
+from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
@@ -37,14 +37,14 @@ class Relay:
     """Built by the composition root; ``handle`` is its one entrance."""
 
     sessions: Sessions
-    mapping: Mapping
-    opening: Opening
-    calling: Calling
-    piping: Piping
-    reading: Reading
-    listening: Listening
+    mapping: UpstreamSessions
+    opening: SessionOpener
+    calling: CallGate
+    piping: PassThrough
+    reading: StagedExchange
+    listening: GetStreams
 
-    async def handle(self, ask: Ask) -> Answer:
+    async def handle(self, ask: ClientRequest) -> ClientResponse:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
         if ask.method == "POST":
             return await self._post(ask)
@@ -61,7 +61,7 @@ class Relay:
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, ask: Ask) -> Answer:
+    async def _post(self, ask: ClientRequest) -> ClientResponse:
         envelope = ask.envelope
         assert envelope is not None
         if ask.era is Era.MODERN:
@@ -95,8 +95,12 @@ class Relay:
         return answer
 
     async def _exchange(
-        self, ask: Ask, session: Session | None, envelope: Envelope | Batch, requests: list[Envelope]
-    ) -> Answer:
+        self,
+        ask: ClientRequest,
+        session: Session | None,
+        envelope: Envelope | Batch,
+        requests: list[Envelope],
+    ) -> ClientResponse:
         ask.server.counters.exchanges += len(requests)
         if isinstance(envelope, Batch):
             concerned = [each for each in requests if not await self.calling.is_free(ask, session, each)]
@@ -112,8 +116,8 @@ class Relay:
         return await self.piping.pipe(ask, session, requests)
 
     async def _part(
-        self, ask: Ask, session: Session | None, batch: Batch, concerned: list[Envelope]
-    ) -> Answer:
+        self, ask: ClientRequest, session: Session | None, batch: Batch, concerned: list[Envelope]
+    ) -> ClientResponse:
         """A batch with members that stages concern: each gets an error of its own, the others are piped."""
         refused = refusals(concerned)
         if len(batch.members) == len(concerned):
@@ -126,13 +130,13 @@ class Relay:
         assert isinstance(rest.envelope, Batch)
         return await joined(await self._exchange(rest, session, rest.envelope, requests), requests, refused)
 
-    async def _notify(self, ask: Ask, session: Session | None) -> Answer:
+    async def _notify(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Notifications and responses: the upstream's own answer, 202 as a rule."""
         envelope = ask.envelope
         if session is not None and isinstance(envelope, Envelope):
             if envelope.kind is Kind.RESPONSE and session.asleep:
                 # It answers a request of an upstream session that is no more.
-                return Answer(202, [], b"")
+                return ClientResponse(202, [], b"")
             if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
                 await self._remember_initialized(session, envelope.body)
             if envelope.method == "notifications/cancelled" and ask.server.plan.withdraw is not None:
@@ -141,7 +145,7 @@ class Relay:
         silence = ask.server.silence.request
         reply = await self.mapping.send(ask, session, ask.body, silence)
         body = await read_body(reply, silence, ask.server.answer_limit)
-        return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
+        return ClientResponse(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
         row, record = await self.sessions.record(session)
@@ -150,7 +154,7 @@ class Relay:
 
     # --- DELETE -----------------------------------------------------------------------------------------------
 
-    async def end(self, ask: Ask, within: float) -> Answer:
+    async def end(self, ask: ClientRequest, within: float) -> ClientResponse:
         """End the session of a DELETE here in any case, upstream if that takes no longer than ``within`` seconds; the
         janitor closes what could not be closed now.
 
@@ -161,7 +165,7 @@ class Relay:
         # Begun, it is finished, also when the client does not wait for it.
         return await asyncio.shield(asyncio.ensure_future(self._end(ask, session, within)))
 
-    async def _end(self, ask: Ask, session: Session, within: float) -> Answer:
+    async def _end(self, ask: ClientRequest, session: Session, within: float) -> ClientResponse:
         try:
             async with asyncio.timeout(within):
                 if session.renewal is not None:
@@ -172,17 +176,17 @@ class Relay:
                 body = await read_body(reply, silence, limit) if reply else b""
         except (AdapterError, TimeoutError):
             await self.sessions.end(session, closed=False)
-            return Answer(200, [], b"")
+            return ClientResponse(200, [], b"")
         if reply is not None and reply.status >= 500:
             await self.sessions.end(session, closed=False)
-            return Answer(200, [], b"")
+            return ClientResponse(200, [], b"")
         await self.sessions.end(session, closed=True)
         if reply is None or reply.status == 404:
-            return Answer(200, [], b"")
-        return Answer(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
+            return ClientResponse(200, [], b"")
+        return ClientResponse(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
 
-def _judge(ask: Ask, envelope: Envelope | Batch) -> None:
+def _judge(ask: ClientRequest, envelope: Envelope | Batch) -> None:
     """Raise BadRequest for a message that the upstream might take for another one.
 
     Of a compressed body two programs may make different messages, so that what was judged leaves as it was read.
@@ -193,7 +197,7 @@ def _judge(ask: Ask, envelope: Envelope | Batch) -> None:
         ask.headers = forwardable(ask.headers, drop=frozenset({"content-encoding"}))
 
 
-def _version_of(session: Session, ask: Ask) -> str:
+def _version_of(session: Session, ask: ClientRequest) -> str:
     """The protocol version of a request: the one its session negotiated, or else the one that its header names.
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.

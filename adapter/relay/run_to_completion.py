@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def unbroken(
+async def run_to_completion(
     work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None
 ) -> T:
     """The work's result. A caller that is cancelled meanwhile is so when the work has ended – and is undone,

@@ -12,7 +12,7 @@ from adapter.settings.values.section import Count, Seconds, Section, Spelled
 ConnectorKind = Literal["sqlite", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "redis"]
 
 
-class Connector(Section):
+class ConnectorSettings(Section):
     """A database that tools of hosted servers ask, by its name."""
 
     name: str = Field(description="What `servers[].tools.define[].use` calls it, unique.")

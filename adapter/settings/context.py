@@ -7,7 +7,7 @@ from pydantic import Field
 from adapter.settings.values.section import CodeReference, Section
 
 
-class Context(Section):
+class ContextSettings(Section):
     """What handlers, middleware and presenters are given beside a call."""
 
     factory: CodeReference = Field(

@@ -39,7 +39,7 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-class Cors(Section):
+class CorsSettings(Section):
     """Browser clients of other origins."""
 
     enabled: bool = Field(default=False, description="Answers preflight requests and adds CORS headers.")
@@ -63,7 +63,7 @@ class Cors(Section):
     )
 
     @model_validator(mode="after")
-    def _credentials_need_names(self) -> Cors:
+    def _credentials_need_names(self) -> CorsSettings:
         if self.allow_credentials and "*" in self.allowed_origins:
             raise ValueError("allow_credentials needs the origins by name: allowed_origins must not hold *")
         return self
@@ -266,7 +266,7 @@ class Core(Section):
         default_factory=list, description="Tools of any server that clients neither see nor call."
     )
     auth: Auth = Field(default_factory=Auth, description="Tokens that requests have to carry.")
-    cors: Cors = Field(default_factory=Cors, description="Browser clients of other origins.")
+    cors: CorsSettings = Field(default_factory=CorsSettings, description="Browser clients of other origins.")
     defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="How tools are called.")
     upstream: UpstreamConnections = Field(
         default_factory=UpstreamConnections, description="The connections to each upstream."

@@ -38,7 +38,7 @@ def _code(text: str) -> str:
 Function = Annotated[Line, AfterValidator(_code), Tag(AS_TEXT)]
 
 
-class Redaction(Section):
+class RedactionSettings(Section):
     """Values that nobody may read."""
 
     paths: Entries = Field(description="Where they are, as `ssn`, `*.ssn`, `orders[*].card`.")
@@ -48,7 +48,7 @@ class Redaction(Section):
     )
 
 
-class Suggestion(Section):
+class SuggestionSettings(Section):
     """A tool worth calling next."""
 
     when: OptionalText = Field(
@@ -69,7 +69,7 @@ class InterfaceBlock(Section):
 
 
 Suggestions = Annotated[
-    list[Annotated[Function | Annotated[Suggestion, Tag(AS_SECTION)], ByKindOfEntry]],
+    list[Annotated[Function | Annotated[SuggestionSettings, Tag(AS_SECTION)], ByKindOfEntry]],
     OneIsAList,
     Spelled("list of `file.py#function`"),
 ]
@@ -81,7 +81,7 @@ InterfaceBlocks = Annotated[
 Rules = Annotated[list[Line], OneIsAList, Spelled("list of text and `file.py#function`")]
 
 
-class Presenter(Section):
+class PresenterSettings(Section):
     """What becomes of a tool's data; functions are called with the redacted data and the context."""
 
     # BaseModel has a method of the name that the file uses.
@@ -97,7 +97,7 @@ class Presenter(Section):
     limit: Count | None = Field(
         default=None, description="Most items of a list that are shown; null shows all."
     )
-    redact: Redaction | None = Field(default=None, description="Values that nobody may read.")
+    redact: RedactionSettings | None = Field(default=None, description="Values that nobody may read.")
     rules: Rules = Field(default_factory=list, description="What a model has to heed with such data.")
     ui: InterfaceBlocks = Field(default_factory=list, description="Blocks to show, for single items.")
     suggest: Suggestions = Field(
@@ -117,7 +117,7 @@ class Presenter(Section):
     format: Literal["json", "toon"] = Field(default="json", description="How the data is written.")
 
     @model_validator(mode="after")
-    def _has_one_schema(self) -> Presenter:
+    def _has_one_schema(self) -> PresenterSettings:
         if self.shape is not None and self.json_schema is not None:
             raise ValueError("has both schema and json_schema: one says what is shown")
         return self

@@ -9,26 +9,26 @@ from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from adapter.settings.artifacts import Artifacts
-from adapter.settings.connectors import Connector
+from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.console import Console
-from adapter.settings.context import Context
+from adapter.settings.context import ContextSettings
 from adapter.settings.core import Core, Errors
-from adapter.settings.presenters import Presenter
+from adapter.settings.presenters import PresenterSettings
 from adapter.settings.problems import Problem, traced
 from adapter.settings.servers.ping import UpstreamPing
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages
-from adapter.settings.servers.state_sync import StateSync
+from adapter.settings.servers.state_sync import StateSyncSettings
 from adapter.settings.servers.tool_policies import (
     DefinitionPinning,
     DescriptionPolicy,
     MetadataSanitization,
     ToolDefaults,
 )
-from adapter.settings.sessions import Sessions
+from adapter.settings.sessions import SessionsSettings
 from adapter.settings.state import StatePersistence
 from adapter.settings.storage import Storage
-from adapter.settings.telemetry import Telemetry
+from adapter.settings.telemetry import TelemetrySettings
 from adapter.settings.uploads import Uploads
 from adapter.settings.validation import Validation
 
@@ -39,37 +39,41 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     core: Core = Field(default_factory=Core, description="Where the adapter listens and whom it serves.")
-    telemetry: Telemetry = Field(default_factory=Telemetry, description="Metrics, traces and logs over OTLP.")
+    telemetry: TelemetrySettings = Field(
+        default_factory=TelemetrySettings, description="Metrics, traces and logs over OTLP."
+    )
     state_persistence: StatePersistence = Field(
         default_factory=StatePersistence, description="Where sessions and records are kept."
     )
     storage: Storage = Field(default_factory=Storage, description="Where files lie.")
-    sessions: Sessions = Field(
-        default_factory=Sessions, description="How many, how long, and what they may hold."
+    sessions: SessionsSettings = Field(
+        default_factory=SessionsSettings, description="How many, how long, and what they may hold."
     )
     uploads: Uploads = Field(default_factory=Uploads, description="Files that clients stage for tools.")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
-    connectors: list[Connector] = Field(
+    connectors: list[ConnectorSettings] = Field(
         default_factory=list, description="The databases that hosted tools ask, opened at start."
     )
-    presenters: dict[str, Presenter] = Field(
+    presenters: dict[str, PresenterSettings] = Field(
         default_factory=dict,
         description="What becomes of the data of tools, by the name that tools know it by.",
     )
     validation: Validation = Field(
         default_factory=Validation, description="What it may cost to check values against JSON Schemas."
     )
-    state_sync: StateSync = Field(
-        default_factory=StateSync,
+    state_sync: StateSyncSettings = Field(
+        default_factory=StateSyncSettings,
         description="What models are told about how long the data of tools stays true.",
     )
-    context: Context = Field(
-        default_factory=Context, description="What functions of the user's are given beside a call."
+    context: ContextSettings = Field(
+        default_factory=ContextSettings, description="What functions of the user's are given beside a call."
     )
     console: Console = Field(
         default_factory=Console, description="The page to explore tools with, and the HTTP API behind it."
     )
-    servers: list[Server] = Field(default_factory=list, description="The upstream MCP servers; at least one.")
+    servers: list[ServerSettings] = Field(
+        default_factory=list, description="The upstream MCP servers; at least one."
+    )
 
     _directory: Path = PrivateAttr(default=Path())
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -106,34 +110,34 @@ class Settings(BaseSettings):
         """The SQLite file of ``state_persistence.type: disk``."""
         return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
 
-    def ping_for(self, server: Server) -> UpstreamPing:
+    def ping_for(self, server: ServerSettings) -> UpstreamPing:
         """``core.upstream_ping`` with what this server says instead."""
         return self.core.upstream_ping.model_copy(update=_said(server.upstream_ping))
 
-    def tool_defaults_for(self, server: Server) -> ToolDefaults:
+    def tool_defaults_for(self, server: ServerSettings) -> ToolDefaults:
         """``core.defaults`` with what this server says instead."""
         return self.core.defaults.model_copy(update=_said(server.tool_defaults))
 
-    def pinning_for(self, server: Server) -> DefinitionPinning:
+    def pinning_for(self, server: ServerSettings) -> DefinitionPinning:
         """``core.tool_definition_pinning`` with what this server says instead."""
         return self.core.tool_definition_pinning.model_copy(update=_said(server.tool_definition_pinning))
 
-    def code_mode_for(self, server: Server) -> bool:
+    def code_mode_for(self, server: ServerSettings) -> bool:
         """``core.code_mode_enabled``, or what this server says instead."""
         said = server.code_mode_enabled
         return self.core.code_mode_enabled if said is None else said
 
-    def sanitization_for(self, server: Server) -> MetadataSanitization:
+    def sanitization_for(self, server: ServerSettings) -> MetadataSanitization:
         """``core.tool_metadata_sanitization`` with what this server says instead."""
         return self.core.tool_metadata_sanitization.model_copy(
             update=_said(server.tool_metadata_sanitization)
         )
 
-    def descriptions_for(self, server: Server) -> DescriptionPolicy:
+    def descriptions_for(self, server: ServerSettings) -> DescriptionPolicy:
         """``core.tool_description_policy`` with what this server says instead."""
         return self.core.tool_description_policy.model_copy(update=_said(server.tool_description_policy))
 
-    def errors_for(self, server: Server, stages: ToolStages | None = None) -> Errors:
+    def errors_for(self, server: ServerSettings, stages: ToolStages | None = None) -> Errors:
         """``core.errors`` with what this server, and then the stages of one of its tools, say instead."""
         said = server.errors.said if stages is None else server.errors.said | stages.errors.said
         return self.core.errors.model_copy(update=said)

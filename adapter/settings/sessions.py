@@ -9,7 +9,7 @@ from pydantic import Field
 from adapter.settings.values.section import ByteSize, Count, Seconds, SecondsOrZero, Section
 
 
-class Sessions(Section):
+class SessionsSettings(Section):
     """How many sessions there are, how long they live, and what they may hold."""
 
     max_active: Count | None = Field(

@@ -9,7 +9,7 @@ from pydantic import Field
 from adapter.settings.values.section import BlankIsNull, Count, HttpUrl, OptionalText, Seconds, Section, Text
 
 
-class Telemetry(Section):
+class TelemetrySettings(Section):
     """Metrics, traces and logs over OTLP."""
 
     enabled: bool = Field(default=False, description="Exports anything at all.")

@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.measures import VIEWS
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
@@ -29,7 +29,7 @@ _LOG_QUEUE = 2048
 _LOG_BATCH = 512
 
 
-class Gate:
+class ExportGate:
     """Until when exports may begin. Open until it is shut."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Gate:
 class Gated:
     """An exporter of spans, metrics or log lines behind a gate: what comes too late is dropped."""
 
-    def __init__(self, exporter: SpanExporter | MetricExporter | LogRecordExporter, gate: Gate) -> None:
+    def __init__(self, exporter: SpanExporter | MetricExporter | LogRecordExporter, gate: ExportGate) -> None:
         self._exporter: Any = exporter
         self._gate = gate
 
@@ -69,7 +69,7 @@ class Exports:
     traces: TracerProvider
     metrics: MeterProvider
     logs: LoggerProvider | None
-    gate: Gate = field(default_factory=Gate)
+    gate: ExportGate = field(default_factory=ExportGate)
 
     def drain(self, seconds: float) -> bool:
         """Export what waits, as far as that begins within ``seconds``, and end; whether all of it could begin.
@@ -93,7 +93,7 @@ class Exports:
 
 def exports(settings: Settings) -> Exports:
     """The providers that the settings ask for; exporting starts with them. They are nobody's global ones."""
-    gate = Gate()
+    gate = ExportGate()
     resource = _resource(settings)
     spans, metrics = _exporters(settings)
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -151,7 +151,7 @@ def _exporters(settings: Settings) -> tuple[SpanExporter, MetricExporter]:
     )
 
 
-def _log_provider(settings: Settings, resource: Resource, gate: Gate) -> LoggerProvider:
+def _log_provider(settings: Settings, resource: Resource, gate: ExportGate) -> LoggerProvider:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
     endpoint, headers = _target(settings.logs_endpoint or _PORTS["http"], settings.headers)

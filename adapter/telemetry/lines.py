@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from opentelemetry._logs import Logger, SeverityNumber
 
-from adapter.telemetry.secrets import Redaction, Value
+from adapter.telemetry.secrets import AttributeRedaction, Value
 
 _SEVERITIES = {
     "debug": SeverityNumber.DEBUG,
@@ -23,7 +23,7 @@ _SAID_OTHERWISE = ("event", "level", "timestamp")
 class Lines:
     """Ships lines of the log, as structlog's processors see them: a mapping with ``event`` and ``level``."""
 
-    def __init__(self, logger: Logger, redaction: Redaction) -> None:
+    def __init__(self, logger: Logger, redaction: AttributeRedaction) -> None:
         self._logger = logger
         self._redaction = redaction
 

@@ -18,7 +18,7 @@ VIEWS = (View(instrument_name=DURATION, aggregation=ExplicitBucketHistogramAggre
 """How the durations are put into buckets; the meter's provider takes it."""
 
 
-class Measures:
+class CallMetrics:
     """The instruments. Every name that is passed in becomes a time series, so names are those the adapter offers,
     never what a client made up."""
 

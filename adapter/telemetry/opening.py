@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 
 if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
     from adapter.telemetry.lines import Lines
-    from adapter.telemetry.measures import Measures
+    from adapter.telemetry.measures import CallMetrics
     from adapter.telemetry.spans import Fault, Spans
 
 SCOPE = "mcp-adapter"
@@ -38,7 +38,7 @@ class Telemetry:
     """
 
     def __init__(
-        self, tracing: Spans, measures: Measures, lines: Lines | None, exports: Exports, settings: Settings
+        self, tracing: Spans, measures: CallMetrics, lines: Lines | None, exports: Exports, settings: Settings
     ) -> None:
         self.tracing = tracing
         self.measures = measures
@@ -129,10 +129,10 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
         raise TelemetryMissing(
             "telemetry", f"cannot be opened: {redact(str(refused)) or type(refused).__name__}"
         ) from refused
-    redaction = secrets.Redaction(redact)
+    redaction = secrets.AttributeRedaction(redact)
     return Telemetry(
         spans.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
-        measures.Measures(exports.metrics.get_meter(SCOPE)),
+        measures.CallMetrics(exports.metrics.get_meter(SCOPE)),
         None if exports.logs is None else lines.Lines(exports.logs.get_logger(SCOPE), redaction),
         exports,
         settings,

@@ -16,7 +16,7 @@ LONGEST_KNOWN = 64
 HIDDEN = "[REDACTED]"
 
 
-class Redaction:
+class AttributeRedaction:
     """Hides the value of a telling key whatever it is, and passes all other text through ``redact``.
 
     ``redact`` takes credentials and connection strings out of a text, and may shorten it.

@@ -11,7 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from adapter.telemetry.secrets import Redaction, Value
+from adapter.telemetry.secrets import AttributeRedaction, Value
 
 Attributes = Mapping[str, Value]
 Fault = Callable[[Exception], BaseException | None]
@@ -47,7 +47,7 @@ class Noted:
         self._span.add_event("exception", {"exception.type": name, "exception.message": message})
 
 
-class Span(Noted):
+class RecordedSpan(Noted):
     """One piece of work while it is done: begun by ``with``, current in all that runs within, also in tasks."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Span(Noted):
     def __repr__(self) -> str:
         return f"<Span {self._name!r}>"
 
-    def __enter__(self) -> Span:
+    def __enter__(self) -> RecordedSpan:
         clean = self._spans.redaction
         self._span = self._spans.tracer.start_span(
             self._name,
@@ -94,22 +94,22 @@ class Spans:
     exception itself or the one behind it.
     """
 
-    def __init__(self, tracer: trace.Tracer, redaction: Redaction, fault: Fault) -> None:
+    def __init__(self, tracer: trace.Tracer, redaction: AttributeRedaction, fault: Fault) -> None:
         self.tracer = tracer
         self.redaction = redaction
         self.fault = fault
 
-    def span(self, name: str, attributes: Attributes) -> Span:
+    def span(self, name: str, attributes: Attributes) -> RecordedSpan:
         """A span around a block, child of the one that is current."""
-        return Span(self, name, attributes, SpanKind.INTERNAL, None)
+        return RecordedSpan(self, name, attributes, SpanKind.INTERNAL, None)
 
-    def call_span(self, name: str, attributes: Attributes, carrier: Mapping[str, object]) -> Span:
+    def call_span(self, name: str, attributes: Attributes, carrier: Mapping[str, object]) -> RecordedSpan:
         """A span around a call from outside, child of the one that the client names.
 
         ``carrier`` is the request's header fields or its ``_meta`` (SEP-414): of either, ``traceparent`` (W3C Trace
         Context) is read and nothing else. One that is malformed counts as none.
         """
-        return Span(self, name, attributes, SpanKind.SERVER, carrier.get(TRACEPARENT))
+        return RecordedSpan(self, name, attributes, SpanKind.SERVER, carrier.get(TRACEPARENT))
 
     def current(self) -> Noted:
         """The span that is current; one that records nothing outside of any."""

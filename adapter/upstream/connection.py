@@ -17,10 +17,10 @@ import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.descriptors import scarce
-from adapter.upstream.places import Places
+from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
-from adapter.upstream.silence import Watch
+from adapter.upstream.silence import ReadTimer
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -76,9 +76,9 @@ class Connection(asyncio.Protocol):
         self.gone = False
         self.reused = False
         self.keeps = KEPT_SECONDS
-        self.places: Places[Connection] | None = None
+        self.places: ExchangeLimit[Connection] | None = None
         self.taken_at = self.stale_at = 0.0
-        self.watch = Watch(loop)
+        self.watch = ReadTimer(loop)
         self._released = released
         self._lost = lost
         self._parser: Any = httptools.HttpResponseParser(self)

@@ -20,7 +20,7 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Endpoint:
+class UpstreamAddress:
     """One http or https URL, parsed once. Raises ValueError with a sentence when it is not usable.
 
     ``str(endpoint)`` is the URL without its query, which may hold a key.

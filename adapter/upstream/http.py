@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from adapter.errors import UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
-from adapter.upstream.endpoint import Endpoint
-from adapter.upstream.places import Places
+from adapter.upstream.endpoint import UpstreamAddress
+from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, unreachable
 
@@ -45,15 +45,17 @@ class HttpUpstream:
         idle_ttl: float = 30.0,
         long_call: float = LONG_CALL,
     ) -> None:
-        self._endpoint = Endpoint(url)
+        self._endpoint = UpstreamAddress(url)
         self._tls = _tls_context(insecure_tls) if self._endpoint.tls else None
         self._connect_timeout = connect_timeout
         setting = "core.upstream.max_connections"
-        self._calls = Places[Connection](
+        self._calls = ExchangeLimit[Connection](
             max_connections, patience=connect_timeout, noun="connections", setting=setting
         )
-        self._pings = Places[Connection](PINGS, patience=connect_timeout, noun="pings", setting=setting)
-        self._streams = Places[Connection](
+        self._pings = ExchangeLimit[Connection](
+            PINGS, patience=connect_timeout, noun="pings", setting=setting
+        )
+        self._streams = ExchangeLimit[Connection](
             max_streams, patience=0.0, noun="streams", setting="core.upstream.max_streams"
         )
         self._pool = Pool(self._connect, idle_ttl=idle_ttl, streams=self._streams, long_call=long_call)
@@ -132,7 +134,7 @@ class HttpUpstream:
 async def _create_connection(
     loop: asyncio.AbstractEventLoop,
     protocol: Callable[[], Connection],
-    endpoint: Endpoint,
+    endpoint: UpstreamAddress,
     tls: ssl.SSLContext | None,
 ) -> tuple[asyncio.Transport, Connection]:
     server_hostname = endpoint.host if tls is not None else None

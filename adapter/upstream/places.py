@@ -12,7 +12,7 @@ from adapter.errors import AdapterError, LimitReached
 C = TypeVar("C")
 
 
-class Places(Generic[C]):
+class ExchangeLimit(Generic[C]):
     """At most ``limit`` exchanges at once, each on a connection (C) of its own.
 
     ``patience``: seconds that one more waits for a place; without patience it is refused at once. A refusal names

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
-from adapter.upstream.places import Places
+from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.port import unreachable
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]
@@ -32,7 +32,12 @@ class Pool:
     """
 
     def __init__(
-        self, open_: Open, *, idle_ttl: float, streams: Places[Connection], long_call: float = LONG_CALL
+        self,
+        open_: Open,
+        *,
+        idle_ttl: float,
+        streams: ExchangeLimit[Connection],
+        long_call: float = LONG_CALL,
     ) -> None:
         self._open = open_
         self._idle_ttl = idle_ttl
@@ -54,7 +59,7 @@ class Pool:
     def active(self) -> int:
         return len(self._alive) - len(self._idle)
 
-    async def take(self, places: Places[Connection], *, fresh: bool = False) -> Connection:
+    async def take(self, places: ExchangeLimit[Connection], *, fresh: bool = False) -> Connection:
         """A connection for one exchange in one of ``places``, one that was never used if ``fresh``.
 
         Raises UpstreamUnreachable when none can be opened, and LimitReached when no place became free in time.
@@ -75,7 +80,7 @@ class Pool:
             oldest.abort()
         return await self._opened(places)
 
-    def kept(self, places: Places[Connection]) -> Connection | None:
+    def kept(self, places: ExchangeLimit[Connection]) -> Connection | None:
         """The connection that was used last, for one exchange, if one is idle. Nearly every call finds one here."""
         while self._idle and places.taken < places.limit:
             connection, _ = self._idle.popitem()
@@ -101,7 +106,7 @@ class Pool:
                 self._empty = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._empty)
 
-    async def _opened(self, places: Places[Connection]) -> Connection:
+    async def _opened(self, places: ExchangeLimit[Connection]) -> Connection:
         """A new connection in a place that is already counted as taken."""
         try:
             if self._closed:
@@ -120,7 +125,7 @@ class Pool:
             raise closed()
         return connection
 
-    def _move_long_calls(self, places: Places[Connection]) -> None:
+    def _move_long_calls(self, places: ExchangeLimit[Connection]) -> None:
         """Count calls whose answers have been coming in for long as streams, as far as those have places."""
         now = asyncio.get_running_loop().time()
         if now < self._moved_at + SWEEP:

@@ -6,14 +6,14 @@ from copy import copy
 from typing import Protocol
 
 from adapter.upstream.port import Headers, Pouring, Sink, silent
-from adapter.upstream.silence import Watch
+from adapter.upstream.silence import ReadTimer
 
 
 class Carrier(Protocol):
     """The connection that an answer arrives on. ``watch`` tells of what comes."""
 
     @property
-    def watch(self) -> Watch: ...
+    def watch(self) -> ReadTimer: ...
 
     @property
     def sends(self) -> bool:

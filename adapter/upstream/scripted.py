@@ -32,7 +32,7 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptedAnswer:
     """What to play. Each chunk is one read; an event holds the body back until set, an exception ends it.
 
     One chunk or none is ``whole`` with its head. ``after`` holds back the head.
@@ -44,7 +44,7 @@ class Answer:
     after: asyncio.Event | None = None
 
 
-Step = tuple[Expect, Answer | Exception]
+Step = tuple[Expect, ScriptedAnswer | Exception]
 """A request and what it is answered with; an exception is raised by ``send``."""
 
 
@@ -53,7 +53,7 @@ class ScriptedReply:
 
     needs_request = False
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ScriptedAnswer) -> None:
         self.status = answer.status
         self.headers: Headers = list(answer.headers)
         self.aborted = False
@@ -106,7 +106,7 @@ class ScriptedUpstream:
         """What was expected and has not come; a test ends by comparing it with ``[]``."""
         return [expect for expect, _ in self._steps]
 
-    def then(self, expect: Expect, answer: Answer | Exception) -> None:
+    def then(self, expect: Expect, answer: ScriptedAnswer | Exception) -> None:
         """Write one more step into the transcript while it is played."""
         self._steps.append((expect, answer))
 
@@ -128,7 +128,7 @@ class ScriptedUpstream:
         for reply in self.replies:
             reply.abort()
 
-    def _take_step(self, request: UpstreamRequest) -> Answer | Exception:
+    def _take_step(self, request: UpstreamRequest) -> ScriptedAnswer | Exception:
         for index, (expect, answer) in enumerate(self._steps):
             if expect.fits(request):
                 del self._steps[index]

@@ -6,7 +6,7 @@ import asyncio
 from math import inf
 
 
-class Watch:
+class ReadTimer:
     """Lets one task at a time wait for news on a connection.
 
     The alarm outlives the waits: it is set when a wait could end before it rings, and looks at the latest

@@ -145,14 +145,14 @@ def response_in(data: bytes, request_id: str | int | float | None) -> dict[str, 
     return response.message
 
 
-class Response(NamedTuple):
+class RpcResponse(NamedTuple):
     """A JSON-RPC response that has been parsed. ``id`` None is that of an error which may be any request's."""
 
     id: str | int | float | None
     message: dict[str, Any]
 
 
-def read_response(data: bytes) -> Response | None:
+def read_response(data: bytes) -> RpcResponse | None:
     """The JSON-RPC response that ``data`` is, with its exact id; None if it is none."""
     # A backslash may hide an escaped spelling of either key; without one, their absence settles it.
     if b'"result"' not in data and b'"error"' not in data and b"\\" not in data:
@@ -165,10 +165,10 @@ def read_response(data: bytes) -> Response | None:
         return None
     found = message.get("id")
     if found is None:
-        return Response(None, message) if "error" in message else None
+        return RpcResponse(None, message) if "error" in message else None
     if isinstance(found, bool) or ("result" not in message and "error" not in message):
         return None
-    return Response(_exact(found, data), message)
+    return RpcResponse(_exact(found, data), message)
 
 
 def parse(body: bytes) -> Any:

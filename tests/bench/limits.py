@@ -23,7 +23,7 @@ import orjson
 import uvloop
 
 from adapter.files.shelf import Shelf
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 from adapter.state.sqlite import SqliteStore
 from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_argv
 from tests.bench.load import Address
@@ -112,14 +112,14 @@ async def shelf_alone(root: Path, count: int, size: int) -> dict[str, float]:
     await store.open()
     data = os.urandom(size)
     scope = secrets.token_hex(16)
-    upload = Place(Kind.UPLOAD, scope, secrets.token_hex(16), "input.bin")
+    upload = Place(FileKind.UPLOAD, scope, secrets.token_hex(16), "input.bin")
     staging = await shelf.stage()
     await staging.write(data)
     measure = await staging.finish()
     await shelf.place(staging, upload)
     spent = dict.fromkeys(("finding", "capturing", "row"), 0.0)
     for number in range(count):
-        place = Place(Kind.ARTIFACT, scope, secrets.token_hex(16), "output.bin")
+        place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), "output.bin")
         with _timed(spent, "finding"):
             assert await shelf.holds(upload, size=measure.size, modified=measure.modified)
         with _timed(spent, "capturing"):

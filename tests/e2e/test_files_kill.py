@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.rules.files.file_records import FileRecord, Kind, decode
+from adapter.rules.files.file_records import FileKind, FileRecord, decode
 from adapter.state.sqlite import SqliteStore
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, HELPER, MIB, Json, content_of, sha256
@@ -202,7 +202,7 @@ class Store:
             await asyncio.sleep(0.02)
 
     def _path(self, record: FileRecord) -> Path:
-        area = "uploads" if record.kind is Kind.UPLOAD else "artifacts"
+        area = "uploads" if record.kind is FileKind.UPLOAD else "artifacts"
         return self.root.joinpath(area, record.scope, record.id, record.stored_name)
 
 
@@ -263,12 +263,12 @@ async def reads_back(session: Session, records: list[FileRecord]) -> None:
     """All that is recorded reads back byte by byte: artifacts as resources, uploads by a tool that is handed them."""
     listed = [each["uri"] for each in (await session.ask("resources/list"))["resources"]]
     artifacts = {uri.split("/")[4]: uri for uri in listed if uri.startswith("artifact:")}
-    digests = {record.id: record.sha256 for record in records if record.kind is Kind.ARTIFACT}
+    digests = {record.id: record.sha256 for record in records if record.kind is FileKind.ARTIFACT}
     assert artifacts.keys() == digests.keys()
     for file_id, uri in artifacts.items():
         (content,) = (await session.ask("resources/read", uri=uri))["contents"]
         assert sha256(content_of(content)) == digests[file_id]
-    uploads = [record for record in records if record.kind is Kind.UPLOAD]
+    uploads = [record for record in records if record.kind is FileKind.UPLOAD]
     if uploads:
         handles = [f"upload://sessions/{record.scope}/{record.id}" for record in uploads]
         told = await session.call("digests", paths=handles)

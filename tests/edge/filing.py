@@ -22,14 +22,14 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.rules.access.principals import ANONYMOUS, Principals
 from adapter.rules.access.scopes import Scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
 from adapter.state.memory import MemoryStore
@@ -83,7 +83,7 @@ class Desk:
     root: Path
     clock: Clock
     shelf: Shelf
-    holdings: Holdings
+    holdings: FileRegistry
     credentials: Credentials
     scopes: Scopes
     sessions: Sessions
@@ -140,7 +140,7 @@ class Desk:
     async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
         async with self.client() as client:
             _, answer = await send_form(client, self.upload_path(scope), form(file_part(content, filename)))
-        record = await self.holdings.find(scope.id, Kind.UPLOAD, answer["upload"]["upload_id"])
+        record = await self.holdings.find(scope.id, FileKind.UPLOAD, answer["upload"]["upload_id"])
         assert record is not None
         return record
 
@@ -181,7 +181,7 @@ async def filing(
     sessions = Sessions(store, SessionLimits(), clock)
     scopes = Scopes(store, per_principal=per_principal)
     credentials = Credentials(store, configured=None, ttl=120.0, clock=clock)
-    holdings = Holdings(
+    holdings = FileRegistry(
         store,
         shelf,
         Limits(scope_bytes=quota, total_bytes=total),

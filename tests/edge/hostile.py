@@ -19,7 +19,7 @@ import orjson
 import pytest
 
 from adapter.rules.access.sessions import session_key
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
 from tests.edge.hostile_forms import LARGEST
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, Script
@@ -238,7 +238,7 @@ class Scene:
         filing = self.front.app.filing
         found: Counter[str] = Counter()
         for area in (self.root / "uploads", self.root / "artifacts"):
-            kind = Kind.UPLOAD if area.name == "uploads" else Kind.ARTIFACT
+            kind = FileKind.UPLOAD if area.name == "uploads" else FileKind.ARTIFACT
             for scope in area.iterdir():
                 for record in filing.holdings.list(scope.name, kind):
                     found[filing.files.path_of(record.place)] += 1

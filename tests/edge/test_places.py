@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import orjson
 import pytest
 
-from adapter.edge.http.connection_limit import RESERVE, Places
+from adapter.edge.http.connection_limit import RESERVE, ConnectionLimit
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from adapter.edge.http.timeouts import Patience
@@ -94,7 +94,7 @@ async def test_those_who_are_answered_keep_their_place() -> None:
         request.reply.send(200, [], b"waited")
 
     full: list[int] = []
-    places = Places(wait, limit=1, reserved=wait, reserve=1, on_full=lambda: full.append(1))
+    places = ConnectionLimit(wait, limit=1, reserved=wait, reserve=1, on_full=lambda: full.append(1))
     listener = await Listener.open(places, "127.0.0.1", 0, Patience())
     streams = [await asyncio.open_connection(*listener.address) for _ in range(2)]
     for _, writer in streams:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark
 from adapter.errors import UploadRefused
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 from tests.edge.filing import (
     BOUNDARY,
     FORM,
@@ -78,7 +78,7 @@ async def test_one_file_is_kept_and_told_of_in_full(tmp_path: Path) -> None:
             "size_bytes": 5,
             "sha256": sha256(b"hello"),
         }
-        record = await desk.holdings.find(scope.id, Kind.UPLOAD, one["upload_id"])
+        record = await desk.holdings.find(scope.id, FileKind.UPLOAD, one["upload_id"])
         assert record is not None and await desk.read(record) == b"hello"
 
 

@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 
 from adapter.files.port import FileStore, Measure, OpenFile
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 
 SCOPE = "5c0be" + "0" * 27
 OTHER_SCOPE = "07e8" + "0" * 28
 
 
 def upload(name: str = "note.txt", *, file_id: str = "f" * 32, scope: str = SCOPE) -> Place:
-    return Place(Kind.UPLOAD, scope, file_id, name)
+    return Place(FileKind.UPLOAD, scope, file_id, name)
 
 
 def artifact(name: str = "shot.png", *, file_id: str = "a" * 32, scope: str = SCOPE) -> Place:
-    return Place(Kind.ARTIFACT, scope, file_id, name)
+    return Place(FileKind.ARTIFACT, scope, file_id, name)
 
 
 async def put(store: FileStore, place: Place, content: bytes) -> Measure:

@@ -15,7 +15,7 @@ import pytest
 from adapter.errors import FileTooLarge, StorageFailed
 from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 from tests.files.storing import OTHER_SCOPE, SCOPE, artifact, got, put, upload
 
 SECRET = b"root:x:0:0"
@@ -196,7 +196,7 @@ async def test_a_file_in_a_scopes_place_stops_nobody(
     shelf: Shelf, root: Path, kind: Place, make: Callable[[Path], None]
 ) -> None:
     """Whatever stands where the scope's directory belongs, also when several files come at once."""
-    area = "artifacts" if kind.kind is Kind.ARTIFACT else "uploads"
+    area = "artifacts" if kind.kind is FileKind.ARTIFACT else "uploads"
     make(root / area / SCOPE)
     places = [kind._replace(id=str(number) * 32) for number in range(8)]
     measures = await asyncio.gather(*(put(shelf, place, b"mine") for place in places))

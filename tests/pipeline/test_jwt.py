@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from adapter.pipeline.auth.auth_stage import AuthRefused
 from adapter.pipeline.auth.jwt import LONGEST_REMEMBERED, Jwt
-from adapter.pipeline.auth.keys import Key, Keys, OneKey
+from adapter.pipeline.auth.keys import Keys, OneKey, SigningKey
 from adapter.rules.access.token_claims import ClaimRules
 from tests.pipeline.issuer import (
     NOW,
@@ -293,18 +293,18 @@ def test_w3_a_policy_that_cannot_be_meant_ends_the_start(policy: dict[str, Any],
 class Locksmith:
     """Keys of which one goes by each id; counts how often it was asked."""
 
-    def __init__(self, **keys: Key) -> None:
+    def __init__(self, **keys: SigningKey) -> None:
         self.keys = keys
         self.asked = 0
 
-    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+    async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
         self.asked += 1
         key = self.keys.get(kid or "")
         return key if key is not None and algorithm in key.algorithms else None
 
 
-def key_of(private: PrivateKey) -> Key:
-    return Key(private.public_key(), frozenset(("RS256",)))
+def key_of(private: PrivateKey) -> SigningKey:
+    return SigningKey(private.public_key(), frozenset(("RS256",)))
 
 
 async def test_a_token_that_comes_again_is_not_checked_again(clock: Clock) -> None:

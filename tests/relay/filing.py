@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import TABLE, Spend
 from adapter.relay.files.upload_batch import UploadBatch
 from adapter.rules.access.scopes import Scope, session_scope
-from adapter.rules.files.file_records import FileRecord, Kind, Place
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore
 from tests.relay.relaying import Clock
@@ -228,8 +228,8 @@ class Filing:
         self.files = MemoryFiles(self.steps)
         self.holdings = self._holdings()
 
-    def _holdings(self) -> Holdings:
-        return Holdings(
+    def _holdings(self) -> FileRegistry:
+        return FileRegistry(
             self.store,
             self.files,
             Limits(self.scope_bytes, self.total_bytes, self.artifacts, self.policy),
@@ -274,7 +274,7 @@ class Filing:
 
     async def artifact(self, content: bytes, *, file_id: str = "f" * 32, scope: Scope = ALICE) -> FileRecord:
         """What a tool wrote at the place it was told."""
-        place = Place(Kind.ARTIFACT, scope.id, file_id, "out.bin")
+        place = Place(FileKind.ARTIFACT, scope.id, file_id, "out.bin")
         self.files.placed[place] = content
         return await self.holdings.keep_artifact(
             scope,
@@ -291,7 +291,7 @@ class Filing:
         return await self.holdings.find(record.scope, record.kind, record.id) is not None
 
     def held(self, scope: Scope = ALICE) -> list[FileRecord]:
-        return [record for kind in Kind for record in self.holdings.list(scope.id, kind)]
+        return [record for kind in FileKind for record in self.holdings.list(scope.id, kind)]
 
     async def agrees(self) -> bool:
         """Whether rows, files and bytes counted are the same set, and nothing is staged or reserved."""

@@ -14,12 +14,12 @@ import orjson
 from adapter import log
 from adapter.app.tools import hides, shape_of
 from adapter.errors import AdapterError
-from adapter.relay.background import Errands
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import Vetting
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.callers import NOBODY, Caller
 from adapter.rules.access.scopes import principal_scope
@@ -29,7 +29,7 @@ from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.envelope import dump, parse
 from tests.relay.relaying import Clock, Relaying
 
@@ -62,11 +62,11 @@ class Shop:
         self.tools: Sequence[Json] = tools
         self.per_session: dict[str, Sequence[Json]] = {}
         self.page_size = 1000
-        self.fails: AdapterError | Answer | None = None
+        self.fails: AdapterError | ScriptedAnswer | None = None
         self.hold: asyncio.Event | None = None
         self.lost: set[str] = set()
         self.on_begin: Callable[[], None] = lambda: None
-        self.says: Callable[[Json], Answer] = lambda message: _json(message["id"], {"content": []})
+        self.says: Callable[[Json], ScriptedAnswer] = lambda message: _json(message["id"], {"content": []})
         self.stream: list[bytes | Exception | asyncio.Event] = []
         self.requests: list[UpstreamRequest] = []
         self.lists = 0
@@ -77,11 +77,11 @@ class Shop:
         self.requests.append(request)
         session = header(request.headers, "mcp-session-id") or ""
         if session in self.lost:
-            return ScriptedReply(Answer(404))
+            return ScriptedReply(ScriptedAnswer(404))
         if request.method == "GET":
-            return ScriptedReply(Answer(headers=SSE, chunks=self.stream))
+            return ScriptedReply(ScriptedAnswer(headers=SSE, chunks=self.stream))
         if request.method == "DELETE":
-            return ScriptedReply(Answer())
+            return ScriptedReply(ScriptedAnswer())
         message = parse(request.body)
         if isinstance(message, list):
             return ScriptedReply(self._batch(message))
@@ -90,7 +90,7 @@ class Shop:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _answer(self, message: Json, session: str) -> Answer:
+    async def _answer(self, message: Json, session: str) -> ScriptedAnswer:
         match message["method"]:
             case "tools/list":
                 return await self._list(message, session)
@@ -103,14 +103,14 @@ class Shop:
                 headers = (("Content-Type", "application/json"), ("Mcp-Session-Id", f"up-{self.begun}"))
                 return _json(message["id"], {"protocolVersion": "2025-11-25", "capabilities": {}}, headers)
             case _:
-                return Answer(202)
+                return ScriptedAnswer(202)
 
-    async def _list(self, message: Json, session: str) -> Answer:
+    async def _list(self, message: Json, session: str) -> ScriptedAnswer:
         self.lists += 1
         tools = self.per_session.get(session, self.tools)
         if self.hold is not None:
             await self.hold.wait()
-        if isinstance(self.fails, Answer):
+        if isinstance(self.fails, ScriptedAnswer):
             return self.fails
         if self.fails is not None:
             raise self.fails
@@ -119,17 +119,19 @@ class Shop:
         more = {"nextCursor": str(end)} if end < len(tools) else {}
         return _json(message["id"], {"tools": tools[start:end], **more})
 
-    def _batch(self, messages: list[Json]) -> Answer:
+    def _batch(self, messages: list[Json]) -> ScriptedAnswer:
         answers = []
         for message in messages:
             self.calls.append(message["params"]["name"])
             answers.append({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
-        return Answer(chunks=[orjson.dumps(answers)])
+        return ScriptedAnswer(chunks=[orjson.dumps(answers)])
 
 
-def _json(request_id: object, result: Json, headers: Sequence[tuple[str, str]] | None = None) -> Answer:
+def _json(
+    request_id: object, result: Json, headers: Sequence[tuple[str, str]] | None = None
+) -> ScriptedAnswer:
     body = orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": result})
-    return Answer(headers=headers or (("Content-Type", "application/json"),), chunks=[body])
+    return ScriptedAnswer(headers=headers or (("Content-Type", "application/json"),), chunks=[body])
 
 
 @dataclass
@@ -155,11 +157,11 @@ class Guarded:
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
         self.steady = Clock()
-        self.errands = Errands()
+        self.errands = BackgroundTasks()
         self.pins = Pins(self.store, self.clock)
         pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock)
-        self.lists = ToolLists("one", shape_of(self.policies), self.own, Mirrors(), logger)
-        self.vetting = Vetting(
+        self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
+        self.vetting = ToolGuard(
             self.lists,
             hides(self.policies),
             Baselines("one", pinning, self.pins, partial(principal_scope, b""), self.clock),

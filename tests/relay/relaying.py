@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 import orjson
 
 from adapter import log
-from adapter.relay.background import Errands
-from adapter.relay.call.deferred_answers import Parking
-from adapter.relay.call.gate import Calling
-from adapter.relay.call.get_streams import Listening
-from adapter.relay.call.passthrough import Piping
-from adapter.relay.call.staged import Reading
-from adapter.relay.exchange import Answer, Ask
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.gate import CallGate
+from adapter.relay.call.get_streams import GetStreams
+from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.staged import StagedExchange
+from adapter.relay.exchange import ClientRequest, ClientResponse
 from adapter.relay.idle_sessions import Janitor
-from adapter.relay.notifications import Notices
+from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Silence
-from adapter.relay.sessions.initialize import Opening
+from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.rules.access.scopes import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
@@ -71,21 +71,21 @@ class Relaying:
         logger = log.get_logger("test")
         self.server = Server("one", "/mcp", self.upstream, silence=Silence(0.2, 0.2), plan=self.plan)
         self.sessions = Sessions(self.store, self.limits, self.clock)
-        self.errands = Errands()
+        self.errands = BackgroundTasks()
         self.late = LateSessions(self.errands, logger, latest=5.0)
-        self.mapping = Mapping(self.sessions, self.late, renewals=1, clock=self.clock, log=logger)
-        self.parking = Parking(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
+        self.mapping = UpstreamSessions(self.sessions, self.late, renewals=1, clock=self.clock, log=logger)
+        self.parking = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
-        opening = Opening(self.sessions, self.mapping, self.kept, self.clock)
-        calling = Calling(self.mapping, scope_of)
+        opening = SessionOpener(self.sessions, self.mapping, self.kept, self.clock)
+        calling = CallGate(self.mapping, scope_of)
         self.relay = Relay(
             self.sessions,
             self.mapping,
             opening,
             calling,
-            Piping(self.mapping, self.parking, self.errands),
-            Reading(calling, self.mapping, self.parking, self.errands),
-            Listening(calling, self.mapping, self.parking, Notices()),
+            PassThrough(self.mapping, self.parking, self.errands),
+            StagedExchange(calling, self.mapping, self.parking, self.errands),
+            GetStreams(calling, self.mapping, self.parking, Notifications()),
         )
         servers = {"one": self.server}
         self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)
@@ -108,11 +108,11 @@ class Relaying:
         )
         return await self.sessions.create(record)
 
-    def ask(self, body: bytes, session: str | None, **more: object) -> Ask:
+    def ask(self, body: bytes, session: str | None, **more: object) -> ClientRequest:
         """A POST of ``body`` in that session; ``more`` are other fields of the Ask."""
         envelope = read_envelope(body) if body else None
         era = Era.LEGACY if session is not None else Era.MODERN
-        ask = Ask(self.server, "POST", era, "anonymous", [], session, envelope=envelope, body=body)
+        ask = ClientRequest(self.server, "POST", era, "anonymous", [], session, envelope=envelope, body=body)
         for name, value in more.items():
             setattr(ask, name, value)
         return ask
@@ -132,7 +132,7 @@ class Relaying:
         return await whole(await self.relay.handle(ask))
 
 
-async def whole(answer: Answer) -> bytes:
+async def whole(answer: ClientResponse) -> bytes:
     """The body to its end, and the answer closed as the edge does it."""
     try:
         if isinstance(answer.body, bytes):
@@ -142,7 +142,7 @@ async def whole(answer: Answer) -> bytes:
         await answer.close()
 
 
-def pieces(answer: Answer) -> AsyncGenerator[bytes, None]:
+def pieces(answer: ClientResponse) -> AsyncGenerator[bytes, None]:
     """The body piece by piece; whoever takes it closes the answer."""
     assert not isinstance(answer.body, bytes)
     return answer.body

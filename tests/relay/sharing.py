@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from adapter.errors import UpstreamUnreachable
-from adapter.relay.exchange import Answer as RelayAnswer
+from adapter.relay.exchange import ClientResponse as RelayAnswer
 from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.eras import Era
 from adapter.wire.sse import encode
 from tests.relay.relaying import INITIALIZE, Clock, Relaying, pieces, whole
@@ -61,7 +61,7 @@ class Stream:
 
 def answered(message: Message, result: object) -> ScriptedReply:
     body = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
-    return ScriptedReply(Answer(headers=(JSON,), chunks=[body]))
+    return ScriptedReply(ScriptedAnswer(headers=(JSON,), chunks=[body]))
 
 
 async def echo(message: Message) -> UpstreamReply:
@@ -81,7 +81,7 @@ class LiveUpstream:
     said: list[Message] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     opens: asyncio.Event = field(default_factory=asyncio.Event)
-    refuses: Answer | None = None
+    refuses: ScriptedAnswer | None = None
     away: bool = False
     result: Message = field(default_factory=lambda: dict(RESULT))
 
@@ -97,10 +97,10 @@ class LiveUpstream:
         if b'"initialize"' in request.body:
             return await self._open(orjson.loads(request.body))
         if self.issues_ids and session not in self.alive:
-            return ScriptedReply(Answer(404))
+            return ScriptedReply(ScriptedAnswer(404))
         if request.method == "DELETE":
             self.alive.discard(session or "")
-            return ScriptedReply(Answer())
+            return ScriptedReply(ScriptedAnswer())
         if request.method == "GET":
             stream = Stream()
             self.streams.append(stream)
@@ -108,11 +108,11 @@ class LiveUpstream:
         message = orjson.loads(request.body)
         if isinstance(message, list):
             answers = [{"jsonrpc": "2.0", "id": each["id"], "result": each["method"]} for each in message]
-            return ScriptedReply(Answer(headers=(JSON,), chunks=[orjson.dumps(answers)]))
+            return ScriptedReply(ScriptedAnswer(headers=(JSON,), chunks=[orjson.dumps(answers)]))
         if "id" in message and "method" in message:
             return await self.handler(message)
         self.said.append(message)
-        return ScriptedReply(Answer(202, headers=()))
+        return ScriptedReply(ScriptedAnswer(202, headers=()))
 
     async def _open(self, message: Message) -> UpstreamReply:
         self.opened += 1

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.exchange import Answer as Left
+from adapter.relay.exchange import ClientResponse as Left
 from adapter.upstream.port import Headers, header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import INITIALIZE, whole
 from tests.relay.tooling import META, SSE, Tools, tools
 
@@ -52,7 +52,7 @@ async def test_initialize_tells_of_what_is_added(
     tmp_path: Path, headers: Headers, sent: bytes, left: bytes
 ) -> None:
     """Only the capabilities are others; the session is minted, and asked for was an answer that can be read."""
-    async with tools(tmp_path, lambda request: Answer(headers=headers, chunks=[sent])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(headers=headers, chunks=[sent])) as one:
         answer, body = await opened(one)
         assert body == left and header(answer.headers, "content-encoding") is None
         assert header(answer.headers, "mcp-session-id") not in (None, "up-1")
@@ -63,14 +63,16 @@ async def test_initialize_tells_of_what_is_added(
 async def test_compressed_answer_that_has_it_all_stays_compressed(tmp_path: Path) -> None:
     """What is not edited leaves as it came, and says so."""
     sent = gzip.compress(HAS_ALL)
-    async with tools(tmp_path, lambda request: Answer(headers=(JSON, GZIP, SESSION), chunks=[sent])) as one:
+    async with tools(
+        tmp_path, lambda request: ScriptedAnswer(headers=(JSON, GZIP, SESSION), chunks=[sent])
+    ) as one:
         answer, body = await opened(one)
         assert body == sent and header(answer.headers, "content-encoding") == "gzip"
 
 
 async def test_compressed_stream_is_refused(tmp_path: Path) -> None:
     """It was asked for plain, and cannot be edited as it comes."""
-    answer = Answer(headers=(*SSE, GZIP), chunks=[gzip.compress(b"data: " + CAME + b"\n\n")])
+    answer = ScriptedAnswer(headers=(*SSE, GZIP), chunks=[gzip.compress(b"data: " + CAME + b"\n\n")])
     async with tools(tmp_path, lambda request: answer) as one:
         with pytest.raises(UpstreamBroken):
             await opened(one)
@@ -80,14 +82,14 @@ async def test_compressed_stream_is_refused(tmp_path: Path) -> None:
 async def test_failed_initialize_leaves_as_it_came(tmp_path: Path, status: int) -> None:
     """It tells of nothing and mints nothing."""
     failed = b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}'
-    async with tools(tmp_path, lambda request: Answer(status, chunks=[failed])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(status, chunks=[failed])) as one:
         answer, body = await opened(one)
         assert (answer.status, body) == (status, failed) and header(answer.headers, "mcp-session-id") is None
 
 
 async def test_compressed_request_is_sent_plain(tmp_path: Path) -> None:
     """Like everything that the adapter reads."""
-    async with tools(tmp_path, lambda request: Answer(headers=(JSON, SESSION), chunks=[CAME])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(headers=(JSON, SESSION), chunks=[CAME])) as one:
         ask = one.ask(INITIALIZE, "", session_id=None, headers=[("Content-Encoding", "gzip")])
         ask.body, ask.encoded = gzip.compress(INITIALIZE), True
         assert await whole(await one.relaying.relay.handle(ask)) == LEFT
@@ -101,7 +103,11 @@ async def test_discover_tells_of_the_same(tmp_path: Path, stream: bool) -> None:
     said = (
         b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","capabilities":{"tools":{}},"ttlMs":5}}'
     )
-    answer = Answer(headers=SSE, chunks=[b"data: " + said + b"\n\n"]) if stream else Answer(chunks=[said])
+    answer = (
+        ScriptedAnswer(headers=SSE, chunks=[b"data: " + said + b"\n\n"])
+        if stream
+        else ScriptedAnswer(chunks=[said])
+    )
     async with tools(tmp_path, lambda request: answer) as one:
         came = await one.request("server/discover", {"_meta": META}, modern=True)
         expected = orjson.loads(said)

@@ -16,7 +16,7 @@ from adapter.relay.exchange import Flow
 from adapter.relay.replies import RESUMPTIONS, read_answer
 from adapter.relay.stages import Call, Plan
 from adapter.upstream.port import UpstreamReply
-from adapter.upstream.scripted import Answer, Expect, ScriptedReply, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
 
 LIMIT = 1000
@@ -26,16 +26,16 @@ CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save","
 
 LARGE = b'{"jsonrpc":"2.0","id":0,"result":{"x":"' + b"x" * LIMIT + b'"}}'
 PIECE = b"x" * 300
-ENDLESS: dict[str, Answer] = {
-    "a body": Answer(chunks=[PIECE] * 5),
-    "a body that came whole": Answer(chunks=[LARGE]),
-    "one line": Answer(headers=SSE, chunks=[b"data: ", *[PIECE] * 5]),
-    "one event": Answer(headers=SSE, chunks=[b"data: " + PIECE + b"\n"] * 5),
-    "one line that is no field": Answer(headers=SSE, chunks=[PIECE] * 5),
-    "comments": Answer(headers=SSE, chunks=[b": still here\n\n"] * 200),
-    "empty lines": Answer(headers=SSE, chunks=[b"\n" * 300] * 5),
-    "other messages": Answer(headers=SSE, chunks=[b'data: {"jsonrpc":"2.0","method":"x"}\n\n'] * 100),
-    "a bomb": Answer(
+ENDLESS: dict[str, ScriptedAnswer] = {
+    "a body": ScriptedAnswer(chunks=[PIECE] * 5),
+    "a body that came whole": ScriptedAnswer(chunks=[LARGE]),
+    "one line": ScriptedAnswer(headers=SSE, chunks=[b"data: ", *[PIECE] * 5]),
+    "one event": ScriptedAnswer(headers=SSE, chunks=[b"data: " + PIECE + b"\n"] * 5),
+    "one line that is no field": ScriptedAnswer(headers=SSE, chunks=[PIECE] * 5),
+    "comments": ScriptedAnswer(headers=SSE, chunks=[b": still here\n\n"] * 200),
+    "empty lines": ScriptedAnswer(headers=SSE, chunks=[b"\n" * 300] * 5),
+    "other messages": ScriptedAnswer(headers=SSE, chunks=[b'data: {"jsonrpc":"2.0","method":"x"}\n\n'] * 100),
+    "a bomb": ScriptedAnswer(
         headers=(("Content-Type", "application/json"), ("Content-Encoding", "gzip")),
         chunks=[gzip.compress(LARGE)],
     ),
@@ -62,9 +62,9 @@ def relaying_to(upstream: ScriptedUpstream) -> Relaying:
 async def test_answer_to_initialize(kind: str) -> None:
     """The client is told the setting, and the session that came with the head is closed again."""
     answer = ENDLESS[kind]
-    answer = Answer(headers=(*answer.headers, SESSION), chunks=answer.chunks)
+    answer = ScriptedAnswer(headers=(*answer.headers, SESSION), chunks=answer.chunks)
     closing = Expect("DELETE", headers={"mcp-session-id": "up-9"})
-    upstream = ScriptedUpstream([(Expect("POST", INITIALIZE), answer), (closing, Answer())])
+    upstream = ScriptedUpstream([(Expect("POST", INITIALIZE), answer), (closing, ScriptedAnswer())])
     relaying = relaying_to(upstream)
     with pytest.raises(AnswerTooLarge, match=r"1000 bytes that core\.upstream\.max_answer_bytes allows"):
         await relaying.post_first(INITIALIZE)
@@ -97,7 +97,7 @@ async def test_event_of_a_call_that_is_read(kind: str) -> None:
 async def test_event_of_a_stream_that_is_read(kind: str) -> None:
     """Nobody waits for it under an id, so the stream just ends, after what came before."""
     told = b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n'
-    answer = Answer(headers=SSE, chunks=[told, *ENDLESS[kind].chunks])
+    answer = ScriptedAnswer(headers=SSE, chunks=[told, *ENDLESS[kind].chunks])
     upstream = ScriptedUpstream([(Expect("GET"), answer)])
     relaying = Relaying(upstream, Plan(around=lambda _: (Waiting(),)))
     relaying.server.answer_limit = LIMIT
@@ -110,7 +110,7 @@ async def test_piped_stream_has_no_limit_and_holds_nothing() -> None:
     """One event of many times what is looked into passes as it came, and its end settles the call."""
     chunks = [b"data: ", *[b"x" * (1 << 18)] * 12, b"\n\n"]
     call = CALL.replace(b"save", b"load")
-    upstream = ScriptedUpstream([(Expect("POST", call), Answer(headers=SSE, chunks=chunks))])
+    upstream = ScriptedUpstream([(Expect("POST", call), ScriptedAnswer(headers=SSE, chunks=chunks))])
     relaying = relaying_to(upstream)
     assert await relaying.post(call, await relaying.open()) == b"".join(chunks)
 
@@ -131,7 +131,7 @@ async def test_answer_that_is_put_off_for_ever() -> None:
     asked = 0
 
     def polling(number: int) -> ScriptedReply:
-        return ScriptedReply(Answer(headers=SSE, chunks=[b"id: %d\n\n" % number]))
+        return ScriptedReply(ScriptedAnswer(headers=SSE, chunks=[b"id: %d\n\n" % number]))
 
     async def again(last_id: bytes, _: int | None) -> UpstreamReply | None:
         nonlocal asked
@@ -148,10 +148,10 @@ async def test_resumed_streams_count_together() -> None:
     sent = b"id: 1\ndata: " + b"x" * (LIMIT // 2) + b"\n\n"
 
     async def again(last_id: bytes, _: int | None) -> UpstreamReply | None:
-        return ScriptedReply(Answer(headers=SSE, chunks=[sent.replace(b"id: 1", b"id: 1" + last_id)]))
+        return ScriptedReply(ScriptedAnswer(headers=SSE, chunks=[sent.replace(b"id: 1", b"id: 1" + last_id)]))
 
     with pytest.raises(AnswerTooLarge):
-        await read_answer(ScriptedReply(Answer(headers=SSE, chunks=[sent])), 1, 1.0, again, LIMIT)
+        await read_answer(ScriptedReply(ScriptedAnswer(headers=SSE, chunks=[sent])), 1, 1.0, again, LIMIT)
 
 
 # --- many small events ----------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
     """Each is an event; a quarter of a million of them pass as they came, and hold up nobody."""
     call = CALL.replace(b"save", tool.encode())
     response = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
-    answer = Answer(headers=SSE, chunks=[*BLANKS, response])
+    answer = ScriptedAnswer(headers=SSE, chunks=[*BLANKS, response])
     relaying = Relaying(
         ScriptedUpstream([(Expect("POST", call), answer)]), Plan({("tools/call", "save"): (Waiting(),)})
     )
@@ -215,7 +215,7 @@ async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
 
 async def test_blank_lines_on_a_stream_that_is_read() -> None:
     """A GET stream whose messages pass stages."""
-    upstream = ScriptedUpstream([(Expect("GET"), Answer(headers=SSE, chunks=BLANKS))])
+    upstream = ScriptedUpstream([(Expect("GET"), ScriptedAnswer(headers=SSE, chunks=BLANKS))])
     relaying = Relaying(upstream, Plan(around=lambda _: (Waiting(),)))
     ask = relaying.ask(b"", await relaying.open(), method="GET")
     async with others_have_turns():
@@ -229,7 +229,9 @@ async def test_blank_lines_in_answer_to_initialize(coded: bool) -> None:
     body = b"".join(BLANKS) + response
     headers = (*SSE, ("Content-Encoding", "gzip")) if coded else SSE
     chunks = [gzip.compress(body)] if coded else [body]
-    upstream = ScriptedUpstream([(Expect("POST", INITIALIZE), Answer(headers=headers, chunks=chunks))])
+    upstream = ScriptedUpstream(
+        [(Expect("POST", INITIALIZE), ScriptedAnswer(headers=headers, chunks=chunks))]
+    )
     relaying = Relaying(upstream)
     async with others_have_turns():
         assert await relaying.post_first(INITIALIZE) == chunks[0]

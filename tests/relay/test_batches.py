@@ -14,11 +14,11 @@ import pytest
 from adapter.errors import LimitReached, UpstreamBroken
 from adapter.relay.call.answer_stream import LOOK_LIMIT
 from adapter.relay.call.passthrough import HELD_JSON
-from adapter.relay.exchange import Answer as Left
+from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.stages import Plan, Stages
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
-from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from tests.relay.guarding import SSE, Shop, guarded, tool
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
@@ -74,10 +74,10 @@ async def test_a_judged_batch_costs_what_its_members_do() -> None:
 async def test_a_streamed_batch_costs_what_its_answers_do() -> None:
     """Each of many answers is an event, and each is looked up among many that are waited for."""
 
-    def answered(request: UpstreamRequest) -> Answer:
+    def answered(request: UpstreamRequest) -> ScriptedAnswer:
         numbers = [message["id"] for message in orjson.loads(request.body)]
         events = [b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % number for number in reversed(numbers)]
-        return Answer(headers=SSE, chunks=[*events, b": end\n\n"])
+        return ScriptedAnswer(headers=SSE, chunks=[*events, b": end\n\n"])
 
     relaying = Relaying(Acting(answered))
     session = await relaying.open("2025-03-26")
@@ -95,7 +95,7 @@ async def test_an_event_of_many_answers_is_read_once() -> None:
         b'[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":0.0,"error":{}},'
         b'{"jsonrpc":"2.0","method":"x"}]'
     )
-    relaying = Relaying(Acting(lambda _: Answer(headers=SSE, chunks=[b"data: " + batch + b"\n\n"])))
+    relaying = Relaying(Acting(lambda _: ScriptedAnswer(headers=SSE, chunks=[b"data: " + batch + b"\n\n"])))
     answer = await relaying.post(members(3, "seen"), await relaying.open("2025-03-26"))
     told = orjson.loads(answer.split(b"\n\n")[1].removeprefix(b"data: "))
     assert (told["id"], told["error"]["code"]) == (1, -32011)
@@ -105,7 +105,7 @@ async def test_an_event_of_many_answers_is_read_once() -> None:
 async def test_an_error_of_no_request_answers_all() -> None:
     """Nobody can tell whose it is, so nothing more is waited for."""
     error = b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n'
-    relaying = Relaying(Acting(lambda _: Answer(headers=SSE, chunks=[error])))
+    relaying = Relaying(Acting(lambda _: ScriptedAnswer(headers=SSE, chunks=[error])))
     assert await relaying.post(members(3, "seen"), await relaying.open("2025-03-26")) == error
 
 
@@ -135,7 +135,7 @@ def in_pieces(body: bytes) -> list[bytes | Exception | asyncio.Event]:
 class Batching(Shop):
     """Answers the batch that is left of another as told; ``hidden`` is refused."""
 
-    answer: Answer
+    answer: ScriptedAnswer
 
     def __post_init__(self) -> None:
         super().__init__(tool("hidden"), tool("seen"))
@@ -147,7 +147,7 @@ class Batching(Shop):
         return await super().send(request, silence)
 
 
-async def told(answer: Answer, *names: str) -> Left:
+async def told(answer: ScriptedAnswer, *names: str) -> Left:
     """What leaves for a batch of such calls, with its body whole."""
     async with guarded(Batching(answer), "off", policies=HIDDEN) as front:
         session = await front.open("2025-03-26")
@@ -173,7 +173,7 @@ def ids_of(left: Left) -> list[object]:
 )
 async def test_refusals_join_an_array_of_any_size(body: bytes) -> None:
     """What is too long to be held passes as it comes, behind them."""
-    left = await told(Answer(chunks=in_pieces(body)), "hidden", "seen", "seen")
+    left = await told(ScriptedAnswer(chunks=in_pieces(body)), "hidden", "seen", "seen")
     assert ids_of(left) == [[0], *(each["id"] for each in orjson.loads(body))]
     assert (left.status, left.length) == (200, None)
 
@@ -181,27 +181,27 @@ async def test_refusals_join_an_array_of_any_size(body: bytes) -> None:
 @pytest.mark.parametrize("text", ["done", LONG], ids=["small", "large"])
 async def test_a_response_without_an_array_is_put_into_one(text: str) -> None:
     """Some servers answer a batch of one so."""
-    assert ids_of(await told(Answer(chunks=in_pieces(said(1, text))), "hidden", "seen")) == [[0], 1]
+    assert ids_of(await told(ScriptedAnswer(chunks=in_pieces(said(1, text))), "hidden", "seen")) == [[0], 1]
 
 
 @pytest.mark.parametrize(
     ("answer", "ids"),
     [
-        (Answer(500, chunks=[b"no"]), [[0], [1], [2]]),
-        (Answer(500, chunks=in_pieces(LONG.encode())), [[0], [1], [2]]),
-        (Answer(202), [[0], [1], [2]]),
-        (Answer(chunks=[b"{}"]), [[0], [1], [2]]),
-        (Answer(chunks=[b"[1,"]), [[0], [1], [2]]),
-        (Answer(chunks=in_pieces(b'"' + LONG.encode() + b'"')), [[0], [1], [2]]),
-        (Answer(headers=(("Content-Encoding", "gzip"),), chunks=[b"x"]), [[0], [1], [2]]),
-        (Answer(headers=(*SSE, ("Content-Encoding", "br")), chunks=[b"x", b"y"]), [[0], [1], [2]]),
-        (Answer(chunks=[said(2)]), [[0], 2, [1]]),
-        (Answer(chunks=[b"[" + said(2) + b"]"]), [[0], 2, [1]]),
-        (Answer(chunks=[b'{"jsonrpc":"2.0","error":{}}']), None),
+        (ScriptedAnswer(500, chunks=[b"no"]), [[0], [1], [2]]),
+        (ScriptedAnswer(500, chunks=in_pieces(LONG.encode())), [[0], [1], [2]]),
+        (ScriptedAnswer(202), [[0], [1], [2]]),
+        (ScriptedAnswer(chunks=[b"{}"]), [[0], [1], [2]]),
+        (ScriptedAnswer(chunks=[b"[1,"]), [[0], [1], [2]]),
+        (ScriptedAnswer(chunks=in_pieces(b'"' + LONG.encode() + b'"')), [[0], [1], [2]]),
+        (ScriptedAnswer(headers=(("Content-Encoding", "gzip"),), chunks=[b"x"]), [[0], [1], [2]]),
+        (ScriptedAnswer(headers=(*SSE, ("Content-Encoding", "br")), chunks=[b"x", b"y"]), [[0], [1], [2]]),
+        (ScriptedAnswer(chunks=[said(2)]), [[0], 2, [1]]),
+        (ScriptedAnswer(chunks=[b"[" + said(2) + b"]"]), [[0], 2, [1]]),
+        (ScriptedAnswer(chunks=[b'{"jsonrpc":"2.0","error":{}}']), None),
     ],
     ids=str,
 )
-async def test_each_member_is_answered(answer: Answer, ids: list[object] | None) -> None:
+async def test_each_member_is_answered(answer: ScriptedAnswer, ids: list[object] | None) -> None:
     """With an error where the upstream does not; one of its own that names no request is all that is said."""
     left = await told(answer, "hidden", "seen", "seen")
     assert left.status == 200 and ("Content-Type", "application/json") in left.headers
@@ -215,7 +215,7 @@ async def test_each_member_is_answered(answer: Answer, ids: list[object] | None)
 async def test_a_status_that_clients_act_on_is_theirs() -> None:
     """They authorize themselves, or wait, and send the whole batch again."""
     fields = (("WWW-Authenticate", "Bearer"),)
-    left = await told(Answer(401, fields, [b"who?"]), "hidden", "seen")
+    left = await told(ScriptedAnswer(401, fields, [b"who?"]), "hidden", "seen")
     assert (left.status, left.body, left.headers) == (401, b"who?", [*fields])
 
 
@@ -223,7 +223,7 @@ async def test_a_large_answer_that_breaks_off_is_broken_off() -> None:
     """As any answer of which a part has left."""
     body = [*in_pieces(b"[" + said(1, LONG))[:2], UpstreamBroken("gone")]
     with pytest.raises(UpstreamBroken, match="gone"):
-        await told(Answer(chunks=body), "hidden", "seen")
+        await told(ScriptedAnswer(chunks=body), "hidden", "seen")
 
 
 async def test_a_member_that_no_stage_can_be_found_for_is_refused_alone() -> None:
@@ -234,7 +234,7 @@ async def test_a_member_that_no_stage_can_be_found_for_is_refused_alone() -> Non
             raise LimitReached("The name is too long.")
         return ()
 
-    upstream = Acting(lambda _: Answer(chunks=[b"[" + said(1) + b"]"]))
+    upstream = Acting(lambda _: ScriptedAnswer(chunks=[b"[" + said(1) + b"]"]))
     relaying = Relaying(upstream, Plan(around=around))
     body = members(2, "x" * 101, "seen")
     assert [
@@ -261,7 +261,9 @@ async def test_an_event_that_is_too_large_to_look_into_answers_one_member(
     events: list[bytes], failed: list[int]
 ) -> None:
     """Nobody knows which, so that a stream which breaks off ends with an error for each that may still wait."""
-    relaying = Relaying(Acting(lambda _: Answer(headers=SSE, chunks=[*events, UpstreamBroken("gone")])))
+    relaying = Relaying(
+        Acting(lambda _: ScriptedAnswer(headers=SSE, chunks=[*events, UpstreamBroken("gone")]))
+    )
     answer = await relaying.post(members(3, "seen"), await relaying.open("2025-03-26"))
     last = [each.removeprefix(b"data: ") for each in answer.split(b"\n\n") if b"-32011" in each]
     assert [orjson.loads(each)["id"] for each in last] == failed

@@ -16,11 +16,11 @@ import pytest
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import CaptureLimit
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.locators import Mode
 from adapter.rules.files.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.tooling import (
     PNG,
@@ -47,9 +47,9 @@ Write = Callable[[Path], None]
 def leaving(prepare: Write) -> Act:
     """A tool that does something else at the place it was told."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         prepare(told(request))
-        return Answer(chunks=[said(f"Saved {told(request)}")])
+        return ScriptedAnswer(chunks=[said(f"Saved {told(request)}")])
 
     return act
 
@@ -60,11 +60,11 @@ def leaving(prepare: Write) -> Act:
 async def test_structured_path_is_captured(tmp_path: Path) -> None:
     """A tool that writes beside the place it was told, and says where."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         path = told(request).with_name("other.png")
         path.write_bytes(PNG)
         members = {"content": [], "structuredContent": {"out": {"files": [{"path": str(path)}]}}}
-        return Answer(chunks=[result(json.dumps(members)[1:-1])])
+        return ScriptedAnswer(chunks=[result(json.dumps(members)[1:-1])])
 
     async with tools(tmp_path, act, producing=producing("structured", "out.files[].path")) as one:
         came = await one.call("write", "{}")
@@ -81,9 +81,9 @@ async def test_path_in_a_text_is_captured(tmp_path: Path, regexes: tuple[str, ..
     out = tmp_path / "out"
     out.mkdir()
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         (out / "shot.png").write_bytes(PNG)
-        return Answer(chunks=[said(f"Wrote {out}/shot.png for you")])
+        return ScriptedAnswer(chunks=[said(f"Wrote {out}/shot.png for you")])
 
     rule = producing("regex", None, regexes, argument=None)
     async with tools(tmp_path / "store", act, producing=rule, allowed_roots=[out]) as one:
@@ -121,14 +121,14 @@ async def test_files_in_the_result_are_captured(tmp_path: Path) -> None:
 async def test_linked_resource_is_read_from_the_upstream(tmp_path: Path, modern: bool) -> None:
     """In the client's own upstream session, with an id that the client has not used; in either era."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if b"resources/read" not in request.body:
             link = '{"type":"resource_link","uri":"file:///out/plan.txt","name":"plan"}'
-            return Answer(chunks=[result(f'"content":[{link}]')])
+            return ScriptedAnswer(chunks=[result(f'"content":[{link}]')])
         asked = orjson.loads(request.body)
         contents = [{"uri": "file:///out/plan.txt", "text": "the plan"}]
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"contents": contents}}
-        return Answer(headers=SSE, chunks=[b"data: " + orjson.dumps(answer) + b"\n\n"])
+        return ScriptedAnswer(headers=SSE, chunks=[b"data: " + orjson.dumps(answer) + b"\n\n"])
 
     params: dict[str, Any] = {"name": "write", "arguments": {}}
     if modern:
@@ -152,20 +152,22 @@ async def test_linked_resource_is_read_from_the_upstream(tmp_path: Path, modern:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(500),
-        Answer(chunks=[b"nonsense"]),
-        Answer(chunks=[b'{"jsonrpc":"2.0","id":null,"error":{"code":-32002,"message":"no"}}']),
+        ScriptedAnswer(500),
+        ScriptedAnswer(chunks=[b"nonsense"]),
+        ScriptedAnswer(chunks=[b'{"jsonrpc":"2.0","id":null,"error":{"code":-32002,"message":"no"}}']),
     ],
 )
 async def test_linked_resource_that_cannot_be_read_is_no_failure_of_the_call(
-    tmp_path: Path, answer: Answer
+    tmp_path: Path, answer: ScriptedAnswer
 ) -> None:
     """Whatever the upstream says to it, also where its URI is none."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if b"resources/read" in request.body:
             return answer
-        return Answer(chunks=[result('"content":[{"type":"resource_link","uri":"x:\\ud800","name":"x"}]')])
+        return ScriptedAnswer(
+            chunks=[result('"content":[{"type":"resource_link","uri":"x:\\ud800","name":"x"}]')]
+        )
 
     async with tools(tmp_path, act, producing=producing("resource", argument=None)) as one:
         assert "could not be captured" in error_of(await one.call("write", "{}"))
@@ -227,8 +229,8 @@ async def test_paths_of_others_are_never_captured(tmp_path: Path) -> None:
     """Uploads, other scopes' artifacts, the state database, what is outside, and dots that lead there."""
     claims: list[str] = []
 
-    def act(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[said("\n".join(f'"{claim}"' for claim in claims))])
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(chunks=[said("\n".join(f'"{claim}"' for claim in claims))])
 
     rule = producing("regex", argument=None)
     async with tools(tmp_path, act, producing=rule) as one:
@@ -264,13 +266,13 @@ async def test_file_from_before_the_call_is_not_captured(tmp_path: Path) -> None
 async def test_tool_that_replaces_its_scopes_directory_spoils_that_call_alone(tmp_path: Path) -> None:
     """Nothing is captured through the link, and the next call has a place again."""
 
-    def spoil(request: UpstreamRequest) -> Answer:
+    def spoil(request: UpstreamRequest) -> ScriptedAnswer:
         path = told(request)
         path.write_bytes(PNG)
         if path.name == "spoiled.png":
             path.parents[1].rename(tmp_path / "elsewhere")
             path.parents[1].symlink_to(tmp_path / "elsewhere")
-        return Answer(chunks=[said("done")])
+        return ScriptedAnswer(chunks=[said("done")])
 
     async with tools(tmp_path / "store", spoil) as one:
         assert "could not be captured" in error_of(await one.call("write", '{"filename":"spoiled.png"}'))
@@ -310,11 +312,11 @@ async def test_file_in_a_result_has_the_limit_too(tmp_path: Path) -> None:
         assert one.on_disk() == []
 
 
-def sparse(request: UpstreamRequest) -> Answer:
+def sparse(request: UpstreamRequest) -> ScriptedAnswer:
     """Writes a file that takes a minute to read, and no room."""
     told(request).touch()
     os.truncate(told(request), 64 << 30)
-    return Answer(chunks=[said("done")])
+    return ScriptedAnswer(chunks=[said("done")])
 
 
 async def test_capturing_takes_no_longer_than_the_call_may(tmp_path: Path) -> None:
@@ -342,7 +344,7 @@ async def test_artifact_that_fits_evicts_what_it_must(tmp_path: Path) -> None:
     async with tools(tmp_path, writing(b"x" * 60), limits=Limits(100, None, None, POLICY)) as one:
         upload = await one.uploaded(b"y" * 50)
         artifact_of(await one.call("write", "{}"))
-        assert await one.holdings.find(upload.scope, Kind.UPLOAD, upload.id) is None
+        assert await one.holdings.find(upload.scope, FileKind.UPLOAD, upload.id) is None
         assert one.holdings.used(one.scope.id) == 60
 
 
@@ -384,11 +386,11 @@ async def test_files_of_one_result_do_not_evict_each_other(tmp_path: Path) -> No
 async def test_failing_disk_does_not_lose_the_result(tmp_path: Path) -> None:
     """The tool ran; that its file cannot be taken in is told beside what it said."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"made")
         (tmp_path / "artifacts").rename(tmp_path / "elsewhere")
         (tmp_path / "artifacts").write_bytes(b"")
-        return Answer(chunks=[said("did it")])
+        return ScriptedAnswer(chunks=[said("did it")])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
@@ -429,11 +431,11 @@ async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path
     claims: list[str] = []
     captured = 0
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         (out / "shot.png").write_bytes(b"made")
         structured = {"file": claims[-1]}
         block = {"type": "text", "text": f'I wrote "{claims[-1]}" and `{claims[-1]}`: {claims[-1]}'}
-        return Answer(
+        return ScriptedAnswer(
             chunks=[result(json.dumps({"content": [block], "structuredContent": structured})[1:-1])]
         )
 

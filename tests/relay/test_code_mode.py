@@ -15,10 +15,10 @@ from adapter.relay.stages import Call, Plan
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.offered_tools import KEPT, Definitions, Offered
 from adapter.rules.access.scopes import Scope
-from adapter.rules.tools.code_mode import Names
+from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import Change, Drift, Rename
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, whole
@@ -54,7 +54,7 @@ class Known:
 
 
 def mode(*tools: Mapping[str, Any]) -> CodeMode:
-    return CodeMode(Names("one"), Known(*tools), [HELPER])
+    return CodeMode(CodeModeNames("one"), Known(*tools), [HELPER])
 
 
 def call(
@@ -131,7 +131,7 @@ async def test_an_upstream_tool_of_an_own_name_is_not_offered() -> None:
 
 async def test_a_compressed_call_leaves_plain() -> None:
     """What was edited cannot keep the coding that it came in."""
-    upstream = Acting(lambda _: Answer(chunks=[b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}']))
+    upstream = Acting(lambda _: ScriptedAnswer(chunks=[b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}']))
     relaying = Relaying(upstream, plan=mode(DRAW).around(Plan()))
     session = await relaying.open()
     body = call("one_call_tool", name="draw", arguments={"kind": "bar"}).request

@@ -19,7 +19,7 @@ from adapter.rules.access.scopes import principal_scope
 from adapter.rules.calls.param_header_names import annotated
 from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.handles import upload_handle
 from tests.relay.relaying import whole
 from tests.relay.tooling import META, READ, arguments_of, producing, result, said, saying, tools, uri_of
@@ -77,7 +77,7 @@ async def test_argument_that_is_left_out_is_left_alone(tmp_path: Path, arguments
 async def test_bytes_outside_the_handle_stay(tmp_path: Path) -> None:
     """Number spelling, order, spaces and duplicates of others leave as they came; so does the whole result."""
     came = b'{"id": 1.0, "jsonrpc":"2.0","result": {"content":[],"big":12345678901234567890, "e":1e2}}'
-    async with tools(tmp_path, lambda request: Answer(chunks=[came])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[came])) as one:
         handle = await one.handle(b"hello")
         before, behind = (
             b'{ "id": 1.0,"params" :{"arguments":{"n":1.50, "n":2e0 ,"path" : "',
@@ -92,9 +92,9 @@ async def test_bytes_outside_the_handle_stay(tmp_path: Path) -> None:
 async def test_tool_that_repeats_its_path_shows_the_handle(tmp_path: Path) -> None:
     """Where the store lies is nobody's business; every other text of the result stays."""
 
-    def echo(request: UpstreamRequest) -> Answer:
+    def echo(request: UpstreamRequest) -> ScriptedAnswer:
         path = arguments_of(request)["path"]
-        return Answer(chunks=[said(f"read {path}, not {tmp_path}/state/db nor /etc/passwd")])
+        return ScriptedAnswer(chunks=[said(f"read {path}, not {tmp_path}/state/db nor /etc/passwd")])
 
     async with tools(tmp_path, echo) as one:
         handle = await one.handle(b"hello")
@@ -105,10 +105,10 @@ async def test_tool_that_repeats_its_path_shows_the_handle(tmp_path: Path) -> No
 async def test_tool_that_names_its_path_from_elsewhere_shows_the_handle(tmp_path: Path) -> None:
     """Relative to its own directory, as Playwright does; other places of the store are not told at all."""
 
-    def echo(request: UpstreamRequest) -> Answer:
+    def echo(request: UpstreamRequest) -> ScriptedAnswer:
         path = arguments_of(request)["path"]
         place = path.removeprefix(str(tmp_path))
-        return Answer(chunks=[said(f"setFiles(['../../data{place}']), not ../../data{place}.bak")])
+        return ScriptedAnswer(chunks=[said(f"setFiles(['../../data{place}']), not ../../data{place}.bak")])
 
     async with tools(tmp_path, echo) as one:
         handle = await one.handle(b"hello")
@@ -302,8 +302,8 @@ async def test_file_stays_while_its_call_runs(tmp_path: Path) -> None:
     """Neither its time nor a neighbour in need of room takes it from the tool; afterwards its time begins anew."""
     go_on = asyncio.Event()
 
-    def slow(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[said("read")], after=go_on)
+    def slow(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(chunks=[said("read")], after=go_on)
 
     limits = Limits(10, None, None, "lru_uploads_then_artifacts")
     async with tools(tmp_path, slow, limits=limits) as one:
@@ -341,10 +341,10 @@ async def test_refused_call_holds_nothing(tmp_path: Path) -> None:
 async def test_artifact_is_taken_wherever_an_upload_is(tmp_path: Path) -> None:
     """Under its own name and no other."""
 
-    def write(request: UpstreamRequest) -> Answer:
+    def write(request: UpstreamRequest) -> ScriptedAnswer:
         if b'"write"' in request.body:
             Path(arguments_of(request)["filename"]).write_bytes(b"made")
-        return Answer(chunks=[said("done")])
+        return ScriptedAnswer(chunks=[said("done")])
 
     async with tools(tmp_path, write, producing=producing()) as one:
         made = await one.call("write", '{"filename":"a.txt"}')
@@ -366,7 +366,7 @@ async def modern_call(
     tmp_path: Path, headers: Sequence[tuple[str, str]], schema: object, arguments: str = '{"path":"@"}'
 ) -> tuple[str, UpstreamRequest]:
     """The handle, and what went upstream of a modern call whose headers say ``@`` where the handle stands."""
-    async with tools(tmp_path, lambda request: Answer(chunks=[result('"content":[]')])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[result('"content":[]')])) as one:
         if schema is not None:
             one.mirrors.learn(["read"], {"read": dict(annotated(schema))})
         record = await one.uploaded(b"hello", scope=principal_scope(b"", "anonymous"))

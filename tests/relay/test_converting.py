@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.tooling import (
     READ,
     SSE,
@@ -27,13 +27,15 @@ from tests.relay.tooling import (
 )
 
 
-def converting(answer: Callable[[str, str], bytes] | None = None) -> Callable[[UpstreamRequest], Answer]:
+def converting(
+    answer: Callable[[str, str], bytes] | None = None,
+) -> Callable[[UpstreamRequest], ScriptedAnswer]:
     """Writes the file that it was given the other way round, and names both."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         given, told = arguments_of(request)["path"], arguments_of(request)["filename"]
         Path(told).write_bytes(Path(given).read_bytes()[::-1])
-        return Answer(chunks=[(answer or (lambda a, b: said(f"from {a} to {b}")))(given, told)])
+        return ScriptedAnswer(chunks=[(answer or (lambda a, b: said(f"from {a} to {b}")))(given, told)])
 
     return act
 
@@ -88,8 +90,8 @@ async def test_bad_place_lets_the_handle_go(tmp_path: Path) -> None:
 async def test_nothing_written_still_shows_the_handle(tmp_path: Path) -> None:
     """The call's result stands; it names no path."""
 
-    def act(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[said(f"{arguments_of(request)['path']} holds nothing")])
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(chunks=[said(f"{arguments_of(request)['path']} holds nothing")])
 
     async with tools(tmp_path, act) as one:
         handle, response = await converted(one)
@@ -100,8 +102,8 @@ async def test_nothing_written_still_shows_the_handle(tmp_path: Path) -> None:
 async def test_input_that_a_result_names_is_not_its_output(tmp_path: Path) -> None:
     """A locator follows no path of an upload."""
 
-    def act(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[said(f"took {arguments_of(request)['path']}")])
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(chunks=[said(f"took {arguments_of(request)['path']}")])
 
     async with tools(tmp_path, act, producing=producing("regex", argument=None)) as one:
         _, response = await converted(one)
@@ -112,10 +114,12 @@ async def test_failed_call_shows_the_handle_too(tmp_path: Path) -> None:
     """In a result that is an error, and in an error response."""
     for members in ('"content":[{"type":"text","text":"no @"}],"isError":true', None):
 
-        def act(request: UpstreamRequest, members: str | None = members) -> Answer:
+        def act(request: UpstreamRequest, members: str | None = members) -> ScriptedAnswer:
             path = arguments_of(request)["path"]
             error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": f"no {path}"}}
-            return Answer(chunks=[result(members.replace("@", path)) if members else orjson.dumps(error)])
+            return ScriptedAnswer(
+                chunks=[result(members.replace("@", path)) if members else orjson.dumps(error)]
+            )
 
         async with tools(tmp_path, act) as one:
             handle, response = await converted(one)
@@ -126,7 +130,7 @@ async def test_failed_call_shows_the_handle_too(tmp_path: Path) -> None:
 async def test_progress_shows_the_handle_too(tmp_path: Path) -> None:
     """Before anything is captured."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         path, told = arguments_of(request)["path"], arguments_of(request)["filename"]
         progress = {
             "jsonrpc": "2.0",
@@ -134,7 +138,7 @@ async def test_progress_shows_the_handle_too(tmp_path: Path) -> None:
             "params": {"message": f"{path} {told}"},
         }
         chunks = [b"data: " + orjson.dumps(progress) + b"\n\n", b"data: " + said("done") + b"\n\n"]
-        return Answer(headers=SSE, chunks=chunks)
+        return ScriptedAnswer(headers=SSE, chunks=chunks)
 
     async with tools(tmp_path, act) as one:
         handle = await one.handle(b"hello")
@@ -154,7 +158,7 @@ async def test_what_shares_no_disk_may_answer_with_its_file(tmp_path: Path, deli
     block = '{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}'
     async with tools(
         tmp_path,
-        lambda request: Answer(chunks=[result(f'"content":[{block}]')]),
+        lambda request: ScriptedAnswer(chunks=[result(f'"content":[{block}]')]),
         consuming=replace(READ, delivery=delivery),
         producing=producing("embedded", argument=None),
     ) as one:
@@ -165,7 +169,7 @@ async def test_what_shares_no_disk_may_answer_with_its_file(tmp_path: Path, deli
 async def test_raw_output_is_what_the_tool_wrote(tmp_path: Path) -> None:
     """Its bytes stay as they are, also where they hold a path."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         Path(arguments_of(request)["filename"]).write_text(arguments_of(request)["path"])
         return saying("done")(request)
 

@@ -12,7 +12,7 @@ from adapter import log
 from adapter.errors import CatalogueDrifted
 from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
 from adapter.relay.tools.drift_memory import DRIFTS
-from adapter.relay.tools.pin_review import Acceptance, BoundByFile, Standing
+from adapter.relay.tools.pin_review import BoundByFile, PinReview, PinStatus
 from adapter.relay.tools.pins import LOOKED_UP, PINS
 from adapter.rules.access.callers import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
@@ -25,13 +25,13 @@ ANN, BOB = Caller("ann:0123456789abcdef"), Caller("bob:fedcba9876543210")
 CONSOLE = Caller("ann:0123456789abcdef", "http")
 
 
-async def standing(front: Guarded, lock: Catalogue | None = None) -> Standing:
+async def standing(front: Guarded, lock: Catalogue | None = None) -> PinStatus:
     return await acceptance(front, lock).standing("one")
 
 
-def acceptance(front: Guarded, lock: Catalogue | None = None) -> Acceptance:
+def acceptance(front: Guarded, lock: Catalogue | None = None) -> PinReview:
     locks = {} if lock is None else {"one": lock}
-    return Acceptance(front.pins, {"one": front.mode}, locks, log.get_logger("test"))
+    return PinReview(front.pins, {"one": front.mode}, locks, log.get_logger("test"))
 
 
 async def remembered(front: Guarded) -> RememberedDrift:

@@ -13,7 +13,7 @@ from adapter.errors import LimitReached
 from adapter.relay.sessions.fan_out import QUEUE_BYTES, QUEUE_EVENTS, REPLAY_BYTES, REPLAY_EVENTS
 from adapter.relay.sessions.shared_session import LARGEST
 from adapter.upstream.port import UpstreamReply, header
-from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from tests.relay.relaying import pieces, whole
 from tests.relay.sharing import LiveUpstream, Message, Stream, client, request, sharing
 
@@ -62,7 +62,7 @@ async def test_refused_stream_is_refused_as_the_server_does_it() -> None:
     class Refusing(LiveUpstream):
         async def send(self, request, silence):  # type: ignore[no-untyped-def]  # the port's own
             if request.method == "GET":
-                return ScriptedReply(Answer(405))
+                return ScriptedReply(ScriptedAnswer(405))
             return await super().send(request, silence)
 
     process = sharing(Refusing())
@@ -294,7 +294,7 @@ async def test_answer_above_the_limit_fails_its_call_only() -> None:
 
     async def large(message: Message) -> UpstreamReply:
         body = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": "x" * 2000})
-        return ScriptedReply(Answer(chunks=[body]))
+        return ScriptedReply(ScriptedAnswer(chunks=[body]))
 
     upstream = LiveUpstream(large)
     process = sharing(upstream, answer=1000)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.exchange import Answer as Left
+from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.exchange import Flow
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, whole
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}'
@@ -60,9 +60,9 @@ def playing(
 ) -> Relaying:
     """A relay whose upstream answers a call so, a GET with the rest of the stream, and takes cancellations."""
     steps = [
-        (Expect("POST", CALL), Answer(headers=headers, chunks=list(chunks))),
-        (Expect("GET"), Answer(headers=SSE, chunks=[NEWS, SAID])),
-        (Expect("POST", lambda body: b"cancelled" in body), Answer(202)),
+        (Expect("POST", CALL), ScriptedAnswer(headers=headers, chunks=list(chunks))),
+        (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=[NEWS, SAID])),
+        (Expect("POST", lambda body: b"cancelled" in body), ScriptedAnswer(202)),
     ]
     return Relaying(ScriptedUpstream(steps))
 

@@ -10,7 +10,7 @@ from adapter.errors import AdapterError, BadJson, BadRequest, SessionUnknown, Up
 from adapter.relay.sessions.upstream_sessions import INITIALIZED
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.eras import Era
 from tests.relay.guarding import SSE, Shop, guarded, tool
 from tests.relay.relaying import Relaying, whole
@@ -83,7 +83,7 @@ async def test_initialize_smuggles_no_call(more: bytes) -> None:
 @pytest.mark.parametrize("message", SMUGGLED)
 async def test_a_server_without_a_guard_is_sent_what_came(message: bytes) -> None:
     """There is nothing to get around, so nobody minds."""
-    taken = Acting(lambda _: Answer(202))
+    taken = Acting(lambda _: ScriptedAnswer(202))
     relaying = Relaying(taken)
     await relaying.post(message, await relaying.open())
     assert [request.body for request in taken.requests] == [message]
@@ -138,7 +138,7 @@ async def test_a_compressed_message_leaves_as_it_was_read(refuses: bool) -> None
     shop = Shop(*SHOP)
     text = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"seen","arguments":{}}}'
     packed = gzip.compress(text)
-    shop.says = lambda _: Answer(202)
+    shop.says = lambda _: ScriptedAnswer(202)
     async with guarded(shop, "off", policies=HIDDEN if refuses else Policies()) as front:
         ask = front.relaying.ask(
             text, await front.open(), encoded=True, headers=[("Content-Encoding", "gzip")]
@@ -182,7 +182,7 @@ async def test_no_list_shows_what_is_hidden(body: bytes, stream: bool, modern: b
     """A client that reads another list in it than was judged gets none; nor one that takes a response for its own."""
     shop = Shop(*SHOP)
     sent = b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n" if stream else body
-    shop.fails = Answer(headers=SSE if stream else JSON, chunks=[sent])
+    shop.fails = ScriptedAnswer(headers=SSE if stream else JSON, chunks=[sent])
     async with guarded(shop, "off", policies=HIDDEN) as front:
         meta = (
             b',"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}' if modern else b""
@@ -209,7 +209,7 @@ async def test_no_list_shows_what_is_hidden(body: bytes, stream: bool, modern: b
 async def test_a_list_that_failed_says_why(status: int, body: bytes, left: bool) -> None:
     """The body of a failure is the upstream's, as long as no client could find tools in it."""
     shop = Shop(*SHOP)
-    shop.fails = Answer(status, chunks=[body])
+    shop.fails = ScriptedAnswer(status, chunks=[body])
     async with guarded(shop, "off", policies=HIDDEN) as front:
         answer = await front.relaying.post(
             b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', await front.open()

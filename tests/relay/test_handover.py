@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from adapter.relay.files.upload_consumer import Consumer
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
 from adapter.rules.access.scopes import Scope, principal_scope
 from tests.relay.relaying import Relaying, whole
@@ -38,7 +38,7 @@ class Second:
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
-        stage = Consumer(rule, first.holdings, first.files, first.links, Mirrors())
+        stage = Consumer(rule, first.holdings, first.files, first.links, ParamHeaders())
         plan = Plan({("tools/call", "read"): (stage,)})
         self.relaying = Relaying(self.upstream, plan, first.store, first.clock)
 

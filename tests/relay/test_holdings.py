@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import TABLE
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileRecord, Kind, Place, encode
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
 
 # --- time ---
@@ -38,7 +38,7 @@ async def test_reading_counts_as_access_and_listing_does_not() -> None:
     filing.clock.now += 60
     opened = await filing.holdings.read(read)
     assert await opened.read(0, 10) == b"1"
-    assert filing.holdings.list(ALICE.id, Kind.UPLOAD) == [read, listed]
+    assert filing.holdings.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
     filing.clock.now += 60
     assert filing.held() == [read]
 
@@ -401,7 +401,7 @@ async def test_sweep_leaves_what_is_held_or_on_its_way() -> None:
     """It takes what no record knows, also while a batch is being placed and has no row yet."""
     filing = Filing()
     [held] = await filing.upload(b"1")
-    filing.files.placed[Place(Kind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
+    filing.files.placed[Place(FileKind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
     there, go_on = filing.steps.gate("rows")
     coming = asyncio.ensure_future(filing.upload(b"3"))
     await there.wait()
@@ -415,7 +415,7 @@ async def test_sweep_leaves_what_is_held_or_on_its_way() -> None:
 async def test_sweep_is_left_out_where_it_is_switched_off() -> None:
     """Files nobody knows of stay where they are."""
     filing = Filing(sweep_grace=None)
-    filing.files.placed[Place(Kind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
+    filing.files.placed[Place(FileKind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
     await filing.holdings.tidy()
     assert len(filing.files.placed) == 1
 
@@ -425,7 +425,7 @@ async def test_scope_that_ends_takes_its_files_along() -> None:
     filing = Filing()
     await filing.upload(b"1", b"2")
     await filing.artifact(b"3")
-    filing.files.placed[Place(Kind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
+    filing.files.placed[Place(FileKind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
     [other] = await filing.upload(b"4", scope=BOB)
     await filing.holdings.drop_scope(ALICE.id)
     assert filing.held() == [] and filing.held(BOB) == [other]

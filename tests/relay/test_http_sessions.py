@@ -18,7 +18,7 @@ from adapter.relay.stages import Call, Plan
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream, Step
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying
 
@@ -38,9 +38,9 @@ def asks(method: str) -> Callable[[bytes], bool]:
     return lambda body: orjson.loads(body).get("method") == method
 
 
-def answer(number: int, result: object, **more: Any) -> Answer:
+def answer(number: int, result: object, **more: Any) -> ScriptedAnswer:
     body = orjson.dumps({"jsonrpc": "2.0", "id": number, "result": result})
-    return Answer(**{"headers": (JSON,), "chunks": [body], **more})
+    return ScriptedAnswer(**{"headers": (JSON,), "chunks": [body], **more})
 
 
 def error(number: int, code: int, message: str = "no") -> bytes:
@@ -61,11 +61,11 @@ def opening(session: str = "up-1") -> list[Step]:
     fields = (JSON, ("Mcp-Session-Id", session))
     return [
         (Expect("POST", asks("initialize")), answer(1, result, headers=fields)),
-        (Expect("POST", asks("notifications/initialized")), Answer(202)),
+        (Expect("POST", asks("notifications/initialized")), ScriptedAnswer(202)),
     ]
 
 
-def call(number: int, result: Answer | Exception) -> Step:
+def call(number: int, result: ScriptedAnswer | Exception) -> Step:
     return (
         Expect("POST", lambda body: asks("tools/call")(body) and orjson.loads(body)["id"] == number),
         result,
@@ -73,7 +73,7 @@ def call(number: int, result: Answer | Exception) -> Step:
 
 
 LISTED: Step = (Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
-ENDED: Step = (Expect("DELETE"), Answer(200))
+ENDED: Step = (Expect("DELETE"), ScriptedAnswer(200))
 
 
 class Serving:
@@ -184,9 +184,13 @@ async def test_a_tool_that_is_not_known_is_looked_for_anew() -> None:
 
 async def test_a_server_without_tools_has_none() -> None:
     """It does not know the method; any other error is one."""
-    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), Answer(chunks=[error(2, -32601)])))
+    serving = Serving(
+        *opening(), (Expect("POST", asks("tools/list")), ScriptedAnswer(chunks=[error(2, -32601)]))
+    )
     assert await serving.sessions.tools(ANN) == []
-    serving.upstream.then(Expect("POST", asks("tools/list")), Answer(chunks=[error(3, -32603, "broken")]))
+    serving.upstream.then(
+        Expect("POST", asks("tools/list")), ScriptedAnswer(chunks=[error(3, -32603, "broken")])
+    )
     with pytest.raises(ToolRefused, match="broken"):
         await serving.sessions.tools(ANN)
 
@@ -230,7 +234,7 @@ async def test_progress_is_told_as_it_comes() -> None:
         finish,
         data(error(2, 7, "late")),
     ]
-    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    serving = Serving(*opening(), call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}, tell))
     await heard.wait()
     assert told == [{"progress": 1, "total": 4, "message": "half"}] and not running.done()
@@ -252,10 +256,12 @@ async def test_requests_of_the_server_are_refused_at_once() -> None:
         finish,
         data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
     ]
-    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
-    serving.upstream.then(Expect("POST", lambda body: b'"s1"' in body and b"-32601" in body), Answer(202))
+    serving = Serving(*opening(), call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     serving.upstream.then(
-        Expect("POST", lambda body: b'"s2"' in body and b'"result":{}' in body), Answer(202)
+        Expect("POST", lambda body: b'"s1"' in body and b"-32601" in body), ScriptedAnswer(202)
+    )
+    serving.upstream.then(
+        Expect("POST", lambda body: b'"s2"' in body and b'"result":{}' in body), ScriptedAnswer(202)
     )
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
     await serving.played()
@@ -268,10 +274,12 @@ async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
     count = 5 * MOST_REPLIES
     wants = [data({"jsonrpc": "2.0", "id": f"s{number}", "method": "roots/list"}) for number in range(count)]
     stream = [b"".join(wants), data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
-    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=stream)))
+    serving = Serving(*opening(), call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     taken = asyncio.Event()
     for _ in range(count):
-        serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), Answer(202, after=taken))
+        serving.upstream.then(
+            Expect("POST", lambda body: b"-32601" in body), ScriptedAnswer(202, after=taken)
+        )
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
     for _ in range(20 * count):
         await asyncio.sleep(0)
@@ -285,18 +293,18 @@ async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
 
 async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
     """The upstream ends the stream after an event id and delivers on a later one."""
-    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-    rest = Answer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    rest = ScriptedAnswer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
     serving = Serving(*opening(), call(2, poll), (Expect("GET", headers={"last-event-id": "7"}), rest))
     assert await serving.sessions.call(ANN, "save", {}) == DONE
 
 
 async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
     """It may have run, and its caller is told so; the next call goes through a new session."""
-    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     serving = Serving(*opening(), call(2, poll))
-    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
-    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), ScriptedAnswer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), ScriptedAnswer(400))
     with pytest.raises(UpstreamUnanswered, match="the call may have run"):
         await serving.sessions.call(ANN, "save", {})
     assert serving.methods.count("tools/call") == 1 and serving.upstream.unplayed == []
@@ -304,10 +312,10 @@ async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
 
 async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> None:
     """It changes nothing, so that the caller hears nothing of the session."""
-    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     serving = Serving(*opening(), (Expect("POST", asks("tools/list")), poll))
-    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), Answer(404))
-    serving.upstream.then(Expect("POST", asks("initialize")), Answer(400))
+    serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), ScriptedAnswer(404))
+    serving.upstream.then(Expect("POST", asks("initialize")), ScriptedAnswer(400))
     for step in (*opening("up-2"), LISTED):
         serving.upstream.then(*step)
     assert await serving.sessions.tools(ANN) == TOOLS
@@ -316,7 +324,8 @@ async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> 
 async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
     """A server that ends each stream with a new event id, and asks for no pause, never answers."""
     polls = [
-        Answer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number]) for number in range(1, 200)
+        ScriptedAnswer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number])
+        for number in range(1, 200)
     ]
     serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
     with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
@@ -327,15 +336,15 @@ async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (Answer(500, chunks=[b"oops"]), "status 500"),
-        (Answer(403, chunks=[b"oops"]), "credentials"),
-        (Answer(200, chunks=[b"{}"]), "without a response"),
+        (ScriptedAnswer(500, chunks=[b"oops"]), "status 500"),
+        (ScriptedAnswer(403, chunks=[b"oops"]), "credentials"),
+        (ScriptedAnswer(200, chunks=[b"{}"]), "without a response"),
         (answer(2, [1]), "no result"),
-        (Answer(200, (JSON, ("Content-Encoding", "br")), [b"x"]), "compressed"),
-        (Answer(200, SSE, [b": hello\n\n"]), "without a response"),
+        (ScriptedAnswer(200, (JSON, ("Content-Encoding", "br")), [b"x"]), "compressed"),
+        (ScriptedAnswer(200, SSE, [b": hello\n\n"]), "without a response"),
     ],
 )
-async def test_what_is_no_answer_is_a_failure_of_the_upstream(reply: Answer, why: str) -> None:
+async def test_what_is_no_answer_is_a_failure_of_the_upstream(reply: ScriptedAnswer, why: str) -> None:
     """Said in a sentence; the session goes on, for there may be files in it."""
     serving = Serving(*opening(), call(2, reply), call(3, answer(3, DONE)))
     with pytest.raises((UpstreamBroken, ToolRefused), match=why):
@@ -350,13 +359,17 @@ async def test_what_is_no_answer_is_a_failure_of_the_upstream(reply: Answer, why
 async def test_cancelling_the_wait_cancels_the_call(streaming: bool) -> None:
     """The exchange is closed, and the upstream told as a client would tell it."""
     never = asyncio.Event()
-    reply = Answer(headers=SSE, chunks=[b": hello\n\n", never]) if streaming else Answer(after=never)
+    reply = (
+        ScriptedAnswer(headers=SSE, chunks=[b": hello\n\n", never])
+        if streaming
+        else ScriptedAnswer(after=never)
+    )
     serving = Serving(*opening(), call(2, reply))
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
     async with asyncio.timeout(5):
         while len(serving.upstream.requests) < 3:
             await asyncio.sleep(0)
-    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), Answer(202))
+    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -374,8 +387,8 @@ async def test_a_caller_that_takes_no_more_progress_has_gone() -> None:
 
     params = {"progressToken": 2, "progress": 1}
     first = data({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-    serving = Serving(*opening(), call(2, Answer(headers=SSE, chunks=[first, asyncio.Event()])))
-    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), Answer(202))
+    serving = Serving(*opening(), call(2, ScriptedAnswer(headers=SSE, chunks=[first, asyncio.Event()])))
+    serving.upstream.then(Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
     with pytest.raises(ConnectionResetError):
         await serving.sessions.call(ANN, "save", {}, gone)
     await serving.played()
@@ -398,7 +411,7 @@ async def test_a_session_that_ended_is_opened_anew() -> None:
 
 async def test_a_session_that_cannot_be_opened_is_not_kept() -> None:
     """The failure is the caller's to see, and the next call tries again."""
-    serving = Serving((Expect("POST", asks("initialize")), Answer(401)), *opening(), LISTED)
+    serving = Serving((Expect("POST", asks("initialize")), ScriptedAnswer(401)), *opening(), LISTED)
     with pytest.raises(UpstreamBroken, match="credentials"):
         await serving.sessions.tools(ANN)
     assert repr(serving.sessions) == "<HttpSessions of 'one': 0>"
@@ -422,7 +435,7 @@ async def test_the_session_used_longest_ago_makes_room() -> None:
     serving = Serving(*opening("a"), *opening("b"), call(2, answer(2, DONE)), ENDED, most=1)
     await serving.sessions.call(Who("ann"), "save", {})
     never = asyncio.Event()
-    serving.upstream.then(*call(2, Answer(after=never)))
+    serving.upstream.then(*call(2, ScriptedAnswer(after=never)))
     running = asyncio.create_task(serving.sessions.call(Who("bob"), "save", {}))
     await serving.played()
     with pytest.raises(LimitReached):
@@ -446,10 +459,10 @@ async def test_at_the_end_all_sessions_are_closed() -> None:
 
 async def test_a_server_that_hangs_holds_up_no_stop() -> None:
     """Its session has ended here after the time that was given; the janitor closes it with the server later."""
-    never, dripping = asyncio.Event(), Answer(chunks=[b"x", asyncio.Event()])
+    never, dripping = asyncio.Event(), ScriptedAnswer(chunks=[b"x", asyncio.Event()])
     serving = Serving(*opening("a"), *opening("b"))
     serving.relaying.server.silence = Silence(60, 60)
-    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "a"}), Answer(after=never))
+    serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "a"}), ScriptedAnswer(after=never))
     serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "b"}), dripping)
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
@@ -500,7 +513,7 @@ MIRRORED = {"type": "object", "properties": {"region": {"type": "string", "x-mcp
 def modern(*steps: Step) -> list[Step]:
     """An upstream that knows no initialize."""
     return [
-        (Expect("POST", asks("initialize")), Answer(400, chunks=[error(1, -32600)])),
+        (Expect("POST", asks("initialize")), ScriptedAnswer(400, chunks=[error(1, -32600)])),
         (Expect("POST", asks("server/discover")), answer(2, DISCOVERED)),
         *steps,
     ]
@@ -557,8 +570,8 @@ async def test_a_tool_that_asks_for_input_is_refused() -> None:
 async def test_a_server_of_no_known_era_is_said_to_be_one() -> None:
     """It answers, and is no MCP server."""
     serving = Serving(
-        (Expect("POST", asks("initialize")), Answer(404)),
-        (Expect("POST", asks("server/discover")), Answer(404)),
+        (Expect("POST", asks("initialize")), ScriptedAnswer(404)),
+        (Expect("POST", asks("server/discover")), ScriptedAnswer(404)),
     )
     with pytest.raises(UpstreamBroken, match="no version of MCP"):
         await serving.sessions.tools(ANN)

@@ -16,7 +16,7 @@ from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Answer, ScriptedReply, ScriptedUpstream
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import Relaying
 
 IDLE = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
@@ -41,7 +41,7 @@ class Closing:
         self.at_once -= 1
         if self.hangs:
             raise UpstreamSilent(f"The upstream server sent nothing for {silence} s.")
-        return ScriptedReply(Answer(self.status))
+        return ScriptedReply(ScriptedAnswer(self.status))
 
     async def close(self) -> None:
         """Nothing to do."""

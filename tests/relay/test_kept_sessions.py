@@ -11,19 +11,21 @@ from adapter.errors import SessionMissing, SessionUnknown
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.eras import Era
 from tests.relay.relaying import INITIALIZE, Relaying, whole
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 LISTED = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 RESULT = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
-ACCEPTED = Answer(202, headers=())
-STATELESS = Answer(chunks=[RESULT])
+ACCEPTED = ScriptedAnswer(202, headers=())
+STATELESS = ScriptedAnswer(chunks=[RESULT])
 
 
-def opened(name: str) -> Answer:
-    return Answer(headers=(("Content-Type", "application/json"), ("Mcp-Session-Id", name)), chunks=[RESULT])
+def opened(name: str) -> ScriptedAnswer:
+    return ScriptedAnswer(
+        headers=(("Content-Type", "application/json"), ("Mcp-Session-Id", name)), chunks=[RESULT]
+    )
 
 
 def initialize(text: bytes = b"") -> Expect:
@@ -42,7 +44,7 @@ def listing(session: str | None) -> Expect:
 
 async def test_request_without_id_reaches_a_stateless_server() -> None:
     """The server's answer to initialize had no id, so a client that sends none is served, under no id."""
-    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), Answer(chunks=[LISTED]))])
+    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), ScriptedAnswer(chunks=[LISTED]))])
     relaying = Relaying(upstream)
     await relaying.post_first(INITIALIZE)
     assert await relaying.post_first(LIST) == LISTED
@@ -63,7 +65,7 @@ async def test_files_of_such_a_request_belong_to_its_principal() -> None:
 
 async def test_client_of_a_stateless_server_gets_an_id_all_the_same() -> None:
     """Files and pins need a session to belong to, so clients that keep ids are given one."""
-    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), Answer(chunks=[LISTED]))])
+    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), ScriptedAnswer(chunks=[LISTED]))])
     relaying = Relaying(upstream)
     answer = await relaying.relay.handle(relaying.ask(INITIALIZE, None, era=Era.LEGACY))
     session = dict(answer.headers)["Mcp-Session-Id"]
@@ -72,9 +74,9 @@ async def test_client_of_a_stateless_server_gets_an_id_all_the_same() -> None:
 
 async def test_server_that_is_not_known_is_asked_once() -> None:
     """A restarted adapter finds out by a session of its own; ten requests at once open one."""
-    stateless = Answer(chunks=[RESULT.replace(b'"id":0', b'"id":1')])
+    stateless = ScriptedAnswer(chunks=[RESULT.replace(b'"id":0', b'"id":1')])
     steps = [(initialize(), stateless), (INITIALIZED, ACCEPTED)]
-    upstream = ScriptedUpstream([*steps, *[(listing(None), Answer(chunks=[LISTED]))] * 10])
+    upstream = ScriptedUpstream([*steps, *[(listing(None), ScriptedAnswer(chunks=[LISTED]))] * 10])
     relaying = Relaying(upstream)
     assert await asyncio.gather(*(relaying.post_first(LIST) for _ in range(10))) == [LISTED] * 10
     assert upstream.unplayed == []
@@ -83,8 +85,8 @@ async def test_server_that_is_not_known_is_asked_once() -> None:
 async def test_request_without_id_is_refused_at_a_server_with_sessions() -> None:
     """The default: 400, and the session that was opened to find out is closed."""
     closed = Expect("DELETE", headers={"mcp-session-id": "probe"})
-    probed = Answer(headers=opened("probe").headers, chunks=[RESULT.replace(b'"id":0', b'"id":1')])
-    steps = [(initialize(), probed), (INITIALIZED, ACCEPTED), (closed, Answer())]
+    probed = ScriptedAnswer(headers=opened("probe").headers, chunks=[RESULT.replace(b'"id":0', b'"id":1')])
+    steps = [(initialize(), probed), (INITIALIZED, ACCEPTED), (closed, ScriptedAnswer())]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream)
     for _ in range(2):
@@ -95,7 +97,7 @@ async def test_request_without_id_is_refused_at_a_server_with_sessions() -> None
 
 async def test_server_that_opens_no_session_is_not_asked_each_time() -> None:
     """A server that refuses the adapter's own credentials is asked again only after a while."""
-    upstream = ScriptedUpstream([(initialize(), Answer(401)), (initialize(), Answer(401))])
+    upstream = ScriptedUpstream([(initialize(), ScriptedAnswer(401)), (initialize(), ScriptedAnswer(401))])
     relaying = Relaying(upstream)
     for _ in range(3):
         with pytest.raises(SessionMissing):
@@ -111,7 +113,9 @@ async def test_batch_without_id_goes_by_its_header() -> None:
     """Without a session the version header tells whether batches exist; without that it is 2025-03-26."""
     batch = b"[" + LIST + b"]"
     sent = Expect("POST", batch)
-    upstream = ScriptedUpstream([(initialize(), STATELESS), (sent, Answer(chunks=[b"[" + LISTED + b"]"]))])
+    upstream = ScriptedUpstream(
+        [(initialize(), STATELESS), (sent, ScriptedAnswer(chunks=[b"[" + LISTED + b"]"]))]
+    )
     relaying = Relaying(upstream)
     await relaying.post_first(INITIALIZE)
     assert await relaying.post_first(batch) == b"[" + LISTED + b"]"
@@ -130,7 +134,7 @@ async def test_requests_without_id_go_on_in_one_session() -> None:
         (initialize(), opened("first")),
         (initialize(b'"host"'), opened("kept")),
         (INITIALIZED, ACCEPTED),
-        *[(listing("kept"), Answer(chunks=[LISTED]))] * 10,
+        *[(listing("kept"), ScriptedAnswer(chunks=[LISTED]))] * 10,
     ]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
@@ -142,7 +146,11 @@ async def test_requests_without_id_go_on_in_one_session() -> None:
 async def test_principal_that_never_sent_initialize_is_served() -> None:
     """Without an initialize to repeat, the adapter sends one of a client that can do nothing but ask."""
     plain = initialize(b'"capabilities":{}')
-    steps = [(plain, opened("kept")), (INITIALIZED, ACCEPTED), (listing("kept"), Answer(chunks=[LISTED]))]
+    steps = [
+        (plain, opened("kept")),
+        (INITIALIZED, ACCEPTED),
+        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
+    ]
     relaying = Relaying(ScriptedUpstream(steps), serves_missing=True)
     assert await relaying.post_first(LIST) == LISTED
 
@@ -152,10 +160,10 @@ async def test_kept_session_is_the_principals_own() -> None:
     steps = [
         (initialize(), opened("kept-1")),
         (INITIALIZED, ACCEPTED),
-        (listing("kept-1"), Answer(chunks=[LISTED])),
+        (listing("kept-1"), ScriptedAnswer(chunks=[LISTED])),
         (initialize(), opened("kept-2")),
         (INITIALIZED, ACCEPTED),
-        (listing("kept-2"), Answer(chunks=[LISTED])),
+        (listing("kept-2"), ScriptedAnswer(chunks=[LISTED])),
     ]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
@@ -168,7 +176,7 @@ async def test_kept_session_goes_on_after_a_restart() -> None:
     """Another process on the same store goes on in the upstream session of the one before."""
     store = MemoryStore()
     steps = [(initialize(), opened("kept")), (INITIALIZED, ACCEPTED)]
-    upstream = ScriptedUpstream([*steps, *[(listing("kept"), Answer(chunks=[LISTED]))] * 2])
+    upstream = ScriptedUpstream([*steps, *[(listing("kept"), ScriptedAnswer(chunks=[LISTED]))] * 2])
     assert await Relaying(upstream, store=store, serves_missing=True).post_first(LIST) == LISTED
     assert await Relaying(upstream, store=store, serves_missing=True).post_first(LIST) == LISTED
 
@@ -178,10 +186,10 @@ async def test_kept_session_is_opened_again_when_the_server_forgot_it() -> None:
     steps = [
         (initialize(), opened("old")),
         (INITIALIZED, ACCEPTED),
-        (listing("old"), Answer(404)),
+        (listing("old"), ScriptedAnswer(404)),
         (initialize(), opened("new")),
         (INITIALIZED, ACCEPTED),
-        (listing("new"), Answer(chunks=[LISTED])),
+        (listing("new"), ScriptedAnswer(chunks=[LISTED])),
     ]
     upstream = ScriptedUpstream(steps)
     assert await Relaying(upstream, serves_missing=True).post_first(LIST) == LISTED
@@ -193,8 +201,8 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
     steps = [
         (initialize(), opened("one")),
         (INITIALIZED, ACCEPTED),
-        (listing("one"), Answer(chunks=[LISTED])),
-        (Expect("DELETE", headers={"mcp-session-id": "one"}), Answer()),
+        (listing("one"), ScriptedAnswer(chunks=[LISTED])),
+        (Expect("DELETE", headers={"mcp-session-id": "one"}), ScriptedAnswer()),
     ]
     upstream = ScriptedUpstream(steps)
     limits = SessionLimits(idle_ttl=60, tombstone_ttl=60)
@@ -207,7 +215,7 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
     for step in (
         (initialize(), opened("two")),
         (INITIALIZED, ACCEPTED),
-        (listing("two"), Answer(chunks=[LISTED])),
+        (listing("two"), ScriptedAnswer(chunks=[LISTED])),
     ):
         upstream.then(*step)
     assert await relaying.post_first(LIST) == LISTED
@@ -216,15 +224,15 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
 async def test_initialize_while_the_kept_session_opens_loses_nothing() -> None:
     """Another client of the principal initializes just then: the request is served, and no upstream session is left."""
     begun, go_on = asyncio.Event(), asyncio.Event()
-    slow = Answer(headers=opened("slow").headers, chunks=[RESULT], after=go_on)
+    slow = ScriptedAnswer(headers=opened("slow").headers, chunks=[RESULT], after=go_on)
     steps = [
         (initialize(b'"capabilities":{}'), slow),
         (INITIALIZED, ACCEPTED),
-        (Expect("DELETE", headers={"mcp-session-id": "slow"}), Answer()),
+        (Expect("DELETE", headers={"mcp-session-id": "slow"}), ScriptedAnswer()),
         (initialize(), opened("other")),
         (initialize(), opened("kept")),
         (INITIALIZED, ACCEPTED),
-        (listing("kept"), Answer(chunks=[LISTED])),
+        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
     ]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
@@ -243,7 +251,7 @@ async def test_nobody_can_end_or_name_the_kept_session() -> None:
     steps = [
         (initialize(), opened("kept")),
         (INITIALIZED, ACCEPTED),
-        (listing("kept"), Answer(chunks=[LISTED])),
+        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
     ]
     relaying = Relaying(ScriptedUpstream(steps), serves_missing=True)
     await relaying.post_first(LIST)
@@ -260,7 +268,7 @@ async def test_kept_session_that_was_revoked_waits_for_initialize() -> None:
     steps = [
         (initialize(), opened("kept")),
         (INITIALIZED, ACCEPTED),
-        (listing("kept"), Answer(chunks=[LISTED])),
+        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
     ]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
@@ -273,7 +281,7 @@ async def test_kept_session_that_was_revoked_waits_for_initialize() -> None:
         (initialize(), opened("other")),
         (initialize(), opened("new")),
         (INITIALIZED, ACCEPTED),
-        (listing("new"), Answer(chunks=[LISTED])),
+        (listing("new"), ScriptedAnswer(chunks=[LISTED])),
     ):
         upstream.then(*step)
     await relaying.post_first(INITIALIZE)

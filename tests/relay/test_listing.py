@@ -10,7 +10,7 @@ import pytest
 from adapter import log
 from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.tools.tool_lists import KEPT, TOLD_AT_ONCE, ToolLists
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Change, Drift
@@ -24,7 +24,9 @@ OWN = {"name": "one_get_upload_url"}
 
 
 def lists(policies: Policies | None = None, own: list[dict[str, Any]] | None = None) -> ToolLists:
-    return ToolLists("one", shape_of(policies or Policies()), own or [], Mirrors(), log.get_logger("test"))
+    return ToolLists(
+        "one", shape_of(policies or Policies()), own or [], ParamHeaders(), log.get_logger("test")
+    )
 
 
 def response(*tools: bytes, request_id: bytes = b"1", more: bytes = b"", spaces: bytes = b"") -> bytes:
@@ -94,7 +96,7 @@ async def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None
         asked += 1
         return Shaping(raw.replace(b"Shoots", b"Shot"))
 
-    made = ToolLists("one", shape, [OWN], Mirrors(), log.get_logger("test"))
+    made = ToolLists("one", shape, [OWN], ParamHeaders(), log.get_logger("test"))
     spelled = spelled.replace("TOOLS", f"[{PLAIN.decode()}]")
     pages = [
         await made.page(spelled.replace("ID", said).encode(), said.encode(), first=True, modern=False)

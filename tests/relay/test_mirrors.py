@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.relay.param_headers import KNOWN, Mirrors
+from adapter.relay.param_headers import KNOWN, ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.access.scopes import principal_scope
 from adapter.rules.calls.param_header_names import annotated
@@ -32,7 +32,7 @@ def call(*headers: tuple[str, str], era: Era = Era.MODERN) -> Call:
 def rewritten(
     made: Call, *argument: str | int, schema: object = SCHEMA, new: str = "new"
 ) -> list[tuple[str, str]]:
-    mirrors = Mirrors()
+    mirrors = ParamHeaders()
     if schema is not None:
         mirrors.learn(["read"], {"read": dict(annotated(schema))})
     mirrors.rewrite(made, argument, "old", new)
@@ -73,7 +73,7 @@ def test_headers_follow_arguments_that_were_made_anew() -> None:
     """One that changed, one that is new and one that is gone, of any plain type; what stayed keeps its spelling."""
     named = ("kept", "size", "deep", "new", "gone")
     properties = {name: {"x-mcp-header": name.title()} for name in named}
-    mirrors = Mirrors()
+    mirrors = ParamHeaders()
     mirrors.learn(["read"], {"read": dict(annotated({"properties": properties}))})
     made = call(
         ("Mcp-Param-Kept", "=?base64?a2VwdA==?="),
@@ -97,13 +97,13 @@ def test_headers_follow_arguments_that_were_made_anew() -> None:
 def test_headers_of_an_unknown_schema_follow_texts() -> None:
     """While nobody has read the list, a header is found by the text that it said."""
     made = call(("Mcp-Param-A", "old"), ("Mcp-Param-B", "1"))
-    Mirrors().renew(made, {"a": "old", "b": 1}, {"a": "new", "b": 2})
+    ParamHeaders().renew(made, {"a": "old", "b": 1}, {"a": "new", "b": 2})
     assert made.headers == [("Mcp-Param-A", "new"), ("Mcp-Param-B", "1")]
 
 
 def test_tools_that_are_listed_no_more_are_forgotten_in_the_end() -> None:
     """A server that names its tools anew each time does not fill the memory."""
-    mirrors = Mirrors()
+    mirrors = ParamHeaders()
     mirrors.learn(["read"], {"read": {("file",): "Mcp-Param-File"}})
     mirrors.learn((f"tool_{number}" for number in range(KNOWN)), {})
     made = call(("Mcp-Param-Other", "old"))

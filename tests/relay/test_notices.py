@@ -12,10 +12,10 @@ import pytest
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.call.get_stream_events import noticing
-from adapter.relay.notifications import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notices
+from adapter.relay.notifications import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notifications
 from adapter.rules.access.scopes import principal_scope
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import pieces, whole
 from tests.relay.tooling import META, SSE, Tools, artifact_of, parsed, producing, result, tools, writing
 
@@ -23,10 +23,10 @@ SCOPE = principal_scope(b"", "somebody")
 HELLO = b": hello\n\n"
 
 
-def listening(request: UpstreamRequest) -> Answer:
+def listening(request: UpstreamRequest) -> ScriptedAnswer:
     """An upstream whose GET streams stay open, and whose tool writes."""
     if request.method == "GET":
-        return Answer(headers=SSE, chunks=[HELLO, asyncio.Event()])
+        return ScriptedAnswer(headers=SSE, chunks=[HELLO, asyncio.Event()])
     return writing(b"made", result('"content":[]'))(request)
 
 
@@ -94,7 +94,7 @@ async def test_session_without_a_stream_is_not_told(tmp_path: Path) -> None:
 
 async def test_each_session_gets_one_word_on_its_newest_stream() -> None:
     """A scope that several sessions share tells each of them; said twice before it was taken is said once."""
-    notices = Notices()
+    notices = Notifications()
     older, newer = notices.open(SCOPE, "a"), notices.open(SCOPE, "a")
     other = notices.open(SCOPE, "b")
     notices.resources_changed(SCOPE)
@@ -112,7 +112,7 @@ async def test_each_session_gets_one_word_on_its_newest_stream() -> None:
 
 async def test_resumed_stream_is_the_last_resort() -> None:
     """It may be the rest of a call's stream; where it is all there is, it is better than silence."""
-    notices = Notices()
+    notices = Notifications()
     opened, resumed = notices.open(SCOPE, "a"), notices.open(SCOPE, "a", resumed=True)
     notices.resources_changed(SCOPE)
     assert await _held(opened) == RESOURCES_CHANGED and await _held(resumed) == b""
@@ -172,16 +172,16 @@ async def test_stream_that_is_given_up_ends_everything(begun: bool) -> None:
 # --- subscriptions --------------------------------------------------------------------------------------------
 
 
-def subscribing(agreed: str, *more: bytes) -> Callable[[UpstreamRequest], Answer]:
+def subscribing(agreed: str, *more: bytes) -> Callable[[UpstreamRequest], ScriptedAnswer]:
     """An upstream that acknowledges a subscription with these notifications (JSON), and whose tool writes."""
     acknowledged = (
         b'data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",'
         b'"params":{"n": 1.50,"notifications":%b}}\n\n' % agreed.encode()
     )
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if b"subscriptions/listen" in request.body:
-            return Answer(headers=SSE, chunks=[acknowledged, *more, asyncio.Event()])
+            return ScriptedAnswer(headers=SSE, chunks=[acknowledged, *more, asyncio.Event()])
         return writing(b"made", result('"content":[],"resultType":"complete"'))(request)
 
     return act
@@ -251,9 +251,9 @@ async def test_subscription_to_something_else_hears_nothing_of_it(
 async def test_subscription_that_is_over_holds_nothing(tmp_path: Path) -> None:
     """Nor one that its upstream refuses."""
 
-    def refusing(request: UpstreamRequest) -> Answer:
+    def refusing(request: UpstreamRequest) -> ScriptedAnswer:
         error = b'{"jsonrpc":"2.0","id":"s-1","error":{"code":-32601,"message":"Method not found"}}'
-        return Answer(404, chunks=[error])
+        return ScriptedAnswer(404, chunks=[error])
 
     async with tools(tmp_path, subscribing("{}")) as one:
         stream = await subscribed(one, WANTED)

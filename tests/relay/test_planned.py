@@ -17,12 +17,12 @@ from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.call.planned import RESTARTED
 from adapter.relay.call.plans import Plans
 from adapter.relay.call.suspended_plan import NO_TASK
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, pieces
 
 ASKED = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"arguments":{"x":1.0},"name":"save"}}'
@@ -60,12 +60,12 @@ def planned(
         [Step(8, "watch", "", stage, "after" if reshapes else "before")],
         errors or ErrorStyle(),
     )
-    plans = Plans(lambda tool: plan if tool == "save" else None, Mirrors(), Notices(), 60)
+    plans = Plans(lambda tool: plan if tool == "save" else None, ParamHeaders(), Notifications(), 60)
     return Relaying(upstream, Plan(around=plans.of), MemoryStore())
 
 
 def answering(came: bytes = CAME, asked: bytes = ASKED) -> ScriptedUpstream:
-    return ScriptedUpstream([(Expect("POST", asked), Answer(chunks=[came]))])
+    return ScriptedUpstream([(Expect("POST", asked), ScriptedAnswer(chunks=[came]))])
 
 
 async def test_untouched_calls_keep_their_bytes() -> None:
@@ -163,7 +163,7 @@ async def test_progress_passes_at_once() -> None:
     """While the walk sleeps, what precedes the answer on its stream is passed on as received."""
     progress = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n\n'
     finish = asyncio.Event()
-    answer = Answer(headers=SSE, chunks=[progress, finish, b"data: " + CAME + b"\n\n"])
+    answer = ScriptedAnswer(headers=SSE, chunks=[progress, finish, b"data: " + CAME + b"\n\n"])
     relaying = planned(ScriptedUpstream([(POST, answer)]), Watching())
     reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
     stream = pieces(reply)
@@ -177,7 +177,7 @@ async def test_a_walk_ends_with_its_exchange() -> None:
     """When the client goes away while the upstream works, the stages are cancelled and clean up."""
     stage = Watching()
     never = asyncio.Event()
-    answer = Answer(headers=SSE, chunks=[b": working\n\n", never])
+    answer = ScriptedAnswer(headers=SSE, chunks=[b": working\n\n", never])
     relaying = planned(ScriptedUpstream([(POST, answer)]), stage)
     reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
     stream = pieces(reply)
@@ -190,8 +190,8 @@ async def test_a_walk_ends_with_its_exchange() -> None:
 @pytest.mark.parametrize("reshapes", [False, True])
 async def test_an_answer_after_a_restart_is_shown_only_if_no_stage_is_missed(reshapes: bool) -> None:
     """An answer that comes when its walk is gone passes, unless a stage was to make something of it."""
-    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-    late = Answer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    late = ScriptedAnswer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
     upstream = ScriptedUpstream([(POST, poll), (Expect("GET", headers={"last-event-id": "7"}), late)])
     first = planned(upstream, Watching(), reshapes=reshapes)
     session = await first.open()
@@ -206,8 +206,8 @@ async def test_an_answer_after_a_restart_is_shown_only_if_no_stage_is_missed(res
 
 async def test_after_a_restart_the_failure_is_in_the_tools_own_mode() -> None:
     """Where failures are JSON-RPC errors, an answer that cannot be shown any more is one too."""
-    poll = Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-    late = Answer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    late = ScriptedAnswer(headers=SSE, chunks=[b"data: " + CAME + b"\n\n"])
     upstream = ScriptedUpstream([(POST, poll), (Expect("GET", headers={"last-event-id": "7"}), late)])
     first = planned(upstream, Watching(), reshapes=True, errors=ErrorStyle("jsonrpc"))
     session = await first.open()

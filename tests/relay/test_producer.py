@@ -15,7 +15,7 @@ import pytest
 
 from adapter.rules.calls.param_header_names import annotated
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.handles import parse_artifact
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import whole
@@ -168,9 +168,9 @@ async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:
 async def test_result_that_names_the_file_from_elsewhere_shows_its_uri(tmp_path: Path) -> None:
     """A relative path leads to the same place."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(PNG)
-        return Answer(chunks=[said(f"[Screenshot](../x/{told(request).relative_to(tmp_path)})")])
+        return ScriptedAnswer(chunks=[said(f"[Screenshot](../x/{told(request).relative_to(tmp_path)})")])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", '{"filename":"my shot.png"}')
@@ -207,7 +207,7 @@ async def test_raw_output_embeds_the_bytes(tmp_path: Path, data: bytes, key: str
 async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> None:
     """In text, structured content and annotations; what is the artifact's is its URI, everything else is gone."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         path = told(request)
         path.write_bytes(b"made")
         said = {
@@ -218,7 +218,7 @@ async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> Non
             "structuredContent": {"deep": [{"path": str(path)}, str(tmp_path / "state" / "db")], "n": 1},
             "_meta": {"where": str(path)},
         }
-        return Answer(chunks=[result(json.dumps(said)[1:-1])])
+        return ScriptedAnswer(chunks=[result(json.dumps(said)[1:-1])])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", '{"filename":"a.txt"}')
@@ -234,9 +234,9 @@ async def test_failed_call_shows_no_path_either(tmp_path: Path) -> None:
     """There is nothing to capture, and the place that was allocated is gone."""
     members = '"content":[{"type":"text","text":"no @"}],"isError":true'
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"half")
-        return Answer(chunks=[result(members.replace("@", str(told(request))))])
+        return ScriptedAnswer(chunks=[result(members.replace("@", str(told(request))))])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
@@ -247,10 +247,10 @@ async def test_failed_call_shows_no_path_either(tmp_path: Path) -> None:
 async def test_question_shows_no_path_either(tmp_path: Path) -> None:
     """A server that asks its user in between has what it wrote until the next round."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"half")
         members = '"resultType":"input_required","inputRequests":{"a":"@"},"requestState":"@"'
-        return Answer(chunks=[result(members.replace("@", str(told(request))))])
+        return ScriptedAnswer(chunks=[result(members.replace("@", str(told(request))))])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
@@ -262,13 +262,13 @@ async def test_question_shows_no_path_either(tmp_path: Path) -> None:
 async def test_error_response_shows_no_path_either(tmp_path: Path) -> None:
     """Nor does its data; the code stays."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         error = {
             "code": -32603,
             "message": f"cannot write {told(request)}",
             "data": {"path": str(told(request))},
         }
-        return Answer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
+        return ScriptedAnswer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
@@ -283,8 +283,10 @@ async def test_error_response_shows_no_path_either(tmp_path: Path) -> None:
 async def test_task_may_go_on_to_write(tmp_path: Path) -> None:
     """A call that became a task has no result yet: its place stays until the sweep, its path is not shown."""
 
-    def act(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[result(f'"task":{{"taskId":"7","statusMessage":"to {told(request)}"}}')])
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(
+            chunks=[result(f'"task":{{"taskId":"7","statusMessage":"to {told(request)}"}}')]
+        )
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", "{}")
@@ -300,11 +302,11 @@ async def test_a_task_tells_no_path_either(tmp_path: Path, stream: bool) -> None
     """Its result comes by another request, and what is said on the way of that too."""
     text = f"written to {tmp_path}/artifacts/x.png"
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         said = result(f'"content":[{{"type":"text","text":"{text}"}}],"isError":false')
         aside = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}})
         events = [b"data: " + data + b"\n\n" for data in (aside, said)]
-        return Answer(headers=SSE, chunks=events) if stream else Answer(chunks=[said])
+        return ScriptedAnswer(headers=SSE, chunks=events) if stream else ScriptedAnswer(chunks=[said])
 
     async with tools(tmp_path, act) as one:
         answer = await one.post(b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"7"}}')
@@ -314,7 +316,7 @@ async def test_a_task_tells_no_path_either(tmp_path: Path, stream: bool) -> None
 @pytest.mark.parametrize("body", [b"not JSON", b'{"jsonrpc":"2.0","id":99,"result":{}}', b"[]", b"null"])
 async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes) -> None:
     """It is the upstream's failure and not the client's."""
-    async with tools(tmp_path, lambda request: Answer(chunks=[body])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[body])) as one:
         ask = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}'
         assert await one.relaying.post(ask, one.session) == body
 
@@ -338,10 +340,10 @@ async def test_progress_and_requests_pass_before_the_answer(tmp_path: Path) -> N
     """As received, while the tool still writes; the response behind them tells of the artifact."""
     go_on = asyncio.Event()
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"made")
         answer = b"id: 4\ndata: " + said(f"Saved {told(request)}") + b"\n\n"
-        return Answer(headers=SSE, chunks=[PROGRESS, ROOTS, go_on, answer])
+        return ScriptedAnswer(headers=SSE, chunks=[PROGRESS, ROOTS, go_on, answer])
 
     async with tools(tmp_path, act) as one:
         reply = await one.relaying.relay.handle(one.ask(CALL, one.session))
@@ -360,11 +362,11 @@ async def test_answer_on_a_later_stream_tells_of_the_artifact(
 ) -> None:
     """The upstream lets the client come back, also to another process; whatever the file is called."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if request.method == "POST":
             told(request).write_bytes(b"made")
-            return Answer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-        return Answer(headers=SSE, chunks=[b"data: " + said("late") + b"\n\n"])
+            return ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+        return ScriptedAnswer(headers=SSE, chunks=[b"data: " + said("late") + b"\n\n"])
 
     async with tools(tmp_path, act) as one:
         body = CALL.replace(b"{}", f'{{"filename":"{name}"}}'.encode())
@@ -387,14 +389,14 @@ async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, whe
     """The tool may go on to write, so the place stays for a while; then the sweep takes all of it."""
     never = asyncio.Event()
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"made")
         match when:
             case "before the head":
-                return Answer(after=never)
+                return ScriptedAnswer(after=never)
             case "in the stream":
-                return Answer(headers=SSE, chunks=[PROGRESS, never])
-        return Answer(chunks=[said("done")])
+                return ScriptedAnswer(headers=SSE, chunks=[PROGRESS, never])
+        return ScriptedAnswer(chunks=[said("done")])
 
     steps = Steps()
     captured, go_on = steps.gate("rows")
@@ -414,9 +416,9 @@ async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, whe
 async def test_whole_answer_of_a_stream_is_changed_too(tmp_path: Path) -> None:
     """An upstream that sends its one event with the head."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(b"made")
-        return Answer(headers=SSE, chunks=[b"event: message\r\ndata: " + said("ok") + b"\r\n\r\n"])
+        return ScriptedAnswer(headers=SSE, chunks=[b"event: message\r\ndata: " + said("ok") + b"\r\n\r\n"])
 
     async with tools(tmp_path, act) as one:
         left = await whole(await one.relaying.relay.handle(one.ask(CALL, one.session)))

@@ -14,7 +14,7 @@ from adapter.errors import AdapterError, BadRequest, UpstreamBroken, UpstreamSil
 from adapter.relay.stages import Call, Plan
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import PARKED_TTL, Relaying, pieces, whole
 
@@ -74,7 +74,7 @@ def data(message: bytes) -> bytes:
 @pytest.mark.parametrize("chunks", [(CAME,), (CAME[:20], CAME[20:])], ids=["whole", "chunked"])
 async def test_bytes_outside_an_edit_stay(chunks: tuple[bytes, ...]) -> None:
     """Order, white space and long numbers survive on both ways, and no compression is asked for."""
-    upstream = ScriptedUpstream([(POST, Answer(chunks=chunks))])
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(chunks=chunks))])
     relaying = with_stage(upstream, Making())
     assert await relaying.post(ASKED, await relaying.open()) == LEFT
     (request,) = upstream.requests
@@ -85,7 +85,7 @@ async def test_call_of_another_tool_is_not_touched() -> None:
     """Only what the plan names is read."""
     other = ASKED.replace(b'"save"', b'"load"')
     stage = Making()
-    upstream = ScriptedUpstream([(Expect("POST", other), Answer(chunks=[CAME]))])
+    upstream = ScriptedUpstream([(Expect("POST", other), ScriptedAnswer(chunks=[CAME]))])
     relaying = with_stage(upstream, stage)
     assert await relaying.post(other, await relaying.open()) == CAME
     assert stage.asked == stage.finished == 0
@@ -96,7 +96,7 @@ async def test_what_precedes_the_answer_leaves_at_once() -> None:
     before = data(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}')
     before += b": comment\r\n\r\nevent: message\n" + data(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
     finish = asyncio.Event()
-    answer = Answer(headers=SSE, chunks=[before, finish, data(CAME)[:30], data(CAME)[30:]])
+    answer = ScriptedAnswer(headers=SSE, chunks=[before, finish, data(CAME)[:30], data(CAME)[30:]])
     stage = Making()
     relaying = with_stage(ScriptedUpstream([(POST, answer)]), stage)
     reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
@@ -111,7 +111,7 @@ async def test_what_precedes_the_answer_leaves_at_once() -> None:
 async def test_compressed_answer_is_read_and_leaves_plain() -> None:
     """An upstream that compresses although it was asked not to is understood."""
     fields = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
-    answer = Answer(headers=fields, chunks=[gzip.compress(CAME)])
+    answer = ScriptedAnswer(headers=fields, chunks=[gzip.compress(CAME)])
     relaying = with_stage(ScriptedUpstream([(POST, answer)]), Making())
     reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
     assert "content-encoding" not in {name.lower() for name, _ in reply.headers}
@@ -122,7 +122,7 @@ async def test_compressed_stream_never_passes_the_stages_by() -> None:
     """An event stream is due as it comes, which a compressed one cannot be, so it is refused, not let through."""
     fields = (*SSE, ("Content-Encoding", "gzip"))
     stage = Making()
-    upstream = ScriptedUpstream([(POST, Answer(headers=fields, chunks=[gzip.compress(data(CAME))]))])
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(headers=fields, chunks=[gzip.compress(data(CAME))]))])
     relaying = with_stage(upstream, stage)
     with pytest.raises(UpstreamBroken):
         await relaying.post(ASKED, await relaying.open())
@@ -145,11 +145,11 @@ PONG = b'{"jsonrpc":"2.0","id":2.0,"result":{}}'
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Answer(chunks=[b"[ " + PONG + b" ]"]), PONG),
-        (Answer(headers=SSE, chunks=[data(PONG)]), b"data: " + PONG),
+        (ScriptedAnswer(chunks=[b"[ " + PONG + b" ]"]), PONG),
+        (ScriptedAnswer(headers=SSE, chunks=[data(PONG)]), b"data: " + PONG),
     ],
 )
-async def test_batch_with_a_call_of_a_stage_is_parted(answer: Answer, expected: bytes) -> None:
+async def test_batch_with_a_call_of_a_stage_is_parted(answer: ScriptedAnswer, expected: bytes) -> None:
     """The member of a stage gets an error that names it; the others reach the upstream in their own bytes."""
     stage = Making()
     upstream = ScriptedUpstream([(Expect("POST", b"[" + OTHER + b"]"), answer)])
@@ -172,7 +172,7 @@ async def test_batch_of_nothing_but_a_stages_call_is_refused() -> None:
 
 async def test_stage_that_fails_on_a_stream_is_answered_on_it() -> None:
     """The head has left, so the failure takes the place of the response, under the request's id."""
-    upstream = ScriptedUpstream([(POST, Answer(headers=SSE, chunks=[data(CAME)]))])
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[data(CAME)]))])
     relaying = with_stage(upstream, Making(fails_on="response"))
     came = await relaying.post(ASKED, await relaying.open())
     assert b'"error":{"code":-32600' in came and b'"id":1' in came
@@ -186,27 +186,27 @@ BROKEN = UpstreamBroken("gone")
 @pytest.mark.parametrize(
     ("stage", "answer", "error"),
     [
-        (Making, Answer(chunks=[CAME]), None),
-        (Making, Answer(headers=SSE, chunks=[data(CAME)]), None),
-        (Making, Answer(status=500, chunks=[b"oops"]), None),
-        (Making, Answer(headers=SSE, chunks=[b": hello\n\n", BROKEN]), None),
-        (Making, Answer(headers=SSE, chunks=[b": hello\n\n", asyncio.Event()]), None),
-        (Making, Answer(headers=SSE, chunks=[b": hello\n\n", data(b"{}")]), None),
-        (Making, Answer(chunks=[b"{", BROKEN]), UpstreamBroken),
-        (Making, Answer(chunks=[b"{", asyncio.Event()]), UpstreamSilent),
+        (Making, ScriptedAnswer(chunks=[CAME]), None),
+        (Making, ScriptedAnswer(headers=SSE, chunks=[data(CAME)]), None),
+        (Making, ScriptedAnswer(status=500, chunks=[b"oops"]), None),
+        (Making, ScriptedAnswer(headers=SSE, chunks=[b": hello\n\n", BROKEN]), None),
+        (Making, ScriptedAnswer(headers=SSE, chunks=[b": hello\n\n", asyncio.Event()]), None),
+        (Making, ScriptedAnswer(headers=SSE, chunks=[b": hello\n\n", data(b"{}")]), None),
+        (Making, ScriptedAnswer(chunks=[b"{", BROKEN]), UpstreamBroken),
+        (Making, ScriptedAnswer(chunks=[b"{", asyncio.Event()]), UpstreamSilent),
         (Making, UpstreamUnreachable(), UpstreamUnreachable),
         (lambda: Making(fails_on="request"), UpstreamUnreachable(), BadRequest),
-        (lambda: Making(fails_on="response"), Answer(chunks=[CAME]), BadRequest),
-        (lambda: Making(fails_on="response"), Answer(headers=SSE, chunks=[data(CAME)]), None),
+        (lambda: Making(fails_on="response"), ScriptedAnswer(chunks=[CAME]), BadRequest),
+        (lambda: Making(fails_on="response"), ScriptedAnswer(headers=SSE, chunks=[data(CAME)]), None),
     ],
 )
 async def test_stage_is_finished_once(
-    stage: Callable[[], Making], answer: Answer | Exception, error: type[AdapterError] | None
+    stage: Callable[[], Making], answer: ScriptedAnswer | Exception, error: type[AdapterError] | None
 ) -> None:
     """However the exchange ends, whoever began something in ``ask`` learns of it exactly once."""
     made = stage()
     upstream = ScriptedUpstream([(POST, answer)])
-    upstream.then(Expect("POST", lambda body: b"notifications/cancelled" in body), Answer(202))
+    upstream.then(Expect("POST", lambda body: b"notifications/cancelled" in body), ScriptedAnswer(202))
     relaying = with_stage(upstream, made)
     session = await relaying.open()
     if error is None:
@@ -222,7 +222,7 @@ async def test_stage_is_finished_once(
 async def test_stage_is_finished_when_the_client_goes(read_first: bool) -> None:
     """The client leaves in the middle of the stream, or before it took a byte; the upstream is let go of too."""
     stage = Making()
-    answer = Answer(headers=SSE, chunks=[b": hello\n\n", asyncio.Event()])
+    answer = ScriptedAnswer(headers=SSE, chunks=[b": hello\n\n", asyncio.Event()])
     upstream = ScriptedUpstream([(POST, answer)])
     relaying = with_stage(upstream, stage)
     reply = await relaying.relay.handle(relaying.ask(ASKED, await relaying.open()))
@@ -235,7 +235,7 @@ async def test_stage_is_finished_when_the_client_goes(read_first: bool) -> None:
 async def test_stage_is_finished_when_the_client_goes_before_the_head() -> None:
     """The exchange is cancelled while the upstream has not answered yet."""
     stage = Making()
-    upstream = ScriptedUpstream([(POST, Answer(after=asyncio.Event()))])
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(after=asyncio.Event()))])
     relaying = with_stage(upstream, stage)
     exchange = asyncio.create_task(relaying.post(ASKED, await relaying.open()))
     while not upstream.requests:
@@ -249,7 +249,7 @@ async def test_stage_is_finished_when_the_client_goes_before_the_head() -> None:
 async def test_compressed_get_stream_never_passes_the_stages_by() -> None:
     """It may carry an answer that stages wait for, so it is refused where stages are in force."""
     fields = (*SSE, ("Content-Encoding", "gzip"))
-    upstream = ScriptedUpstream([(BACK, Answer(headers=fields, chunks=[gzip.compress(data(CAME))]))])
+    upstream = ScriptedUpstream([(BACK, ScriptedAnswer(headers=fields, chunks=[gzip.compress(data(CAME))]))])
     relaying = with_stage(upstream, Making())
     with pytest.raises(UpstreamBroken):
         await relaying.get(await relaying.open(), "7")
@@ -262,7 +262,10 @@ async def test_compressed_get_stream_never_passes_the_stages_by() -> None:
 async def test_answer_on_a_later_get_is_read_and_changed(chunks: tuple[bytes, ...]) -> None:
     """The upstream has the client come back; the stages wait for that, and are finished then."""
     stage = Making()
-    steps = [(POST, Answer(headers=SSE, chunks=[POLL])), (BACK, Answer(headers=SSE, chunks=chunks))]
+    steps = [
+        (POST, ScriptedAnswer(headers=SSE, chunks=[POLL])),
+        (BACK, ScriptedAnswer(headers=SSE, chunks=chunks)),
+    ]
     relaying = with_stage(ScriptedUpstream(steps), stage)
     session = await relaying.open()
     assert await relaying.post(ASKED, session) == POLL and stage.finished == 0
@@ -274,10 +277,10 @@ async def test_answer_on_a_later_get_is_read_and_changed(chunks: tuple[bytes, ..
 async def test_answer_on_a_later_get_is_changed_after_a_restart() -> None:
     """What the stages noted is in the store, so another process can go on."""
     stage = Making()
-    before = with_stage(ScriptedUpstream([(POST, Answer(headers=SSE, chunks=[POLL]))]), Making())
+    before = with_stage(ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[POLL]))]), Making())
     session = await before.open()
     assert await before.post(ASKED, session) == POLL
-    upstream = ScriptedUpstream([(BACK, Answer(headers=SSE, chunks=[b": hi\n\n", data(CAME)]))])
+    upstream = ScriptedUpstream([(BACK, ScriptedAnswer(headers=SSE, chunks=[b": hi\n\n", data(CAME)]))])
     after = with_stage(upstream, stage, store=before.store)
     assert await after.get(session, "7") == b": hi\n\n" + data(LEFT)
     assert stage.asked == stage.finished == 0 and await before.store.count("parked") == 0
@@ -286,7 +289,7 @@ async def test_answer_on_a_later_get_is_changed_after_a_restart() -> None:
 async def test_parked_exchange_expires() -> None:
     """Nobody came back in time: the stages are finished and nothing is kept."""
     stage = Making()
-    relaying = with_stage(ScriptedUpstream([(POST, Answer(headers=SSE, chunks=[POLL]))]), stage)
+    relaying = with_stage(ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[POLL]))]), stage)
     await relaying.post(ASKED, await relaying.open())
     await relaying.janitor.go_round()
     assert stage.finished == 0 and await relaying.store.count("parked") == 1
@@ -299,8 +302,8 @@ async def test_broken_stream_is_resumed_and_its_answer_changed() -> None:
     """The adapter's own resumption goes through the stages like the stream it continues; the torn event is dropped."""
     stage = Making()
     steps = [
-        (POST, Answer(headers=SSE, chunks=[b"id: 7\n: hi\n\n", b"id: 8\ndata: {", BROKEN])),
-        (Expect("GET"), Answer(headers=SSE, chunks=[b"id: 8\n" + data(CAME)])),
+        (POST, ScriptedAnswer(headers=SSE, chunks=[b"id: 7\n: hi\n\n", b"id: 8\ndata: {", BROKEN])),
+        (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=[b"id: 8\n" + data(CAME)])),
     ]
     relaying = with_stage(ScriptedUpstream(steps), stage)
     assert await relaying.post(ASKED, await relaying.open()) == b"id: 7\n: hi\n\nid: 8\n" + data(LEFT)

@@ -15,7 +15,7 @@ from adapter.relay.files.artifact_resources import CURSOR, PAGE
 from adapter.rules.access.scopes import Scope, principal_scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.tooling import (
     DOCUMENT,
     META,
@@ -81,10 +81,10 @@ async def test_own_resources_follow_the_upstreams(tmp_path: Path) -> None:
 async def test_own_resources_wait_for_the_upstreams_last_page(tmp_path: Path) -> None:
     """A page that says there is more leaves as it came."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         last = b'"cursor":"2"' in request.body
         members = f'"resources":[{UPSTREAMS}]' + ("" if last else ',"nextCursor":"2"')
-        return Answer(chunks=[result(members)])
+        return ScriptedAnswer(chunks=[result(members)])
 
     async with tools(tmp_path, act) as one:
         record = await kept(one)
@@ -124,7 +124,7 @@ async def test_upstream_without_resources(
     tmp_path: Path, cursor: dict[str, Any], modern: bool, status: int
 ) -> None:
     """It says so with an error, in the modern era with a status too; the adapter's own are listed all the same."""
-    async with tools(tmp_path, lambda request: Answer(status, chunks=[UNKNOWN_METHOD])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(status, chunks=[UNKNOWN_METHOD])) as one:
         record = await kept(one, scope=ANYBODY if modern else one.scope)
         if status == 404 and not modern:
             return  # to a legacy client's session it means that the session is gone
@@ -171,7 +171,7 @@ async def test_what_is_not_to_be_seen_is_not_listed(tmp_path: Path) -> None:
 async def test_failed_list_leaves_as_it_came(tmp_path: Path) -> None:
     """Nothing is added to what is no list."""
     failed = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}'
-    async with tools(tmp_path, lambda request: Answer(chunks=[failed])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[failed])) as one:
         assert await one.post(b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}') == failed
 
 
@@ -181,7 +181,7 @@ async def test_failed_list_leaves_as_it_came(tmp_path: Path) -> None:
 def nobody() -> Act:
     """An upstream that must not be asked."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         raise AssertionError(f"asked for {request.body!r}")
 
     return act
@@ -275,7 +275,7 @@ async def test_upstreams_own_resources_of_that_scheme_are_its_own(tmp_path: Path
     async with tools(tmp_path, answering('"contents":[{"uri":"artifact://x","text":"theirs"}]')) as one:
         came = await one.request("resources/read", {"uri": "artifact://x"})
         assert came["result"]["contents"][0]["text"] == "theirs"
-    async with tools(tmp_path, lambda request: Answer(chunks=[UNKNOWN_METHOD])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[UNKNOWN_METHOD])) as one:
         assert (await one.request("resources/read", {"uri": "artifact://x"}))["error"]["code"] == -32002
 
 

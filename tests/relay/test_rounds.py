@@ -17,10 +17,10 @@ from adapter.relay.files.rounds import TABLE, RoundLimits
 from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.scopes import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.handles import upload_handle
 from adapter.wire.links import parameters
 from tests.relay.filing import SteppedStore, Steps
@@ -55,22 +55,22 @@ class Asking:
         self.bound = bound
         self._state = state or (lambda _, number: f"state-{len(self.states)}-{number}")
 
-    def __call__(self, request: UpstreamRequest) -> Answer:
+    def __call__(self, request: UpstreamRequest) -> ScriptedAnswer:
         params = orjson.loads(request.body)["params"]
         arguments, state = params["arguments"], params.get("requestState")
         self.told.append(arguments)
         number, asked_with = (0, arguments) if state is None else self.states.get(state, (0, None))
         if self.bound and asked_with != arguments:
             error = {"code": -32602, "message": "Invalid or expired requestState"}
-            return Answer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
+            return ScriptedAnswer(chunks=[orjson.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
         if number < self.rounds:
             following = self._state(arguments.get("filename", ""), number + 1)
             self.states[following] = number + 1, arguments
             asked = f'"resultType":"input_required","inputRequests":{{}},"requestState":"{following}"'
-            return Answer(chunks=[result(asked)])
+            return ScriptedAnswer(chunks=[result(asked)])
         if "filename" in arguments:
             Path(arguments["filename"]).write_bytes(b"made")
-        return Answer(chunks=[result('"resultType":"complete","content":[]')])
+        return ScriptedAnswer(chunks=[result('"resultType":"complete","content":[]')])
 
 
 async def called(one: Tools, tool: str, arguments: Any, state: str | None = None) -> dict[str, Any]:
@@ -127,10 +127,10 @@ async def test_rounds_on_streams_share_their_place_too(tmp_path: Path) -> None:
     """A client may go on as soon as it has read the answer, before its stream is closed."""
     asking = Asking()
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         (chunk,) = asking(request).chunks
         assert isinstance(chunk, bytes)
-        return Answer(headers=SSE, chunks=[b"data: " + chunk + b"\n\n"])
+        return ScriptedAnswer(headers=SSE, chunks=[b"data: " + chunk + b"\n\n"])
 
     async with tools(tmp_path, act) as one:
         state = None
@@ -177,10 +177,10 @@ async def test_round_that_is_sent_again_says_the_same(tmp_path: Path) -> None:
         assert all(told == act.told[0] for told in act.told)
         # What was captured is there; the state that is left over leads to no place any more.
         assert (await called(one, "write", {}, third))["error"]["code"] == -32602
-        assert len(one.holdings.list(OWNER.id, Kind.ARTIFACT)) == 1
+        assert len(one.holdings.list(OWNER.id, FileKind.ARTIFACT)) == 1
 
 
-_ARTIFACT = Kind.ARTIFACT
+_ARTIFACT = FileKind.ARTIFACT
 
 
 async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     asking = Asking(rounds=1)
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         answer = asking(request)
         waits = b"requestState" in request.body
-        return Answer(chunks=answer.chunks, after=go_on if waits else None)
+        return ScriptedAnswer(chunks=answer.chunks, after=go_on if waits else None)
 
     async with tools(tmp_path, act) as one:
         state = state_in(await called(one, "write", {}))
@@ -210,10 +210,10 @@ async def test_round_whose_client_left_can_be_gone_on_with(tmp_path: Path) -> No
     asking = Asking(rounds=1)
     cut_off = [True]
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         answer = asking(request)
         waits = cut_off[0] and b"requestState" in request.body
-        return Answer(chunks=answer.chunks, after=never if waits else None)
+        return ScriptedAnswer(chunks=answer.chunks, after=never if waits else None)
 
     async with tools(tmp_path, act) as one:
         state = state_in(await called(one, "write", {}))
@@ -232,10 +232,10 @@ async def test_error_in_between_keeps_the_place(tmp_path: Path) -> None:
     asking = Asking(rounds=1)
     wrong = [False]
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if wrong[0]:
             error = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such colour"}}'
-            return Answer(chunks=[error])
+            return ScriptedAnswer(chunks=[error])
         answer = asking(request)
         Path(asking.told[0]["filename"]).with_name("half.part").write_bytes(b"half")
         return answer
@@ -253,9 +253,9 @@ async def test_failed_call_is_over(tmp_path: Path) -> None:
     """Nothing stays of its place, on disk or in the store."""
     asking = Asking(rounds=1)
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         if b"requestState" in request.body:
-            return Answer(chunks=[result('"resultType":"complete","content":[],"isError":true')])
+            return ScriptedAnswer(chunks=[result('"resultType":"complete","content":[],"isError":true')])
         return asking(request)
 
     async with tools(tmp_path, act) as one:
@@ -277,8 +277,8 @@ async def test_state_of_another_call_leads_nowhere(tmp_path: Path) -> None:
 async def test_question_without_a_state_is_a_call_of_its_own(tmp_path: Path) -> None:
     """Its server keeps nothing between, and so nothing is kept here."""
 
-    def act(request: UpstreamRequest) -> Answer:
-        return Answer(chunks=[result('"resultType":"input_required","inputRequests":{}')])
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        return ScriptedAnswer(chunks=[result('"resultType":"input_required","inputRequests":{}')])
 
     async with tools(tmp_path, act) as one:
         await called(one, "write", {})
@@ -299,7 +299,7 @@ async def test_state_that_holds_a_path_is_kept_from_the_client(tmp_path: Path) -
 async def test_state_leaves_byte_for_byte(tmp_path: Path) -> None:
     """So does all else of an answer that asks."""
     came = result('"requestState":"\\u00e9\\/" , "resultType":"input_required", "n": 1.50')
-    async with tools(tmp_path, lambda request: Answer(chunks=[came])) as one:
+    async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[came])) as one:
         assert await whole(await one.relaying.relay.handle(asked(one, "write", {}))) == came
 
 

@@ -16,7 +16,7 @@ from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Answer, Expect, ScriptedReply, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save"}}'
@@ -24,9 +24,11 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 SSE = (("Content-Type", "text/event-stream"),)
 
 
-def opened(name: str) -> Answer:
+def opened(name: str) -> ScriptedAnswer:
     body = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
-    return Answer(headers=(("Content-Type", "application/json"), ("Mcp-Session-Id", name)), chunks=[body])
+    return ScriptedAnswer(
+        headers=(("Content-Type", "application/json"), ("Mcp-Session-Id", name)), chunks=[body]
+    )
 
 
 def delete(name: str) -> Expect:
@@ -54,10 +56,10 @@ class Forgetful:
             self.alive.add(f"new-{self.opened}")
             return ScriptedReply(opened(f"new-{self.opened}"))
         if session not in self.alive:
-            return ScriptedReply(Answer(404))
+            return ScriptedReply(ScriptedAnswer(404))
         if request.method == "DELETE":
             self.alive.discard(session or "")
-        return ScriptedReply(Answer(chunks=[RESULT]))
+        return ScriptedReply(ScriptedAnswer(chunks=[RESULT]))
 
     async def close(self) -> None:
         """Nothing to drop."""
@@ -124,9 +126,9 @@ async def test_delete_during_a_call_ends_the_session_and_not_the_call() -> None:
         [
             (
                 Expect("POST", CALL),
-                Answer(headers=SSE, chunks=[b": hi\n\n", finish, b"data: " + RESULT + b"\n\n"]),
+                ScriptedAnswer(headers=SSE, chunks=[b": hi\n\n", finish, b"data: " + RESULT + b"\n\n"]),
             ),
-            (delete("up-1"), Answer()),
+            (delete("up-1"), ScriptedAnswer()),
         ]
     )
     relaying = Relaying(upstream)
@@ -145,7 +147,7 @@ async def test_call_that_meets_a_404_after_its_session_was_deleted_opens_nothing
     """A renewal on behalf of an ended session would leave an upstream session that nobody closes."""
     answered = asyncio.Event()
     upstream = ScriptedUpstream(
-        [(Expect("POST", CALL), Answer(404, after=answered)), (delete("up-1"), Answer())]
+        [(Expect("POST", CALL), ScriptedAnswer(404, after=answered)), (delete("up-1"), ScriptedAnswer())]
     )
     relaying = Relaying(upstream)
     session = await relaying.open()
@@ -175,7 +177,7 @@ RESTING = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
 
 async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
     """Idle, it rests; within its time it comes back behind the same id; later nothing is left of it."""
-    upstream = ScriptedUpstream([(delete("up-1"), Answer())])
+    upstream = ScriptedUpstream([(delete("up-1"), ScriptedAnswer())])
     relaying = Relaying(upstream, limits=RESTING)
     session = await relaying.open()
     relaying.clock.now += 11
@@ -183,12 +185,12 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
     assert upstream.unplayed == [] and relaying.sessions.active == 0
 
     upstream.then(Expect("POST", INITIALIZE), opened("up-2"))
-    upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), Answer(202))
-    upstream.then(Expect("POST", CALL, {"mcp-session-id": "up-2"}), Answer(chunks=[RESULT]))
+    upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), ScriptedAnswer(202))
+    upstream.then(Expect("POST", CALL, {"mcp-session-id": "up-2"}), ScriptedAnswer(chunks=[RESULT]))
     relaying.clock.now += 50
     assert await relaying.post(CALL, session) == RESULT
 
-    upstream.then(delete("up-2"), Answer())
+    upstream.then(delete("up-2"), ScriptedAnswer())
     relaying.clock.now += 11
     await relaying.janitor.go_round()
     relaying.clock.now += 111
@@ -200,7 +202,7 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
 
 async def test_session_without_revival_ends_when_it_idles() -> None:
     """With ``sessions.allow_revival: false`` a tombstone is never woken, the janitor in time or not."""
-    relaying = Relaying(ScriptedUpstream([(delete("up-1"), Answer())]))
+    relaying = Relaying(ScriptedUpstream([(delete("up-1"), ScriptedAnswer())]))
     relaying.limits = SessionLimits(idle_ttl=10.0, allow_revival=False)
     relaying.__post_init__()
     session = await relaying.open()
@@ -213,7 +215,7 @@ async def test_session_without_revival_ends_when_it_idles() -> None:
 async def test_session_with_a_call_under_way_does_not_rest() -> None:
     """However long a call takes, its session is in use until the answer has ended."""
     finish = asyncio.Event()
-    answer = Answer(headers=SSE, chunks=[b": hi\n\n", finish, b"data: " + RESULT + b"\n\n"])
+    answer = ScriptedAnswer(headers=SSE, chunks=[b": hi\n\n", finish, b"data: " + RESULT + b"\n\n"])
     relaying = Relaying(ScriptedUpstream([(Expect("POST", CALL), answer)]), limits=RESTING)
     session = await relaying.open()
     running = await relaying.relay.handle(relaying.ask(CALL, session))
@@ -232,7 +234,7 @@ async def test_sessions_that_are_being_opened_count_towards_max_active() -> None
     """Of two that open at once one is refused, and one that failed to open gives its place back."""
     go_on = asyncio.Event()
     relaying = Relaying(
-        ScriptedUpstream([(Expect("POST", INITIALIZE), Answer(500, after=go_on))]),
+        ScriptedUpstream([(Expect("POST", INITIALIZE), ScriptedAnswer(500, after=go_on))]),
         limits=SessionLimits(max_active=1),
     )
 
@@ -251,12 +253,14 @@ async def test_in_flight_is_given_back_when_the_client_goes() -> None:
     relaying = Relaying(upstream, limits=SessionLimits(max_in_flight=1))
     session = await relaying.open()
     for _ in range(3):
-        upstream.then(Expect("POST", CALL), Answer(headers=SSE, chunks=[b": hi\n\n", asyncio.Event()]))
+        upstream.then(
+            Expect("POST", CALL), ScriptedAnswer(headers=SSE, chunks=[b": hi\n\n", asyncio.Event()])
+        )
         answer = await relaying.relay.handle(relaying.ask(CALL, session))
         await anext(pieces(answer))
         with pytest.raises(LimitReached):
             await relaying.post(CALL, session)
         await answer.close()
-    upstream.then(Expect("POST", CALL), Answer(chunks=[RESULT]))
+    upstream.then(Expect("POST", CALL), ScriptedAnswer(chunks=[RESULT]))
     assert orjson.loads(await relaying.post(CALL, session))["id"] == 1
     assert await relaying.store.get("sessions", session_key(session)) is not None

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from adapter.errors import SessionUnknown
-from adapter.relay.exchange import Ask
+from adapter.relay.exchange import ClientRequest
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamReply, header
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import INITIALIZE, whole
 from tests.relay.sharing import (
     JSON,
@@ -74,7 +74,7 @@ async def test_principals_never_share() -> None:
 async def test_refusal_to_open_is_everybodys() -> None:
     """What the server says instead of opening is what each client gets, under its own id; the next one asks again."""
     error = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": "not today"}}
-    upstream = LiveUpstream(refuses=Answer(200, headers=(JSON,), chunks=[orjson.dumps(error)]))
+    upstream = LiveUpstream(refuses=ScriptedAnswer(200, headers=(JSON,), chunks=[orjson.dumps(error)]))
     upstream.opens.clear()
     process = sharing(upstream)
     bodies = [orjson.dumps(orjson.loads(INITIALIZE) | {"id": number}) for number in (0, 5)]
@@ -100,7 +100,7 @@ async def test_stateless_server_needs_no_sharing() -> None:
 async def test_session_that_cannot_be_completed_is_closed() -> None:
     """An answer to initialize that is no result leaves nothing behind at the server."""
     upstream = LiveUpstream(
-        refuses=Answer(200, headers=(JSON, ("Mcp-Session-Id", "lost")), chunks=[b'{"oops":1}'])
+        refuses=ScriptedAnswer(200, headers=(JSON, ("Mcp-Session-Id", "lost")), chunks=[b'{"oops":1}'])
     )
     upstream.alive.add("lost")
     process = sharing(upstream)
@@ -473,6 +473,6 @@ async def test_modern_requests_pass_by() -> None:
     upstream = LiveUpstream(issues_ids=False)
     process = sharing(upstream)
     body = orjson.dumps(request(1, "a"))
-    ask: Ask = process.ask(body, None)
+    ask: ClientRequest = process.ask(body, None)
     assert orjson.loads(await whole(await process.relay.handle(ask)))["id"] == 1
     assert upstream.requests[-1].body == body

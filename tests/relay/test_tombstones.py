@@ -6,7 +6,7 @@ import pytest
 
 from adapter.errors import SessionUnknown, UpstreamUnreachable
 from adapter.relay.sessions.session_map import SessionLimits
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -51,7 +51,7 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
 async def test_tombstones_that_last_no_time_are_none() -> None:
     """An idle session is unknown at once, the janitor in time or not, and nothing is left of it after its rounds."""
     one = Relaying(
-        ScriptedUpstream([(Expect("DELETE"), Answer())]),
+        ScriptedUpstream([(Expect("DELETE"), ScriptedAnswer())]),
         limits=SessionLimits(idle_ttl=10.0, tombstone_ttl=0.0),
     )
     session = await one.open()
@@ -72,12 +72,12 @@ async def test_tombstones_that_last_no_time_are_none() -> None:
 async def test_sessions_that_may_idle_for_no_time_rest_at_the_next_round() -> None:
     """Each round of the janitor lays them to rest, and each request wakes them."""
     opened = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
-    upstream = ScriptedUpstream([(Expect("DELETE"), Answer())])
+    upstream = ScriptedUpstream([(Expect("DELETE"), ScriptedAnswer())])
     one = Relaying(upstream, limits=SessionLimits(idle_ttl=0.0, tombstone_ttl=100.0))
     session = await one.open()
     await one.janitor.go_round()
     assert one.sessions.active == 0 and upstream.unplayed == []
-    upstream.then(Expect("POST", INITIALIZE), Answer(chunks=[opened]))
-    upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), Answer(202))
-    upstream.then(Expect("POST", PING), Answer(chunks=[b"{}"]))
+    upstream.then(Expect("POST", INITIALIZE), ScriptedAnswer(chunks=[opened]))
+    upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), ScriptedAnswer(202))
+    upstream.then(Expect("POST", PING), ScriptedAnswer(chunks=[b"{}"]))
     assert await one.post(PING, session) == b"{}"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.relay.run_to_completion import unbroken
+from adapter.relay.run_to_completion import run_to_completion
 
 
 async def test_the_result_and_the_failure_are_the_works_own() -> None:
@@ -16,9 +16,9 @@ async def test_the_result_and_the_failure_are_the_works_own() -> None:
         await asyncio.sleep(0)
         return 1 / by
 
-    assert await unbroken(divide(2)) == 0.5
+    assert await run_to_completion(divide(2)) == 0.5
     with pytest.raises(ZeroDivisionError):
-        await unbroken(divide(0))
+        await run_to_completion(divide(0))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -37,7 +37,7 @@ async def test_a_cancelled_caller_waits_and_what_was_done_is_undone(fails: bool)
     async def undo(result: str) -> None:
         seen.append(f"undone: {result}")
 
-    caller = asyncio.ensure_future(unbroken(work(), undo))
+    caller = asyncio.ensure_future(run_to_completion(work(), undo))
     for _ in range(2):
         await asyncio.sleep(0)
         caller.cancel()

@@ -20,8 +20,8 @@ from adapter.errors import (
 )
 from adapter.relay.files.file_transactions import Spend
 from adapter.relay.files.upload_credentials import Credentials
-from adapter.relay.files.upload_queue import Admission
-from adapter.rules.files.file_records import Kind
+from adapter.relay.files.upload_queue import UploadQueue
+from adapter.rules.files.file_records import FileKind
 from adapter.wire.links import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 
@@ -55,7 +55,7 @@ async def test_batch_is_held_in_the_order_it_came() -> None:
     assert (first.filename, first.size, first.sha256) == ("名前.txt", 5, sha256(b"hello"))
     assert (second.filename, second.size, second.server) == ("b.bin", 0, "one")
     assert first.owner == ALICE.owner
-    assert filing.holdings.list(ALICE.id, Kind.UPLOAD) == [first, second]
+    assert filing.holdings.list(ALICE.id, FileKind.UPLOAD) == [first, second]
     assert filing.files.placed[first.place] == b"hello"
     assert await filing.agrees()
 
@@ -64,8 +64,8 @@ async def test_files_of_one_scope_are_nothing_to_another() -> None:
     """The same id asked for in another scope is a file that never was."""
     filing = Filing()
     [record] = await filing.upload(b"x")
-    assert await filing.holdings.find(BOB.id, Kind.UPLOAD, record.id) is None
-    assert await filing.holdings.find(ALICE.id, Kind.ARTIFACT, record.id) is None
+    assert await filing.holdings.find(BOB.id, FileKind.UPLOAD, record.id) is None
+    assert await filing.holdings.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
     assert filing.held(BOB) == []
 
 
@@ -357,7 +357,7 @@ async def test_batch_that_waited_in_vain_is_told_when_to_try_again() -> None:
 @pytest.mark.parametrize("let_in", [False, True])
 async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
     """A cancelled request gives up its place, also when it was its turn at that very moment."""
-    admission = Admission(100, wait=30.0)
+    admission = UploadQueue(100, wait=30.0)
     leave = await admission.enter(ALICE.id, None)
     leaving = asyncio.ensure_future(admission.enter(ALICE.id, None))
     staying = asyncio.ensure_future(admission.enter(ALICE.id, 10))

@@ -18,14 +18,14 @@ from adapter.errors import (
     UpstreamUnreachable,
 )
 from adapter.relay.stages import Call
-from adapter.relay.tools.catalogue_reader import Lookout
+from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.pins import LOOKED_UP, PINS
 from adapter.rules.access.scopes import Scope
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.tools.catalogue import catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
-from adapter.upstream.scripted import Answer
+from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.envelope import Envelope, dump, read_envelope
 from tests.relay.guarding import (
     CHANGED,
@@ -153,7 +153,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
     """Each may come in time, and the last never."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
-        lookout = Lookout(
+        lookout = CatalogueReader(
             front.lists, fresh_for=FRESH_FOR, now=front.steady, errands=front.errands, patience=0.05
         )
 
@@ -192,10 +192,10 @@ async def test_the_word_of_a_change_is_heard_on_post_streams(cut: int | None) ->
     """It stands before the answer to a call, in one piece with it or not."""
     shop = Shop(CLICK)
 
-    def says(message: Json) -> Answer:
+    def says(message: Json) -> ScriptedAnswer:
         answer = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
         events = CHANGED + b"data: " + answer + b"\n\n"
-        return Answer(headers=SSE, chunks=[events] if cut is None else [events[:cut], events[cut:]])
+        return ScriptedAnswer(headers=SSE, chunks=[events] if cut is None else [events[:cut], events[cut:]])
 
     async with guarded(shop) as front:
         session = await front.open()
@@ -251,8 +251,8 @@ def batch(*calls: str) -> bytes:
 # --- an upstream that does not answer -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fails", [UpstreamUnreachable(), Answer(403), Answer(chunks=[b"{"])])
-async def test_unknown_tools_are_not_called(fails: AdapterError | Answer) -> None:
+@pytest.mark.parametrize("fails", [UpstreamUnreachable(), ScriptedAnswer(403), ScriptedAnswer(chunks=[b"{"])])
+async def test_unknown_tools_are_not_called(fails: AdapterError | ScriptedAnswer) -> None:
     """Blocking fails closed until the tools are known; warning goes on."""
     shop = Shop(CLICK)
     shop.fails = fails
@@ -710,7 +710,7 @@ async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) ->
     ):
         session = await front.open()
         await front.list(session)
-        shop.fails = Answer(headers=SSE, chunks=[b"id: 7\ndata:\n\n"])
+        shop.fails = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\ndata:\n\n"])
         listing = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
         assert await front.relaying.post(listing, session) == b"id: 7\ndata:\n\n"
         shop.stream = [

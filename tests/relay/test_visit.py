@@ -10,9 +10,9 @@ import pytest
 
 from adapter import log
 from adapter.errors import UpstreamBroken
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import Visit
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.pages import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.definitions import Tool
@@ -23,12 +23,14 @@ from tests.edge.raw import Exchange, RawUpstream, Script
 
 
 @contextlib.asynccontextmanager
-async def visiting(script: Script, opening: Script | None = None) -> AsyncIterator[tuple[Visit, RawUpstream]]:
+async def visiting(
+    script: Script, opening: Script | None = None
+) -> AsyncIterator[tuple[OwnSession, RawUpstream]]:
     """A visit that has been opened, and the upstream it is to; closed when the block ends."""
     raw = RawUpstream(script, opening=opening)
     await raw.start()
     upstream = HttpUpstream(raw.url)
-    visit = Visit(Server("one", "/one", upstream, static=(("X-Key", "k"),)), 5.0)
+    visit = OwnSession(Server("one", "/one", upstream, static=(("X-Key", "k"),)), 5.0)
     try:
         await visit.open()
         yield visit, raw
@@ -38,8 +40,8 @@ async def visiting(script: Script, opening: Script | None = None) -> AsyncIterat
         await raw.stop()
 
 
-async def tools_of(visit: Visit, limits: ListLimits = BOUNDS) -> list[Tool] | None:
-    lists = ToolLists("one", lambda _, raw: Shaping(raw), (), Mirrors(), log.get_logger("test"), limits)
+async def tools_of(visit: OwnSession, limits: ListLimits = BOUNDS) -> list[Tool] | None:
+    lists = ToolLists("one", lambda _, raw: Shaping(raw), (), ParamHeaders(), log.get_logger("test"), limits)
 
     async def fetch(method: str, params: dict[str, object]) -> bytes | None:
         return (await visit.ask(method, params)).response

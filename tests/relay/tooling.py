@@ -16,21 +16,21 @@ from adapter import log
 from adapter.files.shelf import Shelf
 from adapter.relay.call.subscriptions import SubscriptionStage
 from adapter.relay.call.tasks import TaskTexts
-from adapter.relay.exchange import Answer as Left
-from adapter.relay.exchange import Ask
+from adapter.relay.exchange import ClientRequest
+from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import Document, ResourceList, ResourceRead, ResourceTemplates
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.files.signed_links import Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
 from adapter.relay.files.upload_credentials import Credentials
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan, Stages
 from adapter.relay.tools.capabilities import Announcing
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
@@ -38,7 +38,7 @@ from adapter.rules.tools.capabilities import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
-from adapter.upstream.scripted import Answer, ScriptedReply
+from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.envelope import parse
 from adapter.wire.handles import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
@@ -51,7 +51,7 @@ META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 SSE = (("Content-Type", "text/event-stream"),)
 
-Act = Callable[[UpstreamRequest], Answer]
+Act = Callable[[UpstreamRequest], ScriptedAnswer]
 
 
 class Acting:
@@ -106,7 +106,7 @@ class Tools:
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
         self.files = Shelf(self.root, allowed_roots=self.allowed_roots, private=())
-        self.holdings = Holdings(
+        self.holdings = FileRegistry(
             self.store,
             self.files,
             self.limits,
@@ -124,8 +124,8 @@ class Tools:
         self.rounds = Rounds(
             self.store, self.holdings, self.files, self.credentials, self.round_limits, self.clock, logger
         )
-        self.mirrors = Mirrors()
-        self.notices = notices = Notices()
+        self.mirrors = ParamHeaders()
+        self.notices = notices = Notifications()
         self.upstream = Acting(self.act)
         consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
         producer = Producer(
@@ -189,7 +189,7 @@ class Tools:
         ask = self.ask(body, None if modern else self.session)
         return parsed(await whole(await self.relaying.relay.handle(ask)))
 
-    def ask(self, body: bytes, session: str | None, **more: object) -> Ask:
+    def ask(self, body: bytes, session: str | None, **more: object) -> ClientRequest:
         return self.relaying.ask(body, session, base=BASE, **more)
 
     # --- files ------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Tools:
         return upload_handle(record.scope, record.id)
 
     def artifacts(self) -> list[FileRecord]:
-        return self.holdings.list(self.scope.id, Kind.ARTIFACT)
+        return self.holdings.list(self.scope.id, FileKind.ARTIFACT)
 
     def on_disk(self) -> list[str]:
         """All that lies in the areas of files, below the root."""
@@ -267,11 +267,11 @@ def said(text: str) -> bytes:
 
 def answering(members: str) -> Act:
     """An upstream that answers everything with these members of a result."""
-    return lambda request: Answer(chunks=[result(members)])
+    return lambda request: ScriptedAnswer(chunks=[result(members)])
 
 
 def saying(text: str) -> Act:
-    return lambda request: Answer(chunks=[said(text)])
+    return lambda request: ScriptedAnswer(chunks=[said(text)])
 
 
 def uri_of(record: FileRecord) -> str:
@@ -286,9 +286,9 @@ def told(request: UpstreamRequest) -> Path:
 def writing(data: bytes, answer: bytes | None = None) -> Act:
     """A tool that writes where it is told, and says where that was."""
 
-    def act(request: UpstreamRequest) -> Answer:
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
         told(request).write_bytes(data)
-        return Answer(chunks=[said(f"Saved {told(request)}.") if answer is None else answer])
+        return ScriptedAnswer(chunks=[said(f"Saved {told(request)}.") if answer is None else answer])
 
     return act
 

@@ -7,8 +7,8 @@ import pytest
 
 from adapter.rules.tools.code_mode import (
     MOST_FOUND,
+    CodeModeNames,
     Misasked,
-    Names,
     Query,
     asked_name,
     asked_query,
@@ -16,10 +16,10 @@ from adapter.rules.tools.code_mode import (
     told,
     unfold,
 )
-from adapter.rules.tools.search import Found
+from adapter.rules.tools.search import SearchHit
 from adapter.wire.envelope import Envelope, read_envelope
 
-NAMES = Names("one")
+NAMES = CodeModeNames("one")
 
 
 def call(params: str) -> Envelope:
@@ -94,7 +94,7 @@ def test_questions_have_defaults_and_bounds() -> None:
 
 def test_answers_name_what_was_found_and_the_way_on() -> None:
     """The text has a line for each tool, and the data fits the output schema's members."""
-    text, data = told([Found("draw", "Draw", "Draws a chart.", 8.25)], 3, NAMES)
+    text, data = told([SearchHit("draw", "Draw", "Draws a chart.", 8.25)], 3, NAMES)
     assert text.splitlines() == [
         "draw (8.25): Draws a chart.",
         "2 more were found; ask for more with limit.",

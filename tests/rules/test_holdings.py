@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.file_records import FileRecord, Kind, Place, decode, encode, record_key
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, decode, encode, record_key
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 # Surrogates included: a name may come out of a header or a directory.
@@ -15,7 +15,7 @@ _safe_text = st.text()
 
 _records = st.builds(
     FileRecord,
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(FileKind),
     id=_HEX,
     scope=_HEX,
     owner=_any_text,

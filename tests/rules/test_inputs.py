@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.calls.inputs import UNSET, Input, InputsRefused, InputType, Problem, coerced, input_schema
+from adapter.rules.calls.inputs import (
+    UNSET,
+    Input,
+    InputProblem,
+    InputsRefused,
+    InputType,
+    coerced,
+    input_schema,
+)
 
 TYPES: tuple[InputType, ...] = ("string", "int", "float", "boolean", "datetime")
 
@@ -188,9 +196,11 @@ def test_h10_all_problems_are_listed_at_once() -> None:
     """Declared fields first, in their order, with what JSON Schema calls their types and what was sent."""
     inputs = {"id": Input("int"), "on": Input("boolean")}
     assert refusal(inputs, {"hack": "x", "on": 2}).problems == (
-        Problem("id", "required input 'id' is missing", "integer", UNSET),
-        Problem("on", "type validation failed: expected boolean, got a number that is none", "boolean", 2),
-        Problem("hack", "unknown input field 'hack'", None, "x"),
+        InputProblem("id", "required input 'id' is missing", "integer", UNSET),
+        InputProblem(
+            "on", "type validation failed: expected boolean, got a number that is none", "boolean", 2
+        ),
+        InputProblem("hack", "unknown input field 'hack'", None, "x"),
     )
 
 

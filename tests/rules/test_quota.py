@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from adapter.errors import QuotaReached, StorageFull
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.quota import Entry, Ledger, Limits, Policy
 
 A, B = "a" * 32, "b" * 32
@@ -22,26 +22,26 @@ def ledger(*entries: Entry, limits: Limits) -> Ledger:
 
 
 def upload(key: str, size: int, at: float, scope: str = A) -> Entry:
-    return Entry(key, scope, Kind.UPLOAD, size, at)
+    return Entry(key, scope, FileKind.UPLOAD, size, at)
 
 
 def artifact(key: str, size: int, at: float, scope: str = A) -> Entry:
-    return Entry(key, scope, Kind.ARTIFACT, size, at)
+    return Entry(key, scope, FileKind.ARTIFACT, size, at)
 
 
 def test_an_incoming_file_counts_once() -> None:
     """A file as large as the whole quota fits an empty scope, staged or not."""
     books = ledger(limits=Limits(scope_bytes=100, total_bytes=100))
-    assert books.room_for(A, Kind.UPLOAD, [100], 0) == ()
+    assert books.room_for(A, FileKind.UPLOAD, [100], 0) == ()
     books.stage(A, 100)
-    assert books.room_for(A, Kind.UPLOAD, [60, 40], 100) == ()
+    assert books.room_for(A, FileKind.UPLOAD, [60, 40], 100) == ()
 
 
 def test_a_file_that_never_fits_evicts_nothing() -> None:
     """Larger than the quota is refused at once, with the setting's name and its value."""
     books = ledger(upload("old", 90, 1.0), limits=Limits(scope_bytes=100))
     with pytest.raises(QuotaReached, match=r"sessions\.max_total_session_size is 100 bytes"):
-        books.room_for(A, Kind.ARTIFACT, [101], 0)
+        books.room_for(A, FileKind.ARTIFACT, [101], 0)
     assert books.used(A) == 90
 
 
@@ -62,9 +62,9 @@ def test_what_goes_first(policy: Policy, gone: tuple[str, ...]) -> None:
         upload("other", 10, 0.0, scope=B),
         limits=Limits(scope_bytes=40, policy=policy),
     )
-    assert books.room_for(A, Kind.UPLOAD, [10, 11], 21) == gone
-    assert books.room_for(A, Kind.UPLOAD, [10], 0) == gone[:1]
-    assert books.room_for(B, Kind.UPLOAD, [30], 0) == ()
+    assert books.room_for(A, FileKind.UPLOAD, [10, 11], 21) == gone
+    assert books.room_for(A, FileKind.UPLOAD, [10], 0) == gone[:1]
+    assert books.room_for(B, FileKind.UPLOAD, [30], 0) == ()
 
 
 def test_a_use_saves_a_file() -> None:
@@ -73,7 +73,7 @@ def test_a_use_saves_a_file() -> None:
     books.touch("x", 3.0)
     books.touch("y", 0.0)
     books.touch("gone", 9.0)
-    assert books.room_for(A, Kind.UPLOAD, [15], 0) == ("y", "x")
+    assert books.room_for(A, FileKind.UPLOAD, [15], 0) == ("y", "x")
     entry = books.entry("y")
     assert entry is not None
     assert entry.last_access == 2.0
@@ -85,11 +85,11 @@ def test_a_held_file_stays() -> None:
     books.hold("held")
     books.hold("held")
     books.release("held")
-    assert books.room_for(A, Kind.UPLOAD, [40], 0) == ("free",)
+    assert books.room_for(A, FileKind.UPLOAD, [40], 0) == ("free",)
     with pytest.raises(QuotaReached, match=r"in use .* sessions\.max_total_session_size"):
-        books.room_for(A, Kind.UPLOAD, [41], 0)
+        books.room_for(A, FileKind.UPLOAD, [41], 0)
     books.release("held")
-    assert books.room_for(A, Kind.UPLOAD, [41], 0) == ("held",)
+    assert books.room_for(A, FileKind.UPLOAD, [41], 0) == ("held",)
     with pytest.raises(ValueError, match="nobody holds"):
         books.release("held")
 
@@ -107,10 +107,10 @@ def test_a_hold_outlives_its_entry() -> None:
 def test_artifacts_above_their_number_are_refused() -> None:
     """The cap on their number evicts nothing and does not count uploads."""
     books = ledger(artifact("x", 1, 1.0), upload("y", 1, 1.0), limits=Limits(artifacts=2))
-    assert books.room_for(A, Kind.ARTIFACT, [1], 0) == ()
-    assert books.room_for(A, Kind.UPLOAD, [1, 1, 1], 0) == ()
+    assert books.room_for(A, FileKind.ARTIFACT, [1], 0) == ()
+    assert books.room_for(A, FileKind.UPLOAD, [1, 1, 1], 0) == ()
     with pytest.raises(QuotaReached, match=r"artifacts\.max_per_session"):
-        books.room_for(A, Kind.ARTIFACT, [1, 1], 0)
+        books.room_for(A, FileKind.ARTIFACT, [1, 1], 0)
 
 
 def test_the_total_holds_while_bytes_arrive() -> None:
@@ -130,22 +130,22 @@ def test_the_total_is_met_by_the_scopes_own_files_only() -> None:
     """A scope makes room for the total with its own files; another's are never its to evict."""
     limits = Limits(total_bytes=100)
     books = ledger(upload("mine", 30, 9.0), upload("other", 50, 1.0, scope=B), limits=limits)
-    assert books.room_for(A, Kind.ARTIFACT, [50], 0) == ("mine",)
+    assert books.room_for(A, FileKind.ARTIFACT, [50], 0) == ("mine",)
     with pytest.raises(StorageFull, match=r"storage\.max_size"):
-        books.room_for(A, Kind.ARTIFACT, [51], 0)
+        books.room_for(A, FileKind.ARTIFACT, [51], 0)
 
 
 def test_empty_files_are_not_evicted() -> None:
     """They free nothing."""
     books = ledger(upload("empty", 0, 1.0), upload("x", 10, 2.0), limits=Limits(scope_bytes=10))
-    assert books.room_for(A, Kind.UPLOAD, [10], 0) == ("x",)
+    assert books.room_for(A, FileKind.UPLOAD, [10], 0) == ("x",)
 
 
 def test_no_limits_no_refusal() -> None:
     """Without limits everything fits."""
     books = ledger(limits=Limits())
     books.stage(A, 1 << 60)
-    assert books.room_for(A, Kind.ARTIFACT, [1 << 60], 0) == ()
+    assert books.room_for(A, FileKind.ARTIFACT, [1 << 60], 0) == ()
 
 
 LIMITS = Limits(scope_bytes=100, total_bytes=180, artifacts=4)
@@ -188,24 +188,24 @@ class AnyHistory(RuleBasedStateMachine):
             self.batches.append((scope, batch))
 
     @precondition(lambda self: self.batches)
-    @rule(kind=st.sampled_from(Kind))
-    def keep(self, kind: Kind) -> None:
+    @rule(kind=st.sampled_from(FileKind))
+    def keep(self, kind: FileKind) -> None:
         scope, batch = self.batches.pop(0)
         self._keep(scope, kind, batch, sum(batch))
         self.books.unstage(scope, sum(batch))
 
     @rule(scope=scopes, size=sizes)
     def keep_in_place(self, scope: str, size: int) -> None:
-        self._keep(scope, Kind.ARTIFACT, [size], 0)
+        self._keep(scope, FileKind.ARTIFACT, [size], 0)
 
-    def _keep(self, scope: str, kind: Kind, batch: list[int], staged: int) -> None:
+    def _keep(self, scope: str, kind: FileKind, batch: list[int], staged: int) -> None:
         new = sum(batch)
         total = sum(entry.size for entry in self.entries.values())
         # The batch itself is no longer among self.batches when it was staged.
         fits_total = total + self.staged() + new - self.free(scope) <= 180
         fits_scope = self.used(scope) + new - self.free(scope) <= 100 and new <= 100
-        artifacts = [e for e in self.entries.values() if e.scope == scope and e.kind is Kind.ARTIFACT]
-        fits_count = kind is Kind.UPLOAD or len(artifacts) + len(batch) <= 4
+        artifacts = [e for e in self.entries.values() if e.scope == scope and e.kind is FileKind.ARTIFACT]
+        fits_count = kind is FileKind.UPLOAD or len(artifacts) + len(batch) <= 4
         try:
             victims = self.books.room_for(scope, kind, batch, staged)
         except QuotaReached:
@@ -266,10 +266,10 @@ class AnyHistory(RuleBasedStateMachine):
     def the_books_are_right(self) -> None:
         for scope in (A, B):
             assert self.books.used(scope) == self.used(scope) <= 100
-            for kind in Kind:
+            for kind in FileKind:
                 mine = [e for e in self.entries.values() if e.scope == scope and e.kind is kind]
                 assert self.books.count(scope, kind) == len(mine)
-                assert kind is Kind.UPLOAD or len(mine) <= 4
+                assert kind is FileKind.UPLOAD or len(mine) <= 4
         assert self.books.total == self.used(A) + self.used(B)
         assert self.books.total + self.staged() <= 180
 

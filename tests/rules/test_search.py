@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.tools.search import MOST_KNOWN, ONE_LINE, Found, Index, index_of, one_line, words
+from adapter.rules.tools.search import MOST_KNOWN, ONE_LINE, Index, SearchHit, index_of, one_line, words
 from adapter.wire.piecewise import at_once
 from tests.wire.pieces import timed
 
@@ -19,7 +19,7 @@ def index(**tools: dict[str, Any]) -> Index:
     return at_once(index_of({name: orjson.dumps({"name": name, **tool}) for name, tool in tools.items()}))
 
 
-def search(definitions: dict[str, bytes], query: str) -> tuple[list[Found], int]:
+def search(definitions: dict[str, bytes], query: str) -> tuple[list[SearchHit], int]:
     return at_once(at_once(index_of(definitions)).search(query, 5))
 
 

@@ -17,9 +17,9 @@ from adapter.rules.calls.tool_api import (
     NOT_JSON_TYPE,
     UNAUTHORIZED,
     WARNING,
-    Answered,
     ApiTool,
     Arguments,
+    HttpOutcome,
     InvalidJson,
     arguments_of,
     as_plain,
@@ -47,7 +47,7 @@ POLICIES = st.sampled_from(["empty", "reject"])
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
-def read(answered: Answered) -> Any:
+def read(answered: HttpOutcome) -> Any:
     return json.loads(answered.body)
 
 
@@ -85,7 +85,7 @@ def test_w10_invalid_json_is_no_arguments_with_a_warning_or_refused(raw: bytes) 
     """By policy; and destructive tools never run on a body that nobody could read."""
     assert arguments_of(raw, "empty") == Arguments({}, WARNING)
     for refused in (arguments_of(raw, "reject"), arguments_of(raw, "empty", destructive=True)):
-        assert isinstance(refused, Answered) and refused.status == 400
+        assert isinstance(refused, HttpOutcome) and refused.status == 400
         assert read(refused)["error"].startswith("The body is not valid JSON")
 
 
@@ -112,14 +112,14 @@ def test_w10_invalid_json_is_no_arguments_with_a_warning_or_refused(raw: bytes) 
 def test_w10_what_cannot_be_arguments_is_refused(raw: bytes, policy: InvalidJson) -> None:
     """An array, null or NaN is no slip of the pen that could stand for no arguments."""
     refused = arguments_of(raw, policy)
-    assert isinstance(refused, Answered) and refused.status == 400
+    assert isinstance(refused, HttpOutcome) and refused.status == 400
 
 
 @given(st.binary(max_size=60), POLICIES, st.booleans())
 def test_any_bytes_get_an_answer(raw: bytes, policy: InvalidJson, destructive: bool) -> None:
     """Nothing that can be sent raises, and a warning is given only where the policy is lenient."""
     read_as = arguments_of(raw, policy, destructive=destructive)
-    if isinstance(read_as, Answered):
+    if isinstance(read_as, HttpOutcome):
         assert read_as.status == 400
     elif policy == "reject" or destructive:
         assert read_as.warning is None
@@ -147,7 +147,9 @@ def test_w13_only_json_counts_as_json(said: str | None, json_type: bool) -> None
 
 def test_e4_status_goes_by_is_error() -> None:
     """The same shape with 200 or 500, and ``isError`` always said."""
-    assert result_body(DONE) == Answered(200, b'{"content":[{"type":"text","text":"done"}],"isError":false}')
+    assert result_body(DONE) == HttpOutcome(
+        200, b'{"content":[{"type":"text","text":"done"}],"isError":false}'
+    )
     failed = result_body({**DONE, "isError": True})
     assert (failed.status, read(failed)) == (500, {**DONE, "isError": True})
 
@@ -257,13 +259,13 @@ def test_a_tool_says_that_it_may_destroy_something() -> None:
 def test_e15_answers_of_validation() -> None:
     """Valid without a list of errors, invalid with one, and 400 only for what is no JSON."""
     wrong = {"path": "/city", "message": "'city' is a required property", "keyword": "required"}
-    assert validation([]) == Answered(200, b'{"valid":true}')
+    assert validation([]) == HttpOutcome(200, b'{"valid":true}')
     invalid = validation([wrong])
     assert (invalid.status, read(invalid)) == (200, {"valid": False, "errors": [wrong]})
     assert validated_arguments(b'{"city":1}') == {"city": 1}
     assert validated_arguments(b"") == {}
     other = validated_arguments(b"[1]")
-    assert isinstance(other, Answered) and other.status == 200
+    assert isinstance(other, HttpOutcome) and other.status == 200
     assert read(other)["valid"] is False and read(other)["errors"][0]["keyword"] == "type"
 
 
@@ -271,7 +273,7 @@ def test_e15_answers_of_validation() -> None:
 def test_e15_invalid_json_is_400(raw: bytes) -> None:
     """With one error of the keyword ``format`` at the root."""
     answered = validated_arguments(raw)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, HttpOutcome)
     (error,) = read(answered)["errors"]
     assert answered.status == 400 and read(answered)["valid"] is False
     assert error["path"] == "" and error["keyword"] == "format"

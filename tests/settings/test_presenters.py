@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.presenters import InterfaceBlock, Suggestion, names_code
+from adapter.settings.presenters import InterfaceBlock, SuggestionSettings, names_code
 from adapter.settings.reference.masking import masked
 from adapter.settings.reference.page import reference
 from tests.settings.test_stages import loaded, proxied, refusal
@@ -50,7 +50,9 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
     assert user.shape == written["schema"] and masked(settings)["presenters"]["user"]["schema"] == user.shape
     assert user.redact is not None and (user.redact.paths, user.redact.censor) == (["*.ssn"], "[REDACTED]")
     assert (user.rules, user.ui) == (["Do not reveal e-mail, ever"], ["app/views.py#user_ui"])
-    assert user.suggest == [Suggestion(when="status == 'overdue'", tool="billing.pay", reason="Pay now")]
+    assert user.suggest == [
+        SuggestionSettings(when="status == 'overdue'", tool="billing.pay", reason="Pay now")
+    ]
     assert user.collection_ui == ["views.py#all", InterfaceBlock(type="markdown", content="**All**")]
     assert (user.embed, user.select, user.format) == ({"client": "client"}, True, "toon")
 

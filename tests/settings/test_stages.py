@@ -13,7 +13,7 @@ from adapter.settings.file.load import SettingsError, load
 from adapter.settings.reference.masking import masked
 from adapter.settings.reference.page import reference
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages
 
 SCRIPT: dict[str, Any] = {"name": "s", "handler": "s.py"}
@@ -130,7 +130,7 @@ def test_later_globs_override_key_by_key(file: Path) -> None:
 def test_a_bracket_in_a_glob_is_a_bracket() -> None:
     """Only ``*`` and ``?`` stand for something else."""
     said: Any = {"id": "a", "upstream": {"url": "http://u/"}, "stages": {"a[bc]*": {"validate": True}}}
-    server = Server(**said)
+    server = ServerSettings(**said)
     assert server.stages_for("a[bc]d").validated
     assert not server.stages_for("ab").validated
 

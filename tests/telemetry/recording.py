@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.rules.results.exposure import told
-from adapter.telemetry.measures import VIEWS, Measures
-from adapter.telemetry.secrets import Redaction
+from adapter.telemetry.measures import VIEWS, CallMetrics
+from adapter.telemetry.secrets import AttributeRedaction
 from adapter.telemetry.spans import Spans
 
 
@@ -31,10 +31,10 @@ class Recording:
         self._exporter = InMemorySpanExporter()
         traces = TracerProvider(shutdown_on_exit=False)
         traces.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Spans(traces.get_tracer("test"), Redaction(told), fault)
+        self.tracing = Spans(traces.get_tracer("test"), AttributeRedaction(told), fault)
         self._reader = InMemoryMetricReader()
         self._meters = MeterProvider([self._reader], shutdown_on_exit=False, views=VIEWS)
-        self.measures = Measures(self._meters.get_meter("test"))
+        self.measures = CallMetrics(self._meters.get_meter("test"))
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from adapter.rules.results.exposure import told
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values
 from tests.telemetry.recording import fault
@@ -178,7 +178,7 @@ async def run(code: str, *arguments: str) -> str:
 
 ENDING = """
 import sys
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import open_telemetry
 settings = Settings(enabled=True, transport="http", endpoint=sys.argv[1])
 telemetry = open_telemetry(settings, redact=str, fault=lambda error: error)
@@ -198,7 +198,7 @@ async def test_what_waits_is_sent_when_the_interpreter_ends() -> None:
 
 OFF = """
 import sys
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import open_telemetry
 print(open_telemetry(Settings(), redact=str, fault=lambda error: error), "opentelemetry" in sys.modules)
 """
@@ -206,7 +206,7 @@ print(open_telemetry(Settings(), redact=str, fault=lambda error: error), "opente
 MISSING = """
 import sys
 sys.modules["opentelemetry"] = None
-from adapter.settings.telemetry import Telemetry as Settings
+from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import TelemetryMissing, open_telemetry
 try:
     open_telemetry(Settings(enabled=True), redact=str, fault=lambda error: error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import BadRequest
-from adapter.upstream.endpoint import Endpoint
+from adapter.upstream.endpoint import UpstreamAddress
 from adapter.upstream.port import UpstreamRequest
 
 
@@ -24,7 +24,7 @@ from adapter.upstream.port import UpstreamRequest
 )
 def test_request_line_and_host(url: str, line: str, host: str) -> None:
     """The URL becomes a request target and a Host without default port."""
-    assert Endpoint(url).head(UpstreamRequest("GET", [])) == (
+    assert UpstreamAddress(url).head(UpstreamRequest("GET", [])) == (
         f"GET {line} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     )
 
@@ -46,13 +46,13 @@ def test_request_line_and_host(url: str, line: str, host: str) -> None:
 def test_unusable_url(url: str) -> None:
     """A URL that cannot be used is a ValueError that does not repeat it."""
     with pytest.raises(ValueError) as raised:
-        Endpoint(url)
+        UpstreamAddress(url)
     assert "secret" not in str(raised.value)
 
 
 def test_shown_without_query() -> None:
     """The text of an endpoint leaves out the query, which may hold a key."""
-    assert str(Endpoint("https://example.org:8443/mcp?key=secret")) == "https://example.org:8443/mcp"
+    assert str(UpstreamAddress("https://example.org:8443/mcp?key=secret")) == "https://example.org:8443/mcp"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_shown_without_query() -> None:
 )
 def test_length_is_sent_where_a_body_may_be(method: str, body: bytes, length: str | None) -> None:
     """POST always has a length, GET and DELETE only with a body."""
-    head = Endpoint("http://h/").head(UpstreamRequest(method, [], body)).decode()
+    head = UpstreamAddress("http://h/").head(UpstreamRequest(method, [], body)).decode()
     assert head.endswith(f"Content-Length: {length}\r\n\r\n" if length else "Host: h\r\n\r\n")
 
 
@@ -92,7 +92,7 @@ def test_length_is_sent_where_a_body_may_be(method: str, body: bytes, length: st
 )
 def test_unsafe_field(field: tuple[str, str]) -> None:
     """A field that would end early, start another or move the end of the message is refused, every time."""
-    endpoint = Endpoint("http://h/")
+    endpoint = UpstreamAddress("http://h/")
     for _ in range(2):
         with pytest.raises(BadRequest):
             endpoint.head(UpstreamRequest("POST", [("Accept", "x"), field]))
@@ -102,7 +102,7 @@ def test_unsafe_field(field: tuple[str, str]) -> None:
 def test_unsafe_method(method: str) -> None:
     """Only methods whose answers are framed like any other are sent."""
     with pytest.raises(BadRequest):
-        Endpoint("http://h/").head(UpstreamRequest(method, []))
+        UpstreamAddress("http://h/").head(UpstreamRequest(method, []))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_unsafe_method(method: str) -> None:
 )
 def test_a_requests_query_stands_behind_the_urls_own(url: str, target: str) -> None:
     """Neither takes the other's place."""
-    head = Endpoint(url).head(UpstreamRequest("GET", [], query="a=1&b=%20"))
+    head = UpstreamAddress(url).head(UpstreamRequest("GET", [], query="a=1&b=%20"))
     assert head.startswith(f"GET {target} HTTP/1.1\r\n".encode())
 
 
@@ -123,4 +123,4 @@ def test_a_requests_query_stands_behind_the_urls_own(url: str, target: str) -> N
 def test_what_is_no_query_is_not_sent(query: str) -> None:
     """The request line ends where this module says."""
     with pytest.raises(BadRequest):
-        Endpoint("http://h/").head(UpstreamRequest("GET", [], query=query))
+        UpstreamAddress("http://h/").head(UpstreamRequest("GET", [], query=query))

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.port import Upstream, UpstreamRequest
-from adapter.upstream.scripted import Answer, Expect, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 POST = UpstreamRequest("POST", [("Mcp-Session-Id", "one")], b"{}")
 GET = UpstreamRequest("GET", [])
@@ -17,7 +17,7 @@ GET = UpstreamRequest("GET", [])
 async def test_plays_its_steps() -> None:
     """Requests are answered from the transcript and remembered; one that is not in it fails the test."""
     upstream = ScriptedUpstream(
-        [(Expect("POST", b"{}"), Answer(202)), (Expect("POST"), Answer(chunks=[b"1"]))]
+        [(Expect("POST", b"{}"), ScriptedAnswer(202)), (Expect("POST"), ScriptedAnswer(chunks=[b"1"]))]
     )
     port: Upstream = upstream
     first, second = await port.send(POST, 1), await port.send(POST, 1)
@@ -42,7 +42,7 @@ async def test_plays_its_steps() -> None:
 )
 async def test_takes_no_request_it_did_not_expect(expect: Expect) -> None:
     """Method, body and headers all have to fit."""
-    upstream = ScriptedUpstream([(expect, Answer())])
+    upstream = ScriptedUpstream([(expect, ScriptedAnswer())])
     with pytest.raises(AssertionError):
         await upstream.send(POST, 1)
     assert upstream.unplayed == [expect]
@@ -52,7 +52,10 @@ async def test_streams_side_by_side() -> None:
     """A stream held open by an event leaves calls their freedom."""
     news = asyncio.Event()
     upstream = ScriptedUpstream(
-        [(Expect("GET"), Answer(chunks=[b"a", news, b"b"])), (Expect("POST"), Answer(chunks=[b"c"]))]
+        [
+            (Expect("GET"), ScriptedAnswer(chunks=[b"a", news, b"b"])),
+            (Expect("POST"), ScriptedAnswer(chunks=[b"c"])),
+        ]
     )
     stream = await upstream.send(GET, None)
     assert stream.whole is None
@@ -67,7 +70,7 @@ async def test_streams_side_by_side() -> None:
 async def test_fails_as_written() -> None:
     """Exceptions come where the transcript has them: instead of a head, or in the body."""
     upstream = ScriptedUpstream([(Expect("POST"), UpstreamUnreachable())])
-    upstream.then(Expect("POST"), Answer(chunks=[b"a", UpstreamBroken()]))
+    upstream.then(Expect("POST"), ScriptedAnswer(chunks=[b"a", UpstreamBroken()]))
     with pytest.raises(UpstreamUnreachable):
         await upstream.send(POST, 1)
     reply = await upstream.send(POST, 1)
@@ -78,7 +81,7 @@ async def test_fails_as_written() -> None:
 
 async def test_abort_wakes_the_reader() -> None:
     """A reader that waits learns of the abort, and the test can see who was aborted."""
-    upstream = ScriptedUpstream([(Expect("GET"), Answer(chunks=[asyncio.Event()]))])
+    upstream = ScriptedUpstream([(Expect("GET"), ScriptedAnswer(chunks=[asyncio.Event()]))])
     stream = await upstream.send(GET, None)
     reading = asyncio.create_task(stream.read(None))
     await asyncio.sleep(0)
@@ -90,6 +93,6 @@ async def test_abort_wakes_the_reader() -> None:
 
 async def test_head_can_be_held_back() -> None:
     """``after`` delays the head, so that silence before it can be played."""
-    upstream = ScriptedUpstream([(Expect("GET"), Answer(after=asyncio.Event()))])
+    upstream = ScriptedUpstream([(Expect("GET"), ScriptedAnswer(after=asyncio.Event()))])
     with pytest.raises(UpstreamSilent):
         await upstream.send(GET, 0.01)

@@ -24,7 +24,7 @@ from adapter.errors import AdapterError
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.rules.access.hosts import host_allowed, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS
-from adapter.rules.calls.tool_api import Answered, InvalidJson, refused
+from adapter.rules.calls.tool_api import HttpOutcome, InvalidJson, refused
 from adapter.rules.results.exposure import Expose
 
 Application = web.Application
@@ -206,7 +206,7 @@ class _Explorer:
 
         return await answered(original, guarded)
 
-    def _stranger(self, request: Request, *, public: bool) -> Answered | None:
+    def _stranger(self, request: Request, *, public: bool) -> HttpOutcome | None:
         host, origin = request.headers.get("Host"), request.headers.get("Origin")
         if self._hosts is not None and not host_allowed(host, bound_to_loopback=False, allowed=self._hosts):
             return refused(421, "This Host is not served here.")

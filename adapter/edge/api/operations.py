@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.edge.openapi import TEXT, Asks, Operation, Says, Schema, json, ref
+from adapter.edge.openapi import TEXT, Operation, RequestShape, Says, Schema, json, ref
 from adapter.relay.files.signed_links import DOWNLOADS
 
 FILES, HEALTH = "files", "health"
@@ -10,17 +10,17 @@ FILES, HEALTH = "files", "health"
 _DETAIL = ref("Detail")
 _OBJECT: Schema = {"type": "object"}
 _SIGNED = (
-    Asks("exp", "query", "When the link expires, in Unix seconds; part of a signed link."),
-    Asks("sig", "query", "The signature; part of a signed link."),
+    RequestShape("exp", "query", "When the link expires, in Unix seconds; part of a signed link."),
+    RequestShape("sig", "query", "The signature; part of a signed link."),
 )
 _PIECE = (
-    Asks(
+    RequestShape(
         "Range",
         "header",
-        "Asks for a part of it.",
+        "RequestShape for a part of it.",
         schema={"type": "string", "pattern": "^bytes=([0-9]{1,15}-([0-9]{1,15})?|-[0-9]{1,15})$"},
     ),
-    Asks("If-None-Match", "header", "Asks for it only if it has not one of these ETags."),
+    RequestShape("If-None-Match", "header", "RequestShape for it only if it has not one of these ETags."),
 )
 _NAMED = {
     "server": "The server's id.",
@@ -105,9 +105,9 @@ def _upload(path: str) -> Operation:
             507: json("There is no room.", _DETAIL),
         },
         asks=(
-            Asks("sid", "query", "The scope that the files will be of; part of a signed link."),
+            RequestShape("sid", "query", "The scope that the files will be of; part of a signed link."),
             *_SIGNED,
-            Asks("nonce", "query", "What makes the link good for one upload; part of a signed link."),
+            RequestShape("nonce", "query", "What makes the link good for one upload; part of a signed link."),
         ),
         body={"multipart/form-data": _FORM},
         named=_NAMED,

@@ -11,7 +11,7 @@ from adapter.edge.api.responses import Extra, send
 from adapter.edge.api.server_tools import Callers
 from adapter.edge.http.branches import query_of
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import Asks, Operation, Says, json, ref
+from adapter.edge.openapi import Operation, RequestShape, Says, json, ref
 from adapter.errors import AdapterError
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused
@@ -52,7 +52,7 @@ RESOURCE = Operation(
         503: json("The server behind the adapter is not well.", ref("Error")),
         504: json("The server behind the adapter was silent for too long.", ref("Error")),
     },
-    asks=(Asks("uri", "query", "The resource's URI.", required=True),),
+    asks=(RequestShape("uri", "query", "The resource's URI.", required=True),),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from adapter.edge.http.request import Request
 from adapter.errors import Unauthorized
-from adapter.rules.calls.tool_api import Answered
+from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
 
 EVENT_STREAM = "text/event-stream"
@@ -17,7 +17,7 @@ Extra = list[tuple[str, str]]
 _FIELDS = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
 
-def send(request: Request, answered: Answered, extra: Extra) -> None:
+def send(request: Request, answered: HttpOutcome, extra: Extra) -> None:
     """Send a JSON answer of the API."""
     fields = [("Content-Type", "application/json"), *_FIELDS, *extra]
     if answered.status == Unauthorized.http:
@@ -44,7 +44,7 @@ class CallStream:
         """How far the call is. Raises ClientGone."""
         await self._request.reply.write(b"event: progress\ndata: %s\n\n" % dump(progress))
 
-    async def end(self, answered: Answered) -> None:
+    async def end(self, answered: HttpOutcome) -> None:
         """What came of it. Raises ClientGone."""
         event = b'event: result\ndata: {"status":%d,"body":%s}\n\n' % answered
         await self._request.reply.write(event)

@@ -10,7 +10,7 @@ from adapter.edge.api.responses import EVENT_STREAM, Extra
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.branches import Branch, Names, names_behind
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import TEXT, Asks, Operation, Says, Schema, json, ref
+from adapter.edge.openapi import TEXT, Operation, RequestShape, Says, Schema, json, ref
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -139,7 +139,7 @@ _BODY = {
     415: json("A page sent something that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
-_TAB = Asks(
+_TAB = RequestShape(
     "X-Adapter-Session",
     "header",
     "Tells apart what one caller does in several places: up to 64 letters, digits, - and _.",

@@ -18,9 +18,9 @@ from adapter.edge.http.branches import Branch, Names
 from adapter.edge.http.request import Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.openapi import Operation
-from adapter.edge.router import CallLog, Watching
+from adapter.edge.router import AccessLog, Watching
 from adapter.pipeline.tracing import Tracing
-from adapter.rules.calls.tool_api import Answered, refused
+from adapter.rules.calls.tool_api import HttpOutcome, refused
 from adapter.rules.text.unicode import shown
 
 DOCUMENT = Operation(
@@ -58,7 +58,7 @@ class ServerRoutes:
         document: bytes,
         guard: Guard,
         *,
-        calls: CallLog | None = None,
+        calls: AccessLog | None = None,
         recent: Watching | None = None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
@@ -110,7 +110,7 @@ class ServerRoutes:
             with self._spanned(request, names):
                 answered = await self._serve(route, request, names, extra)
             # The status of an event stream is that of its beginning, whatever came of the call.
-            status = answered.status if isinstance(answered, Answered) else request.reply.status or 499
+            status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status or 499
             outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
         finally:
             if names[0] in self._apis:

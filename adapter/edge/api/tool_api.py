@@ -24,10 +24,10 @@ from adapter.rules.calls.tool_api import (
     DISABLED,
     NOT_JSON_TYPE,
     UNAUTHORIZED,
-    Answered,
     ApiTool,
     Arguments,
     Errors,
+    HttpOutcome,
     InvalidJson,
     arguments_of,
     as_plain,
@@ -142,7 +142,7 @@ class ToolApi:
     async def show_tools(self, request: Request, extra: Extra) -> None:
         """``GET /tools``. Raises ClientGone."""
 
-        async def listing() -> Answered:
+        async def listing() -> HttpOutcome:
             return await in_turns(tool_list(await self._provider.tools(request)))
 
         send(request, await self._seen(request, "", listing), extra)
@@ -150,7 +150,7 @@ class ToolApi:
     async def show_tool(self, request: Request, name: str, extra: Extra) -> None:
         """``GET /tools/{name}``. Raises ClientGone."""
 
-        async def showing() -> Answered:
+        async def showing() -> HttpOutcome:
             tool = await self._find(name, request)
             return tool_detail(tool) if tool is not None else unknown_tool(name)
 
@@ -159,7 +159,7 @@ class ToolApi:
     async def show_meta(self, request: Request, extra: Extra) -> None:
         """``GET /meta``."""
         said = {"title": self._options.title, "allow_execute": self._options.allow_execute}
-        send(request, Answered(200, dump(said)), extra)
+        send(request, HttpOutcome(200, dump(said)), extra)
 
     async def validate(self, request: Request, name: str, extra: Extra) -> None:
         """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone.
@@ -167,17 +167,19 @@ class ToolApi:
         It is work, though, of an amount that tools and callers choose: who may not call may not ask for it.
         """
 
-        async def validating() -> Answered:
+        async def validating() -> HttpOutcome:
             self._authenticated(request)
             tool = await self._provider.tool(name, request)
             if tool is None:
                 return unknown_tool(name)
             raw = await self._body(request)
-            if isinstance(raw, Answered):
+            if isinstance(raw, HttpOutcome):
                 return raw
             given = validated_arguments(raw)
             return (
-                given if isinstance(given, Answered) else validation(await self._errors(tool, given, request))
+                given
+                if isinstance(given, HttpOutcome)
+                else validation(await self._errors(tool, given, request))
             )
 
         send(request, await self._seen(request, name, validating), extra)
@@ -198,7 +200,9 @@ class ToolApi:
         if self._authenticate is not None:
             self._authenticate(request)
 
-    async def _seen(self, request: Request, name: str, look: Callable[[], Awaitable[Answered]]) -> Answered:
+    async def _seen(
+        self, request: Request, name: str, look: Callable[[], Awaitable[HttpOutcome]]
+    ) -> HttpOutcome:
         """What there is to see; a failure is an answer too."""
         try:
             if not self._options.discovery_auth:
@@ -210,8 +214,8 @@ class ToolApi:
             return self._failed_to_look(error)
 
     async def _admitted(
-        self, request: Request, name: str, act: Callable[[], Awaitable[Answered]]
-    ) -> Answered:
+        self, request: Request, name: str, act: Callable[[], Awaitable[HttpOutcome]]
+    ) -> HttpOutcome:
         """What ``act`` answers, once credential and hook let the caller in. Raises what it raises."""
         try:
             self._authenticated(request)
@@ -227,14 +231,14 @@ class ToolApi:
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    async def call(self, request: Request, name: str, extra: Extra) -> Answered:
+    async def call(self, request: Request, name: str, extra: Extra) -> HttpOutcome:
         """``POST /tools/{name}/call``; what was answered. Raises ClientGone.
 
         For who accepts an event stream the answer is one: ``progress`` as it comes, then ``result`` with the status
         and the body that the answer would have had.
         """
         prepared = await self._prepared(request, name)
-        if isinstance(prepared, Answered):
+        if isinstance(prepared, HttpOutcome):
             send(request, prepared, extra)
             return prepared
         if prepared.warning is not None:
@@ -248,7 +252,7 @@ class ToolApi:
             send(request, answered, extra)
         return answered
 
-    async def _prepared(self, request: Request, name: str) -> Arguments | Answered:
+    async def _prepared(self, request: Request, name: str) -> Arguments | HttpOutcome:
         """The arguments of a call that may go on, as far as its tool and body are concerned; else its refusal."""
         options = self._options
         if not options.allow_execute:
@@ -267,16 +271,16 @@ class ToolApi:
         if tool is None:
             return unknown_tool(name)
         raw = await self._body(request)
-        if isinstance(raw, Answered):
+        if isinstance(raw, HttpOutcome):
             return raw
         return arguments_of(raw, options.invalid_json, destructive=is_destructive(tool))
 
     async def _outcome(
         self, request: Request, name: str, arguments: Arguments, stream: CallStream | None
-    ) -> Answered:
+    ) -> HttpOutcome:
         """The answer to a call; what the tool raises is its failed result. Raises ClientGone."""
 
-        async def running() -> Answered:
+        async def running() -> HttpOutcome:
             if stream is not None:
                 stream.begin()
             tell = stream.tell if stream is not None else None
@@ -300,7 +304,7 @@ class ToolApi:
         tool = await self._provider.tool(name, request)
         return None if tool is None else ApiTool.of(tool)
 
-    async def _body(self, request: Request) -> bytes | Answered:
+    async def _body(self, request: Request) -> bytes | HttpOutcome:
         """The body, or the refusal of one that another site's page could send, or that is too large."""
         headers = request.headers
         if headers.get("Origin") is not None and not is_json_type(headers.get("Content-Type")):
@@ -313,7 +317,7 @@ class ToolApi:
             return refused(error.http, str(error))
         return body
 
-    def _failed_to_look(self, error: Exception) -> Answered:
+    def _failed_to_look(self, error: Exception) -> HttpOutcome:
         if isinstance(error, Unauthorized):
             return UNAUTHORIZED
         if isinstance(error, AdapterError):

@@ -23,7 +23,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.tools.pin_review import Acceptance, Standing
+from adapter.relay.tools.pin_review import PinReview, PinStatus
 from adapter.wire.envelope import dump, parse
 
 Look = Callable[[Request, str], Awaitable[object]]
@@ -65,7 +65,7 @@ class ConsoleData:
         guard: Guard,
         servers: ServerStatus,
         belongings: Belongings,
-        acceptance: Acceptance,
+        acceptance: PinReview,
         recent: Recent,
         look: Look,
     ) -> None:
@@ -175,7 +175,7 @@ class ConsoleData:
         return digest
 
 
-async def _send_standing(request: Request, standing: Standing, extra: list[tuple[str, str]]) -> None:
+async def _send_standing(request: Request, standing: PinStatus, extra: list[tuple[str, str]]) -> None:
     # In a thread: what thousands of tools were and are is compared value by value.
     _send(request, await asyncio.to_thread(console_pins.told, standing), extra)
 

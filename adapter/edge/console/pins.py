@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from adapter.relay.tools.pin_review import Standing
+from adapter.relay.tools.pin_review import PinStatus
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.json_differences import ABSENT, differences
 from adapter.rules.tools.definitions import PinnedTool
@@ -28,7 +28,7 @@ LARGEST = 4_000_000
 Pinned = Mapping[str, PinnedTool]
 
 
-def told(standing: Standing) -> dict[str, Any]:
+def told(standing: PinStatus) -> dict[str, Any]:
     """The standing as JSON. ``accepted`` is when an operator accepted what the server is held against (Unix seconds), a
     text where a file says that, null where nobody did. ``remembered`` is what sessions met that is not that, null where
     nothing is. ``pinned`` and ``now`` of a tool are its fingerprints, null where it was or is not there; in a change

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.edge.console.access import Viewer
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import Watch
+from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.tools.pin_review import Acceptance
+from adapter.relay.tools.pin_review import PinReview
 from adapter.rules.access.principals import name_of
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
 from adapter.wire.handles import artifact_uri, upload_handle
 
@@ -38,10 +38,10 @@ class ServerStatus:
     """How servers are. ``watches`` hold no entry for one that is not pinged; ``status_of`` is health's word."""
 
     servers: Sequence[Server]
-    watches: Mapping[str, Watch]
+    watches: Mapping[str, HealthMonitor]
     facts: Mapping[str, ServerFacts]
     status_of: Callable[[Server], str]
-    acceptance: Acceptance
+    acceptance: PinReview
 
     async def told(self) -> list[dict[str, Any]]:
         """Every server. Raises StoreUnavailable."""
@@ -82,7 +82,7 @@ class Belongings:
 
     sessions: Sessions
     scopes: Scopes
-    holdings: Holdings
+    holdings: FileRegistry
     quota: int | None
     upload_scheme: str
     artifact_scheme: str
@@ -136,10 +136,10 @@ class Belongings:
         }
 
     def _records(self, scope_id: str) -> list[FileRecord]:
-        return [record for kind in Kind for record in self.holdings.list(scope_id, kind)]
+        return [record for kind in FileKind for record in self.holdings.list(scope_id, kind)]
 
     def _file(self, record: FileRecord) -> dict[str, Any]:
-        if record.kind is Kind.UPLOAD:
+        if record.kind is FileKind.UPLOAD:
             uri = upload_handle(record.scope, record.id, self.upload_scheme)
         else:
             uri = artifact_uri(record.scope, record.id, record.filename, self.artifact_scheme)

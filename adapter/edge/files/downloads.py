@@ -13,10 +13,10 @@ from adapter.edge.http.branches import Branch, Names, query_of
 from adapter.edge.http.request import Reply, Request
 from adapter.errors import FileGone, NotFound
 from adapter.files.port import OpenFile
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_links import DOWNLOADS
 from adapter.relay.files.upload_credentials import Credentials
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import content_disposition
 from adapter.wire.ranges import Unsatisfiable, if_range_allows, not_modified, read_range
 
@@ -31,7 +31,7 @@ class DownloadRoute:
     """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours."""
 
     def __init__(
-        self, holdings: Holdings, credentials: Credentials, claims: Claims, servers: Collection[str]
+        self, holdings: FileRegistry, credentials: Credentials, claims: Claims, servers: Collection[str]
     ) -> None:
         self._holdings = holdings
         self._credentials = credentials
@@ -54,19 +54,19 @@ class DownloadRoute:
             await self._claims.check_owns(request.headers, server, scope)
         else:
             self._credentials.check_file("download", server, scope, file_id, query)
-        await self._send(request, await self._find(names, Kind.ARTIFACT), extra)
+        await self._send(request, await self._find(names, FileKind.ARTIFACT), extra)
 
     async def _serve_delivery(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
         self._credentials.check_file("delivery", server, scope, file_id, query_of(request))
-        await self._send(request, await self._find(names, *Kind), extra)
+        await self._send(request, await self._find(names, *FileKind), extra)
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:
             raise NotFound("No server of this id has files here.")
 
-    async def _find(self, names: Names, *kinds: Kind) -> FileRecord:
+    async def _find(self, names: Names, *kinds: FileKind) -> FileRecord:
         server, scope, file_id, filename = names
         if _ID.fullmatch(scope) is None or _ID.fullmatch(file_id) is None:
             raise FileGone()

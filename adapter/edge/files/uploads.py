@@ -23,7 +23,7 @@ from adapter.errors import (
     UploadRefused,
     UploadStalled,
 )
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_batch import UploadBatch
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.sessions.scopes import Scopes
@@ -62,7 +62,7 @@ class UploadRoute:
 
     def __init__(
         self,
-        holdings: Holdings,
+        holdings: FileRegistry,
         credentials: Credentials,
         scopes: Scopes,
         claims: Claims,

@@ -14,8 +14,8 @@ from functools import partial
 from typing import cast
 
 from adapter.edge.http.bodies import BodyTerms
-from adapter.edge.http.connection_limit import Handler, Places
-from adapter.edge.http.parser import Arrival, Refusal, RequestStream
+from adapter.edge.http.connection_limit import ConnectionLimit, Handler
+from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.edge.http.response import HttpAnswer
 from adapter.edge.http.sendfile import send_file
@@ -45,7 +45,7 @@ _GONE = partial(ClientGone, "the client has gone")
 class ClientConnection(asyncio.Protocol):
     """Answers requests with the handler of its place, which it keeps until its last task has ended."""
 
-    def __init__(self, places: Places, patience: Patience, terms: BodyTerms) -> None:
+    def __init__(self, places: ConnectionLimit, patience: Patience, terms: BodyTerms) -> None:
         self._places = places
         self._patience = patience
         self._loop = asyncio.get_running_loop()
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
 
     # --- exchanges ------------------------------------------------------------------------------------------
 
-    def _arrive(self, arrival: Arrival) -> None:
+    def _arrive(self, arrival: RequestHead) -> None:
         bare, body = arrival.method == "HEAD", arrival.body
         body.unwanted = arrival.method in _BODILESS
         keep = arrival.keep and not self._once

@@ -22,7 +22,7 @@ AT_ONCE = 32
 """Exchanges of clients that left which are cancelled in one turn of the loop; each takes about 0.2 milliseconds."""
 
 
-class Places:
+class ConnectionLimit:
     """The connections of one listener. The first ``limit`` are served by ``handler``, None: any number. Where the
     system allows fewer open files than these take, it is as many as leave some for upstreams and for the reserve.
 

@@ -10,7 +10,7 @@ import orjson
 
 from adapter.edge.http.request import Reply
 from adapter.errors import AdapterError, Unauthorized
-from adapter.relay.exchange import Answer, Flow
+from adapter.relay.exchange import ClientResponse, Flow
 from adapter.rules.access import browsers
 from adapter.rules.access.browsers import NOSNIFF
 from adapter.wire.eras import Era
@@ -59,7 +59,7 @@ guarded = lru_cache(maxsize=64)(browsers.guarded)
 """See ``browsers.guarded``; takes a tuple."""
 
 
-async def send_answer(reply: Reply, answer: Answer, extra: list[tuple[str, str]]) -> None:
+async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
     """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.
     """

@@ -7,7 +7,7 @@ import socket
 
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.connection import ClientConnection
-from adapter.edge.http.connection_limit import Handler, Places
+from adapter.edge.http.connection_limit import ConnectionLimit, Handler
 from adapter.edge.http.timeouts import PATIENCE, Patience
 
 BACKLOG = 1024
@@ -26,7 +26,7 @@ FLUSH_SECONDS = 0.02
 class Listener:
     """Open until ``close`` (no new connections) and ``drop`` (no connections at all)."""
 
-    def __init__(self, listening: asyncio.Server, connections: Places) -> None:
+    def __init__(self, listening: asyncio.Server, connections: ConnectionLimit) -> None:
         self._listening = listening
         self._connections = connections
 
@@ -36,7 +36,7 @@ class Listener:
     @classmethod
     async def open(
         cls,
-        handler: Handler | Places,
+        handler: Handler | ConnectionLimit,
         host: str,
         port: int,
         patience: Patience = PATIENCE,
@@ -45,7 +45,7 @@ class Listener:
         """Listen on that address. A ``handler`` serves any number of connections. Raises OSError when it cannot be
         bound.
         """
-        places = handler if isinstance(handler, Places) else Places(handler)
+        places = handler if isinstance(handler, ConnectionLimit) else ConnectionLimit(handler)
         listening = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(places, patience, terms),
             host,

@@ -33,7 +33,7 @@ class Refusal(Exception):
         self.why = why
 
 
-class Arrival:
+class RequestHead:
     """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
 
     __slots__ = ("body", "expects_continue", "fields", "keep", "length", "method", "modern", "target")
@@ -70,7 +70,7 @@ class RequestStream:
     """
 
     def __init__(
-        self, arrive: Callable[[Arrival], None], resume: Callable[[], None], terms: BodyTerms
+        self, arrive: Callable[[RequestHead], None], resume: Callable[[], None], terms: BodyTerms
     ) -> None:
         self.ended = False
         """Nothing that comes now is a request any more."""
@@ -190,7 +190,7 @@ class RequestStream:
         if not self._target.startswith(b"/"):
             _check_target(self._target.decode("latin-1"), self._fields)
         body = Body(self._resume, self._terms)
-        arrival = Arrival(self._parser, version, self._target, self._fields, self._length, body)
+        arrival = RequestHead(self._parser, version, self._target, self._fields, self._length, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
         self._arrive(arrival)
         self.body = body
@@ -249,7 +249,7 @@ def path_of(target: bytes) -> str:
     return unquote(path) if "%" in path else path
 
 
-def _ignore(_: Arrival) -> None:
+def _ignore(_: RequestHead) -> None:
     return None
 
 

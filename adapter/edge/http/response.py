@@ -46,7 +46,7 @@ class Clock:
 _clock = Clock()
 
 
-class Connection(Protocol):
+class ConnectionWriter(Protocol):
     """What an answer needs of the connection it leaves by."""
 
     def write(self, data: bytes) -> None: ...
@@ -78,7 +78,7 @@ class HttpAnswer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ConnectionWriter,
         *,
         keep: bool,
         modern: bool = True,

@@ -25,7 +25,7 @@ from adapter.errors import (
     UnsupportedMediaType,
 )
 from adapter.pipeline.tracing import Tracing
-from adapter.relay.exchange import Answer, Ask
+from adapter.relay.exchange import ClientRequest, ClientResponse
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
@@ -42,7 +42,7 @@ _ADMITTED = object()
 
 
 @dataclass(slots=True)
-class Visit:
+class InboundRequest:
     """One request on its way in, as far as it has been understood: what a failure is rendered from.
 
     ``listens``: it is a GET.
@@ -88,13 +88,13 @@ class Endpoint:
     stopping: bool = False
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
 
-    async def serve(self, request: Request, server: Server, visit: Visit) -> None:
+    async def serve(self, request: Request, server: Server, visit: InboundRequest) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
 
         Raises ClientGone.
         """
         extra = self.guard.cors_fields(request.headers)
-        answer: Answer | None = None
+        answer: ClientResponse | None = None
         try:
             ask = await self._ask(request, server, visit)
             with self._spanned(request, server, visit):
@@ -120,7 +120,9 @@ class Endpoint:
             if answer is not None:
                 await answer.close()
 
-    def _spanned(self, request: Request, server: Server, visit: Visit) -> AbstractContextManager[object]:
+    def _spanned(
+        self, request: Request, server: Server, visit: InboundRequest
+    ) -> AbstractContextManager[object]:
         if self.tracing is None or visit.method != "tools/call":
             return contextlib.nullcontext()
         attributes = {
@@ -130,7 +132,9 @@ class Endpoint:
         }
         return self.tracing.call_span("mcp.tool.call", attributes, request.headers)
 
-    def _fail(self, reply: Reply, error: AdapterError, visit: Visit, extra: list[tuple[str, str]]) -> None:
+    def _fail(
+        self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]
+    ) -> None:
         """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
         if isinstance(error, MethodNotAllowed):
             # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
@@ -141,7 +145,7 @@ class Endpoint:
             reply.abort()
 
     async def _cut(
-        self, reply: Reply, answer: Answer | None, visit: Visit, extra: list[tuple[str, str]]
+        self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, extra: list[tuple[str, str]]
     ) -> None:
         """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
         error = AdapterStopping()
@@ -151,7 +155,7 @@ class Endpoint:
         else:
             self._fail(reply, error, visit, extra)
 
-    async def _ask(self, request: Request, server: Server, visit: Visit) -> Ask:
+    async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
         admitted = request.headers.derived.get(_ADMITTED)
         if admitted is None:
             admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
@@ -174,13 +178,13 @@ class Endpoint:
             ask.base = self.bases.of(request)
         return ask
 
-    async def _admit(self, request: Request, visit: Visit) -> tuple[str, frozenset[str], bool]:
+    async def _admit(self, request: Request, visit: InboundRequest) -> tuple[str, frozenset[str], bool]:
         """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
         self.guard.check_mount(request.headers)
         principal, withhold = await self._authenticate(request, visit)
         return principal, withhold, is_json_type(request.headers.get("Content-Type"))
 
-    async def _authenticate(self, request: Request, visit: Visit) -> tuple[str, frozenset[str]]:
+    async def _authenticate(self, request: Request, visit: InboundRequest) -> tuple[str, frozenset[str]]:
         try:
             return self.guard.principal(request.headers)
         except Unauthorized:
@@ -190,7 +194,7 @@ class Endpoint:
                     await self._read(request, visit)
             raise
 
-    async def _read(self, request: Request, visit: Visit) -> tuple[bytes, bool]:
+    async def _read(self, request: Request, visit: InboundRequest) -> tuple[bytes, bool]:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = await self.ingress.read_body(request)
         text, encoded = self.ingress.plain(body, request)

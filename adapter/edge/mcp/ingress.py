@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from adapter.edge.http.bodies import SMALL, Body
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
-from adapter.relay.exchange import Ask
+from adapter.relay.exchange import ClientRequest
 from adapter.relay.server import Server
 from adapter.rules.access.callers import Caller
 from adapter.rules.access.request_headers import missing, to_upstream
@@ -155,13 +155,15 @@ def id_of(envelope: Envelope | Batch) -> bytes | None:
     return b"null" if any(member.kind is Kind.REQUEST for member in envelope.members) else None
 
 
-def ask_of(request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]) -> Ask:
+def ask_of(
+    request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]
+) -> ClientRequest:
     """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
     headers = request.headers
     forwarded = headers.derived.get(server.id)
     if forwarded is None:
         forwarded = headers.derived[server.id] = _forwarded(headers, server, withhold)
-    return Ask(
+    return ClientRequest(
         server=server,
         method=request.method,
         era=era,

@@ -25,7 +25,7 @@ from pymongo.errors import (
 )
 
 from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.connectors.reasons import reason
@@ -65,7 +65,7 @@ class MongodbConnector:
     kind: Kind = "mongodb"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
-        chosen = Options(self.kind, name, options)
+        chosen = ConnectorOptions(self.kind, name, options)
         self.name = name
         self._url = connection_string
         self._size = chosen.pool_size(default=10)

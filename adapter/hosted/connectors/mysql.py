@@ -15,9 +15,9 @@ from pymysql.constants import CLIENT, FIELD_TYPE
 
 from adapter.hosted.connectors.deadline import within
 from adapter.hosted.connectors.mysql_address import address_of
-from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import Pool
+from adapter.hosted.connectors.pool import DriverPool
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.hosted.connectors.reasons import of_the_call, reason
 from adapter.rules.statements.statements import Bound, Kind
@@ -67,7 +67,7 @@ class MysqlConnector:
             address = address_of(connection_string)
         except ValueError:
             raise ConnectorFailed(f"connector '{name}' (mysql): the connection string is not valid") from None
-        chosen = Options(self.kind, name, {**address.options, **options})
+        chosen = ConnectorOptions(self.kind, name, {**address.options, **options})
         self.name = name
         self._arguments = {
             **address.arguments,
@@ -76,7 +76,7 @@ class MysqlConnector:
         }
         size = chosen.pool_size(default=5)
         chosen.done()
-        self._pool = Pool(size, connect=self._connect, usable=_usable, drop=_drop)
+        self._pool = DriverPool(size, connect=self._connect, usable=_usable, drop=_drop)
 
     async def open(self) -> None:
         try:

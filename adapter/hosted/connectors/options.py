@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from adapter.hosted.connectors.port import ConnectorFailed
 
 
-class Options:
+class ConnectorOptions:
     """The options of one connector. Every method raises ConnectorFailed for a value that cannot be; the sentence
     names the option, never its value."""
 

@@ -16,7 +16,7 @@ from adapter.hosted.connectors.port import QueryFailed
 C = TypeVar("C")
 
 
-class Pool(Generic[C]):
+class DriverPool(Generic[C]):
     """At most ``size`` connections, made when they are needed; the one used last is used next.
 
     ``usable`` is asked before a connection is handed out and before it is taken back: whoever leaves a statement

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.hosted.connectors.reasons import of_the_call, reason
@@ -59,7 +59,7 @@ class PostgresConnector:
     kind: Kind = "postgres"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
-        chosen = Options(self.kind, name, options)
+        chosen = ConnectorOptions(self.kind, name, options)
         self.name = name
         self._size = chosen.pool_size(default=5)
         self._dsn = _merged(connection_string, chosen.rest())

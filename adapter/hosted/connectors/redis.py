@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.connectors.reasons import reason
@@ -35,7 +35,7 @@ class RedisConnector:
     kind: Kind = "redis"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
-        chosen = Options(self.kind, name, options)
+        chosen = ConnectorOptions(self.kind, name, options)
         self.name = name
         try:
             self._pool = BlockingConnectionPool.from_url(

@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import Options
+from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import Pool
+from adapter.hosted.connectors.pool import DriverPool
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
 from adapter.rules.statements.statements import Bound, Kind
 
@@ -64,15 +64,15 @@ class SqliteConnector:
     def __init__(
         self, name: str, connection_string: str, options: Mapping[str, Any], *, base: Path | None = None
     ) -> None:
-        chosen = Options(self.kind, name, options)
+        chosen = ConnectorOptions(self.kind, name, options)
         self.name = name
         self._readers_wanted = chosen.pool_size(default=4)
         self._uri = _uri(connection_string, chosen.one_of("mode", MODES), base or Path())
         self._journal = chosen.one_of("journal_mode", JOURNALS)
         chosen.done()
         self._threads: ThreadPoolExecutor | None = None
-        self._readers: Pool[sqlite3.Connection] | None = None
-        self._writer: Pool[sqlite3.Connection] | None = None
+        self._readers: DriverPool[sqlite3.Connection] | None = None
+        self._writer: DriverPool[sqlite3.Connection] | None = None
         self._writing: set[str] = set()
 
     @property
@@ -133,7 +133,7 @@ class SqliteConnector:
     async def _in_thread(self, work: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _pool(self, size: int, uri: str, *, query_only: bool) -> Pool[sqlite3.Connection]:
+    def _pool(self, size: int, uri: str, *, query_only: bool) -> DriverPool[sqlite3.Connection]:
         async def connect() -> sqlite3.Connection:
             connection: sqlite3.Connection = await self._in_thread(partial(_connect, uri, query_only))
             return connection
@@ -141,7 +141,7 @@ class SqliteConnector:
         async def drop(connection: sqlite3.Connection) -> None:
             await self._in_thread(connection.close)
 
-        return Pool(size, connect=connect, usable=lambda _: True, drop=drop)
+        return DriverPool(size, connect=connect, usable=lambda _: True, drop=drop)
 
     def _remember(self, text: str) -> None:
         if len(self._writing) >= _KNOWN_WRITES:

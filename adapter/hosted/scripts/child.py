@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 Say = Callable[..., None]
 
 
-class Context(dict[str, Any]):
+class ScriptContext(dict[str, Any]):
     """Items that are attributes too."""
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +76,7 @@ def _call(path: str, function: str) -> None:
         given = json.loads(sys.stdin.readline())
         try:
             called = getattr(_imported(path), function)
-            arguments = (given["payload"], Context(given["context"]))[: _accepted(called)]
+            arguments = (given["payload"], ScriptContext(given["context"]))[: _accepted(called)]
             say(**_plain(_driven(called, arguments, say)))
         except Exception as error:
             _print(error)

@@ -23,7 +23,7 @@ LINGER = 0.5
 _cleanups: set[asyncio.Task[None]] = set()
 
 
-class Conversation(asyncio.SubprocessProtocol):
+class ProcessOutput(asyncio.SubprocessProtocol):
     """``output_bytes`` is how much it may write, to standard output and to standard error each.
 
     Its own protocol, because only a transport's can be closed in public while somebody else still holds the pipe.

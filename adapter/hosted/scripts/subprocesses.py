@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson
 from adapter.hosted.scripts.process_starts import Starts
-from adapter.hosted.scripts.processes import Conversation
+from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import (
     Reference,
     ScriptFailed,
@@ -101,7 +101,7 @@ class SubprocessScript:
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """See Script. Of ``context`` a called function gets the members that are JSON, if it is a mapping."""
         given = payload if self._function is None else {"payload": payload, "context": _sendable(context)}
-        talk = Conversation(self._confinement.output_bytes, self._log.bind(script=self.reference))
+        talk = ProcessOutput(self._confinement.output_bytes, self._log.bind(script=self.reference))
         scope = asyncio.timeout(timeout)
         try:
             async with (
@@ -132,7 +132,7 @@ class SubprocessScript:
             return [sys.executable, child, "run", *begins]
         return [sys.executable, child, "call", *begins, self._function]
 
-    async def _answered(self, talk: Conversation, tell: Tell | None) -> Any:
+    async def _answered(self, talk: ProcessOutput, tell: Tell | None) -> Any:
         """The last line of a called function, every progress before it told."""
         while (line := await talk.line()) is not None:
             said = _value(line, 0)

@@ -14,7 +14,7 @@ from jwt.exceptions import InvalidSignatureError, PyJWTError
 
 from adapter.errors import BadJson
 from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.keys import OF_PUBLIC_KEYS, Key, Keys, OneKey, of_pem, of_secret
+from adapter.pipeline.auth.keys import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.pipeline.context import AuthRequest
 from adapter.rules.access.auth_policies import AuthPolicy
 from adapter.rules.access.principals import bearer
@@ -36,7 +36,7 @@ class _Checked(NamedTuple):
 
     kid: str | None
     algorithm: str
-    key: Key
+    key: SigningKey
     claims: dict[str, Any]
 
 

@@ -12,7 +12,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.keys import Key, is_disclosed, of_jwk
+from adapter.pipeline.auth.keys import SigningKey, is_disclosed, of_jwk
 from adapter.rules.results.exposure import exposed
 
 FRESH = 600.0
@@ -58,7 +58,7 @@ class KeySet:
         self._fetch = fetch
         self._log = log
         self._clock = clock
-        self._keys: dict[bytes, Key] = {}
+        self._keys: dict[bytes, SigningKey] = {}
         """By how the document spells them."""
         self._fetched = self._next = -math.inf
         self._renewal: asyncio.Future[None] | None = None
@@ -67,7 +67,7 @@ class KeySet:
         # Not the URL, whose query may hold a key of another kind.
         return f"<KeySet: {len(self._keys)} keys>"
 
-    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+    async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
         """See Keys. Raises AuthRefused where there are no keys to be had."""
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
@@ -87,7 +87,7 @@ class KeySet:
     def _age(self) -> float:
         return self._clock() - self._fetched
 
-    def _known(self, kid: str | None, algorithm: str) -> Key | None:
+    def _known(self, kid: str | None, algorithm: str) -> SigningKey | None:
         fitting = [
             key
             for key in self._keys.values()
@@ -122,7 +122,7 @@ class KeySet:
             self._renewal = None
 
 
-def _members(document: bytes) -> tuple[dict[bytes, Key], int]:
+def _members(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     """The usable keys of a JWK set, and how many it discloses. Raises ValueError where it is none."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
@@ -138,7 +138,7 @@ def _members(document: bytes) -> tuple[dict[bytes, Key], int]:
     if len(listed) > MOST_KEYS:
         raise ValueError(f"the document holds more than {MOST_KEYS} keys")
     members = [member for member in listed if isinstance(member, Mapping)]
-    keys: dict[bytes, Key] = {}
+    keys: dict[bytes, SigningKey] = {}
     for member in members:
         if (key := of_jwk(member)) is not None:
             keys.setdefault(orjson.dumps(member, option=orjson.OPT_SORT_KEYS), key)

@@ -32,7 +32,7 @@ _PRIVATE_MEMBERS = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Key:
+class SigningKey:
     """``material`` as PyJWT takes it; ``algorithms`` are all that it may be used with."""
 
     material: Any
@@ -43,7 +43,7 @@ class Key:
 class Keys(Protocol):
     """Where the key of a token is found."""
 
-    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+    async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
         """The key that goes by ``kid``, or the only one there is where a token names none, if it is for ``algorithm``.
 
         Whoever asks twice gets the same object as long as the key stays what it is. Raises AuthRefused.
@@ -53,15 +53,15 @@ class Keys(Protocol):
 class OneKey:
     """Keys of which there is one; what tokens call it does not matter."""
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: SigningKey) -> None:
         self._key = key
 
-    async def find(self, kid: str | None, algorithm: str) -> Key | None:  # noqa: ARG002  (see above: of kid)
+    async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:  # noqa: ARG002  (see above: of kid)
         """See Keys."""
         return self._key if algorithm in self._key.algorithms else None
 
 
-def of_secret(secret: str) -> Key:
+def of_secret(secret: str) -> SigningKey:
     """The key of an HMAC. Raises ValueError for what is no secret, and for one that is shorter than the digest
     (RFC 7518 §3.2), since it could be guessed from any token."""
     material = secret.encode("utf-8")
@@ -72,19 +72,19 @@ def of_secret(secret: str) -> Key:
         jwt.get_algorithm_by_name("HS256").prepare_key(material)
     except InvalidKeyError:
         raise ValueError("is a public key or a certificate, which is no secret") from None
-    return Key(material, fitting)
+    return SigningKey(material, fitting)
 
 
-def of_pem(pem: str) -> Key:
+def of_pem(pem: str) -> SigningKey:
     """The public key in a PEM text, also where line ends came as ``\\n`` out of a variable. Raises ValueError."""
     try:
         material = load_pem_public_key(pem.replace("\\n", "\n").encode("utf-8"))
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("is no public key in PEM") from None
-    return Key(material, _fitting(material))
+    return SigningKey(material, _fitting(material))
 
 
-def of_jwk(member: Mapping[str, Any]) -> Key | None:
+def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
     """The key of a member of a JWK set (RFC 7517 §4), None where signatures cannot be checked with it.
 
     A symmetric key is none of these, nor one with its private part: what a set that everybody may read calls a secret
@@ -106,7 +106,7 @@ def of_jwk(member: Mapping[str, Any]) -> Key | None:
     if (only := member.get("alg")) is not None:
         fitting &= {only} if isinstance(only, str) else frozenset()
     kid = member.get("kid")
-    return Key(material, fitting, kid if isinstance(kid, str) else None) if fitting else None
+    return SigningKey(material, fitting, kid if isinstance(kid, str) else None) if fitting else None
 
 
 def is_disclosed(member: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from adapter.errors import BadRequest, UpstreamBroken
-from adapter.relay.exchange import Answer, Ask, asking_plain
+from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain
 from adapter.rules.access.response_headers import of_changed_body
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, read_response
@@ -31,7 +31,7 @@ def refusals(concerned: list[Envelope]) -> list[bytes]:
     ]
 
 
-def without(ask: Ask, batch: Batch, concerned: list[Envelope]) -> Ask:
+def without(ask: ClientRequest, batch: Batch, concerned: list[Envelope]) -> ClientRequest:
     """The ask with the other members only, which keep their bytes; the answer is asked for uncompressed."""
     refused = {id(each) for each in concerned}
     drops = [Drop((place,)) for place, member in enumerate(batch.members) if id(member) in refused]
@@ -43,12 +43,12 @@ def without(ask: Ask, batch: Batch, concerned: list[Envelope]) -> Ask:
     )
 
 
-def refused_whole(refused: list[bytes]) -> Answer:
+def refused_whole(refused: list[bytes]) -> ClientResponse:
     """The answer where nothing else waits for one."""
-    return Answer(200, [_JSON], b"[" + b",".join(refused) + b"]")
+    return ClientResponse(200, [_JSON], b"[" + b",".join(refused) + b"]")
 
 
-async def joined(answer: Answer, requests: list[Envelope], refused: list[bytes]) -> Answer:
+async def joined(answer: ClientResponse, requests: list[Envelope], refused: list[bytes]) -> ClientResponse:
     """The upstream's answer to ``requests`` and the refusals in one: events or elements before its own.
 
     What is no answer to them, such as a body of status 500, becomes an error for each. A status between 400 and 499 is
@@ -72,11 +72,11 @@ async def joined(answer: Answer, requests: list[Envelope], refused: list[bytes])
     return await _enclosed(answer, requests, refused)
 
 
-def _field(answer: Answer, name: str) -> str:
+def _field(answer: ClientResponse, name: str) -> str:
     return next((value for field, value in answer.headers if field.lower() == name), "").strip().lower()
 
 
-def _listed(answer: Answer, responses: list[bytes]) -> Answer:
+def _listed(answer: ClientResponse, responses: list[bytes]) -> ClientResponse:
     """The answer with these responses as its whole body."""
     answer.status, answer.length = 200, None
     answer.headers = [field for field in answer.headers if field[0].lower() != "content-type"] + [_JSON]
@@ -103,7 +103,9 @@ def _missing(requests: list[Envelope], responses: list[bytes]) -> list[bytes]:
     return [failure(error, each.id_bytes) for each in requests if each.id not in answered]
 
 
-async def _replaced(answer: Answer, requests: list[Envelope], refused: list[bytes], what: str) -> Answer:
+async def _replaced(
+    answer: ClientResponse, requests: list[Envelope], refused: list[bytes], what: str
+) -> ClientResponse:
     """An error for each request in place of an answer of which the upstream server ``what``."""
     if not isinstance(answer.body, bytes):
         await answer.body.aclose()
@@ -111,7 +113,7 @@ async def _replaced(answer: Answer, requests: list[Envelope], refused: list[byte
     return _listed(answer, [*refused, *(failure(error, each.id_bytes) for each in requests)])
 
 
-async def _enclosed(answer: Answer, requests: list[Envelope], refused: list[bytes]) -> Answer:
+async def _enclosed(answer: ClientResponse, requests: list[Envelope], refused: list[bytes]) -> ClientResponse:
     """An answer that is too long to be held, with the refusals put before its first element as it passes."""
     assert not isinstance(answer.body, bytes)
     pieces = answer.body

@@ -29,7 +29,7 @@ class Parked:
     stages: Stages
 
 
-class Parking:
+class DeferredAnswers:
     """Parked exchanges by session. ``clock`` gives Unix time in seconds, ``ttl`` is how long one is kept."""
 
     def __init__(

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError
-from adapter.relay.exchange import Ask, Renewed, forwardable
+from adapter.relay.exchange import ClientRequest, Renewed, forwardable
 from adapter.relay.sessions.own_requests import fetch
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Unfold
 from adapter.rules.access.scopes import Scope
 from adapter.wire.envelope import Envelope
 
 
 @dataclass(slots=True)
-class Calling:
+class CallGate:
     """``scope_of`` tells whose files and pins a request may touch, by its session and its principal."""
 
-    mapping: Mapping
+    mapping: UpstreamSessions
     scope_of: Callable[[Session | None, str], Scope]
 
-    def call(self, ask: Ask, session: Session | None, envelope: Envelope) -> Call:
+    def call(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> Call:
         """The request as stages and gates see it."""
         return Call(
             server=ask.server.id,
@@ -41,7 +41,7 @@ class Calling:
         )
 
     async def unfolded(
-        self, ask: Ask, session: Session | None, envelope: Envelope, unfold: Unfold
+        self, ask: ClientRequest, session: Session | None, envelope: Envelope, unfold: Unfold
     ) -> Envelope:
         """The call that this one stands for, which takes its place in all that follows. Raises AdapterError."""
         call = self.call(ask, session, envelope)
@@ -52,14 +52,14 @@ class Calling:
             ask.headers = forwardable(call.headers, drop=drop)
         return call.envelope
 
-    async def admit(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
+    async def admit(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
         """Have the gate judge a call, now and when the upstream began anew before it was sent. Raises AdapterError."""
         if ask.server.plan.gate is None or envelope.method != "tools/call":
             return
         await self._judge(ask, session, envelope)
         ask.renewed = _both(ask.renewed, partial(self._judge, session=session, envelope=envelope))
 
-    async def _judge(self, ask: Ask, session: Session | None, envelope: Envelope) -> None:
+    async def _judge(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
         gate = ask.server.plan.gate
         assert gate is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.principal)
@@ -67,7 +67,7 @@ class Calling:
         if not gate.passes(scope.id, envelope.name):
             await gate.admit(self.call(ask, session, envelope))
 
-    async def is_free(self, ask: Ask, session: Session | None, member: Envelope) -> bool:
+    async def is_free(self, ask: ClientRequest, session: Session | None, member: Envelope) -> bool:
         """Whether a member of a batch may be piped with the others."""
         plan = ask.server.plan
         if plan.unfold is not None and member.method == "tools/call":
@@ -86,7 +86,7 @@ def _both(first: Renewed | None, second: Renewed) -> Renewed:
     if first is None:
         return second
 
-    async def renewed(ask: Ask) -> None:
+    async def renewed(ask: ClientRequest) -> None:
         await first(ask)
         await second(ask)
 

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown
-from adapter.relay.call.deferred_answers import Parking
-from adapter.relay.call.gate import Calling
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.gate import CallGate
 from adapter.relay.call.get_stream_events import listening, noticing
 from adapter.relay.call.passthrough import piped_answer
-from adapter.relay.exchange import Answer, Ask, asking_plain, both
+from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import RETRY, GetStream
-from adapter.relay.notifications import Notices
+from adapter.relay.notifications import Notifications
 from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.guarded_replays import without_lists
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.upstream.port import UpstreamReply
 
 
 @dataclass(slots=True)
-class Listening:
+class GetStreams:
     """Takes the streams that clients open to listen."""
 
-    calling: Calling
-    mapping: Mapping
-    parking: Parking
-    notices: Notices
+    calling: CallGate
+    mapping: UpstreamSessions
+    parking: DeferredAnswers
+    notices: Notifications
 
-    async def listen(self, ask: Ask, session: Session | None) -> Answer:
+    async def listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy(asyncio.get_running_loop().time())
         silence = ask.server.silence.request
@@ -59,19 +59,21 @@ class Listening:
         if reply.whole is not None and rewrite is None:
             if heed is not None:
                 heed(reply.whole)
-            return Answer(reply.status, headers, reply.whole)
+            return ClientResponse(reply.status, headers, reply.whole)
         if not stream:
             return await piped_answer(reply, headers, silence)
         ask.server.counters.streams += 1
         release = _held(session, reply)
         if rewrite is None or session is None:
             piped = GetStream(reply, heed)
-            return Answer(reply.status, headers, piped.body(), release=release, last_words=piped.last_words)
+            return ClientResponse(
+                reply.status, headers, piped.body(), release=release, last_words=piped.last_words
+            )
         pieces = listening(reply, rewrite, ask.server.answer_limit, heed)
         scope = self.calling.scope_of(session, ask.principal)
         inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
         release = both(release, partial(self.notices.close, scope, session.key, inbox))
-        return Answer(
+        return ClientResponse(
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 

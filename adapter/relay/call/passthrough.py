@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapter.errors import UpstreamSilent
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream
-from adapter.relay.call.deferred_answers import Parking
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
-from adapter.relay.exchange import Answer, Ask, silence_of
+from adapter.relay.exchange import ClientRequest, ClientResponse, silence_of
 from adapter.relay.flow import piped
 from adapter.relay.replies import is_encoded, media_type
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.upstream.port import UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
@@ -23,14 +23,16 @@ HELD_JSON = 64 << 10
 
 
 @dataclass(slots=True)
-class Piping:
+class PassThrough:
     """Takes the requests that no stage concerns."""
 
-    mapping: Mapping
-    parking: Parking
-    errands: Errands
+    mapping: UpstreamSessions
+    parking: DeferredAnswers
+    errands: BackgroundTasks
 
-    async def pipe(self, ask: Ask, session: Session | None, requests: list[Envelope]) -> Answer:
+    async def pipe(
+        self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
+    ) -> ClientResponse:
         """Answer one request, or a batch of them. Raises AdapterError."""
         silence = silence_of(ask, requests)
         recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
@@ -42,9 +44,9 @@ class Piping:
             if media_type(reply) == "text/event-stream":
                 if is_encoded(reply):
                     if reply.whole is not None:
-                        return Answer(reply.status, headers, reply.whole)
+                        return ClientResponse(reply.status, headers, reply.whole)
                     # Nobody looks into it, but its events are due at once, so it is not held either.
-                    return Answer(reply.status, headers, piped(reply, silence), release=reply.abort)
+                    return ClientResponse(reply.status, headers, piped(reply, silence), release=reply.abort)
                 stream = AnswerStream(
                     reply,
                     list(requests),
@@ -54,19 +56,21 @@ class Piping:
                     heed=ask.server.listener(),
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
-                    return Answer(reply.status, headers, reply.whole)
-                return Answer(
+                    return ClientResponse(reply.status, headers, reply.whole)
+                return ClientResponse(
                     reply.status, headers, stream.body(), release=reply.abort, last_words=stream.last_words
                 )
             if reply.whole is not None:
-                return Answer(reply.status, headers, reply.whole)
+                return ClientResponse(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, silence)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
 
 
-async def piped_answer(reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None) -> Answer:
+async def piped_answer(
+    reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None
+) -> ClientResponse:
     """An answer that is no event stream: held while small, so that a broken one never leaves in part."""
     first: list[bytes] = []
     size = 0
@@ -74,14 +78,14 @@ async def piped_answer(reply: UpstreamReply, headers: list[tuple[str, str]], sil
         while size <= HELD_JSON:
             chunk = await reply.read(silence)
             if not chunk:
-                return Answer(reply.status, headers, b"".join(first))
+                return ClientResponse(reply.status, headers, b"".join(first))
             first.append(chunk)
             size += len(chunk)
     except BaseException:
         reply.abort()
         raise
     length = header(reply.headers, "content-length")
-    return Answer(
+    return ClientResponse(
         reply.status,
         headers,
         piped(reply, silence, b"".join(first)),

@@ -12,9 +12,9 @@ from adapter.pipeline.call import CallTime, PlannedCall
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, Walk, Walks
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, Walks
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.wire.ambiguity import doubt_of_answer
@@ -40,7 +40,12 @@ class Planned:
     """
 
     def __init__(
-        self, plan: ToolPlan, mirrors: Mirrors, notices: Notices, timeout: float | None, walks: Walks
+        self,
+        plan: ToolPlan,
+        mirrors: ParamHeaders,
+        notices: Notifications,
+        timeout: float | None,
+        walks: Walks,
     ) -> None:
         self._plan = plan
         self._walks = walks
@@ -65,7 +70,7 @@ class Planned:
         if said is not None and not isinstance(said, dict):
             # An upstream may be less strict, and would run what no stage has looked at.
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
-        walk = Walk(self._plan, self._planned(call, said or {}, params))
+        walk = SuspendedPlan(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
         call.defer(walk.end)
         self._note(call, walk)
@@ -83,10 +88,10 @@ class Planned:
         walk = call.live.get(LIVE)
         message = parse(response)
         result = message.get("result") if isinstance(message, dict) else None
-        if not isinstance(walk, Walk) and not self._plan.reshapes:
+        if not isinstance(walk, SuspendedPlan) and not self._plan.reshapes:
             return response
         try:
-            if not isinstance(walk, Walk):
+            if not isinstance(walk, SuspendedPlan):
                 outcome = self._plan.errors.outcome(StageFailed("context", RESTARTED))
             elif isinstance(result, dict):
                 outcome = await walk.on(Outcome(result))
@@ -104,7 +109,7 @@ class Planned:
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
 
-    def _note(self, call: Call, walk: Walk) -> None:
+    def _note(self, call: Call, walk: SuspendedPlan) -> None:
         """Have the walk found by its request's id, for a client that gives that up."""
         if call.session is None or call.envelope.id is None:
             return

@@ -9,8 +9,8 @@ from adapter.errors import LimitReached, ToolUnknown
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.call.planned import Planned
 from adapter.relay.call.suspended_plan import Walks
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Stages
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.envelope import Envelope, parse
@@ -31,8 +31,8 @@ class Plans:
     def __init__(
         self,
         compiled: Callable[[str], ToolPlan | None],
-        mirrors: Mirrors,
-        notices: Notices,
+        mirrors: ParamHeaders,
+        notices: Notifications,
         timeout: float | None,
     ) -> None:
         self._compiled = compiled

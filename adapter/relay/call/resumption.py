@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from adapter.errors import AdapterError, UpstreamSilent
-from adapter.relay.background import Errands
-from adapter.relay.call.deferred_answers import Parking
-from adapter.relay.exchange import Ask, forwardable
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.exchange import ClientRequest, forwardable
 from adapter.relay.replies import discard
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import Resumption
@@ -20,7 +20,12 @@ class ExchangeRecovery:
     """Resumes, parks and cancels for one exchange. ``call`` and ``stages`` are a read exchange's own."""
 
     def __init__(
-        self, ask: Ask, session: Session | None, requests: list[Envelope], parking: Parking, errands: Errands
+        self,
+        ask: ClientRequest,
+        session: Session | None,
+        requests: list[Envelope],
+        parking: DeferredAnswers,
+        errands: BackgroundTasks,
     ) -> None:
         self._ask = ask
         self._session = session

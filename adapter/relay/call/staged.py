@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream
-from adapter.relay.call.deferred_answers import Parking
-from adapter.relay.call.gate import Calling
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.gate import CallGate
 from adapter.relay.call.resumption import ExchangeRecovery
-from adapter.relay.exchange import JSON, Answer, Ask, asking_plain, both, silence_of
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
 from adapter.relay.replies import decoded, media_type, read_body, require_plain
 from adapter.relay.response_match import LARGE, LIST, is_response
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Mapping
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.access.response_headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
@@ -29,15 +29,17 @@ from adapter.wire.spans import find, items
 
 
 @dataclass(slots=True)
-class Reading:
+class StagedExchange:
     """Takes the requests that stages concern."""
 
-    calling: Calling
-    mapping: Mapping
-    parking: Parking
-    errands: Errands
+    calling: CallGate
+    mapping: UpstreamSessions
+    parking: DeferredAnswers
+    errands: BackgroundTasks
 
-    async def read(self, ask: Ask, session: Session | None, envelope: Envelope, stages: Stages) -> Answer:
+    async def read(
+        self, ask: ClientRequest, session: Session | None, envelope: Envelope, stages: Stages
+    ) -> ClientResponse:
         """Answer one request by way of its stages. Raises AdapterError."""
         call = self.calling.call(ask, session, envelope)
         recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
@@ -46,20 +48,25 @@ class Reading:
             own = await walk_request(stages, call)
             if own is not None:
                 recovery.finish()
-                return Answer(200, [JSON], own)
+                return ClientResponse(200, [JSON], own)
             if call.guarded and session is not None and ask.server.plan.around is not None:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
             recovery.finish()
-            return Answer(202, [], b"")
+            return ClientResponse(202, [], b"")
         except BaseException:
             recovery.finish()
             raise
 
     async def _forward(
-        self, ask: Ask, session: Session | None, call: Call, stages: Stages, recovery: ExchangeRecovery
-    ) -> Answer:
+        self,
+        ask: ClientRequest,
+        session: Session | None,
+        call: Call,
+        stages: Stages,
+        recovery: ExchangeRecovery,
+    ) -> ClientResponse:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
         ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
         silence = silence_of(ask, [call.envelope])
@@ -82,7 +89,7 @@ class Reading:
                 pieces = stream.pieces()
                 if call.subscription is not None:
                     pieces = call.subscription.joined(pieces)
-                return Answer(
+                return ClientResponse(
                     reply.status,
                     of_changed_body(headers),
                     pieces,
@@ -107,10 +114,10 @@ class Reading:
                 raise UpstreamBroken("The upstream server answered with something else than a response.")
             body = whole or _refusal(call, body)
         recovery.finish()
-        return Answer(status, headers if body is raw else of_changed_body(headers), body)
+        return ClientResponse(status, headers if body is raw else of_changed_body(headers), body)
 
 
-async def _answers(ask: Ask, call: Call, body: bytes) -> bool:
+async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
     """Whether the body is the response to the call. A long list that comes again and again is not read each time."""
     if call.envelope.method != LIST:
         return answers(body, call.envelope.id)

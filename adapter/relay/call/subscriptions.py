@@ -8,7 +8,7 @@ from typing import Any
 
 from adapter.errors import BadJson
 from adapter.relay.call.get_stream_events import noticing
-from adapter.relay.notifications import Inbox, Notices
+from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.stages import Call
 from adapter.wire.envelope import parse
 from adapter.wire.spans import Insert, edit
@@ -23,7 +23,7 @@ class ResourceSubscription:
     The adapter speaks only after the upstream has acknowledged the subscription, which is the first word on a stream.
     """
 
-    def __init__(self, notices: Notices, call: Call) -> None:
+    def __init__(self, notices: Notifications, call: Call) -> None:
         self._notices = notices
         self._scope = call.scope
         self._inbox = Inbox()
@@ -64,7 +64,7 @@ class ResourceSubscription:
 class SubscriptionStage:
     """The stage of ``subscriptions/listen`` where artifacts are resources."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notifications) -> None:
         self._notices = notices
 
     async def ask(self, call: Call) -> bytes | None:

@@ -36,7 +36,7 @@ class Rejected(ToolRejected):
         self.response = response
 
 
-class Walk:
+class SuspendedPlan:
     """One plan being walked in a task of its own.
 
     The stages on both sides of the tool have the call's time together, which stands still while the tool works; then
@@ -148,5 +148,5 @@ def _raise(refused: CallRefused) -> Outcome:
     raise refused
 
 
-Walks = dict[tuple[str, str | int | float], Walk]
+Walks = dict[tuple[str, str | int | float], SuspendedPlan]
 """By the key of the session and the id of the request."""

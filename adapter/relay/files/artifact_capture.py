@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
@@ -65,7 +65,7 @@ class Captured(NamedTuple):
 class Capturing:
     """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
 
-    holdings: Holdings
+    holdings: FileRegistry
     files: FileStore
     locator: Locator
     server: str

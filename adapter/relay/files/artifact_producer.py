@@ -15,18 +15,18 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
-from adapter.relay.files.artifact_view import Telling
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.artifact_view import ArtifactView
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.signed_links import Links
 from adapter.relay.files.upload_consumer import HANDLES
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, slot
 from adapter.rules.calls.rounds import STATE, asks_for_input
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
@@ -93,11 +93,11 @@ class Producer:
     def __init__(
         self,
         rule: Producing,
-        holdings: Holdings,
+        holdings: FileRegistry,
         files: FileStore,
         links: Links,
-        mirrors: Mirrors,
-        notices: Notices,
+        mirrors: ParamHeaders,
+        notices: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
@@ -112,7 +112,7 @@ class Producer:
         self._capturing = Capturing(
             holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
         )
-        self._telling = Telling(
+        self._telling = ArtifactView(
             holdings,
             links if rule.downloads else None,
             scheme=rule.scheme,
@@ -258,7 +258,7 @@ class Producer:
 
 def _place(call: Call, note: Mapping[str, Any]) -> Place:
     """The place that was noted for this call's file."""
-    return Place(Kind.ARTIFACT, call.scope.id, note["id"], note["stored"])
+    return Place(FileKind.ARTIFACT, call.scope.id, note["id"], note["stored"])
 
 
 def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:

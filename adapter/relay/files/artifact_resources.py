@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, FileGone
 from adapter.relay.files.artifact_view import content, iso
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_links import Links
 from adapter.relay.stages import Call
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
 from adapter.wire.envelope import parse
@@ -60,7 +60,13 @@ class ResourceList:
     """The stage of ``resources/list``: the upstream's own resources, then documents, then artifacts."""
 
     def __init__(
-        self, server: str, holdings: Holdings, documents: tuple[Document, ...], scheme: str, *, exposed: bool
+        self,
+        server: str,
+        holdings: FileRegistry,
+        documents: tuple[Document, ...],
+        scheme: str,
+        *,
+        exposed: bool,
     ) -> None:
         self._server = server
         self._holdings = holdings
@@ -95,7 +101,7 @@ class ResourceList:
             return [], None
         records = [
             record
-            for record in self._holdings.list(call.scope.id, Kind.ARTIFACT)
+            for record in self._holdings.list(call.scope.id, FileKind.ARTIFACT)
             if record.exposed and record.server == self._server
         ]
         records.sort(key=_position)
@@ -134,7 +140,7 @@ class ResourceRead:
 
     def __init__(
         self,
-        holdings: Holdings,
+        holdings: FileRegistry,
         documents: tuple[Document, ...],
         scheme: str,
         *,
@@ -179,7 +185,7 @@ class ResourceRead:
         handle = parse_artifact(uri, self._scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
-        record = await self._holdings.find(handle.scope, Kind.ARTIFACT, handle.id)
+        record = await self._holdings.find(handle.scope, FileKind.ARTIFACT, handle.id)
         return record if record is not None and record.exposed and record.filename == handle.name else None
 
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:

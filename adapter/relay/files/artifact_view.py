@@ -6,7 +6,7 @@ import contextlib
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_links import Links
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.media_types import is_text
@@ -14,13 +14,13 @@ from adapter.rules.results.tool_results import Shown
 from adapter.wire.handles import artifact_uri
 
 
-class Telling:
+class ArtifactView:
     """Tells of artifacts. ``links`` None: downloads are off. ``raw_limit`` is the size in bytes up to which the
     artifact itself is shown, None: none is.
     """
 
     def __init__(
-        self, holdings: Holdings, links: Links | None, *, scheme: str, raw_limit: int | None
+        self, holdings: FileRegistry, links: Links | None, *, scheme: str, raw_limit: int | None
     ) -> None:
         self._holdings = holdings
         self._links = links
@@ -50,7 +50,7 @@ class Telling:
         )
 
 
-async def content(holdings: Holdings, record: FileRecord) -> str | bytes:
+async def content(holdings: FileRegistry, record: FileRecord) -> str | bytes:
     """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
     file = await holdings.read(record)
     try:

@@ -8,17 +8,19 @@ from heapq import heappop, heappush
 
 from adapter.errors import FileGone
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileRecord, Kind, Place, record_key
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.quota import Entry, Ledger
 
 
-class Inventory:
+class FileIndex:
     """Records in memory over a ledger. Only Custody adds and removes; using and finding is everybody's.
 
     ``ttls`` are seconds since the last access, None: as long as the scope. ``clock`` gives Unix time.
     """
 
-    def __init__(self, ledger: Ledger, ttls: Mapping[Kind, float | None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Ledger, ttls: Mapping[FileKind, float | None], clock: Callable[[], float]
+    ) -> None:
         self.ledger = ledger
         self._ttls = ttls
         self._clock = clock
@@ -56,7 +58,7 @@ class Inventory:
         """Also one whose time is over."""
         return self._scopes.get(key.partition("/")[0], {}).get(key)
 
-    def find(self, scope_id: str, kind: Kind, file_id: str) -> FileRecord | None:
+    def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         record = self.get(record_key(scope_id, kind, file_id))
         return None if record is None or self._is_over(record) else record
 
@@ -64,7 +66,7 @@ class Inventory:
         """Everything the scope holds, in the order it came; also what is over."""
         return list(self._scopes.get(scope_id, {}).values())
 
-    def alive(self, scope_id: str, kind: Kind) -> Iterator[FileRecord]:
+    def alive(self, scope_id: str, kind: FileKind) -> Iterator[FileRecord]:
         """What can be found of a kind, in the order it came."""
         return (
             record for record in self.all_of(scope_id) if record.kind is kind and not self._is_over(record)

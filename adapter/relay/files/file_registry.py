@@ -14,13 +14,13 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
-from adapter.relay.files.file_index import Inventory
-from adapter.relay.files.file_transactions import TABLE, Arrival, Custody, Staged
+from adapter.relay.files.file_index import FileIndex
+from adapter.relay.files.file_transactions import TABLE, FileTransactions, IncomingFile, Staged
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
-from adapter.relay.files.upload_queue import Admission
-from adapter.relay.run_to_completion import unbroken
+from adapter.relay.files.upload_queue import UploadQueue
+from adapter.relay.run_to_completion import run_to_completion
 from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileRecord, Kind, Place, decode
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, decode
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger, Limits
@@ -29,7 +29,7 @@ from adapter.state.port import Row, Store
 Records: TypeAlias = list[FileRecord]
 
 
-class Holdings:
+class FileRegistry:
     """``upload_ttl``, ``artifact_ttl``: seconds since the last access, None: as long as the scope.
     ``admission_wait``: seconds that a batch waits for others of its scope. ``sweep_grace``: age in seconds below
     which a file without a record is left alone, None: such files are left alone always. ``clock`` gives Unix time.
@@ -53,12 +53,12 @@ class Holdings:
         self._store = store
         self._files = files
         self._ledger = Ledger(limits)
-        ttls = {Kind.UPLOAD: upload_ttl, Kind.ARTIFACT: artifact_ttl}
-        self._inventory = Inventory(self._ledger, ttls, clock)
+        ttls = {FileKind.UPLOAD: upload_ttl, FileKind.ARTIFACT: artifact_ttl}
+        self._inventory = FileIndex(self._ledger, ttls, clock)
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
-        self._custody = Custody(store, files, self._inventory, log, self._tell_gone)
-        self._admission = Admission(limits.scope_bytes, admission_wait)
+        self._custody = FileTransactions(store, files, self._inventory, log, self._tell_gone)
+        self._admission = UploadQueue(limits.scope_bytes, admission_wait)
         self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
         self._batches: dict[str, set[UploadBatch]] = {}
         self._sweep_grace = sweep_grace
@@ -120,14 +120,14 @@ class Holdings:
 
     # --- finding and using ------------------------------------------------------------------------------------
 
-    async def find(self, scope_id: str, kind: Kind, file_id: str) -> FileRecord | None:
+    async def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """The scope's file of that id, used now; None for one that expired, was evicted or never was."""
         record = self._inventory.find(scope_id, kind, file_id)
         if record is not None:
             self._inventory.touch(record)
         return record
 
-    def list(self, scope_id: str, kind: Kind) -> Records:
+    def list(self, scope_id: str, kind: FileKind) -> Records:
         """What the scope holds of a kind, oldest first. Nothing of it counts as used."""
         return sorted(self._inventory.alive(scope_id, kind), key=lambda record: record.created)
 
@@ -178,7 +178,7 @@ class Holdings:
 
         def record(filename: str, said_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
-            place = Place(Kind.UPLOAD, scope.id, file_id, stored)
+            place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
             return self._record(place, scope, server, filename, measure, said_type)
 
         def over() -> None:
@@ -222,7 +222,7 @@ class Holdings:
         ``staging`` None: the file is at ``Place(ARTIFACT, scope.id, file_id, stored)`` already. On any failure it
         is removed. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
-        place = Place(Kind.ARTIFACT, scope.id, file_id, stored)
+        place = Place(FileKind.ARTIFACT, scope.id, file_id, stored)
         record = self._record(place, scope, server, filename, measure, said_type, exposed=exposed)
         staged = Staged(self._ledger, scope.id)
         forget = self._custody.expect(place)
@@ -231,11 +231,11 @@ class Holdings:
                 staged.grow(measure.size)
             except StorageFull:
                 await self._custody.put_out_expired()
-                await self._custody.make_room(scope.id, Kind.ARTIFACT, measure.size, 0)
+                await self._custody.make_room(scope.id, FileKind.ARTIFACT, measure.size, 0)
                 staged.grow(measure.size)
-            await self._custody.take_in([Arrival(record, staging)], staged)
+            await self._custody.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
-            await unbroken(self._custody.remove(place) if staging is None else staging.discard())
+            await run_to_completion(self._custody.remove(place) if staging is None else staging.discard())
             raise
         finally:
             forget()

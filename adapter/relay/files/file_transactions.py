@@ -17,9 +17,9 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import FileStore, Staging
-from adapter.relay.files.file_index import Inventory
-from adapter.relay.run_to_completion import unbroken
-from adapter.rules.files.file_records import FileRecord, Kind, Place, encode
+from adapter.relay.files.file_index import FileIndex
+from adapter.relay.run_to_completion import run_to_completion
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from adapter.rules.files.quota import Ledger
 from adapter.state.port import Store
 
@@ -29,7 +29,7 @@ Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
 """Burns what may be used once, and returns what takes that back; raises when somebody else was first."""
 
 
-class Arrival(NamedTuple):
+class IncomingFile(NamedTuple):
     """A file that is to be held. ``staging`` None: its bytes lie at the record's place already, where whoever brings
     it expects it.
     """
@@ -62,22 +62,22 @@ class Staged:
 
 
 class _Taken(NamedTuple):
-    arrivals: Sequence[Arrival]
+    arrivals: Sequence[IncomingFile]
     unspend: Callable[[], Awaitable[None]] | None
 
 
-_Directory = tuple[Kind, str, str]
+_Directory = tuple[FileKind, str, str]
 """A place but for its name: nothing else lies there."""
 
 
-class Custody:
+class FileTransactions:
     """The one writer of file rows. ``gone`` is told of each file that is held no longer."""
 
     def __init__(
         self,
         store: Store,
         files: FileStore,
-        inventory: Inventory,
+        inventory: FileIndex,
         log: FilteringBoundLogger,
         gone: Callable[[FileRecord], None],
     ) -> None:
@@ -118,7 +118,7 @@ class Custody:
 
     async def take_in(
         self,
-        arrivals: Sequence[Arrival],
+        arrivals: Sequence[IncomingFile],
         staged: Staged,
         spend: Spend | None = None,
         check: Callable[[], None] | None = None,
@@ -132,9 +132,9 @@ class Custody:
         async with self._change(arrivals[0].record.scope):
             if check is not None:
                 check()
-            await unbroken(self._take_in(arrivals, staged, spend), self._give_back)
+            await run_to_completion(self._take_in(arrivals, staged, spend), self._give_back)
 
-    async def _take_in(self, arrivals: Sequence[Arrival], staged: Staged, spend: Spend | None) -> _Taken:
+    async def _take_in(self, arrivals: Sequence[IncomingFile], staged: Staged, spend: Spend | None) -> _Taken:
         scope_id = arrivals[0].record.scope
         await self._put_out(self._inventory.over(scope_id))
         moving = [(record.place, staging) for record, staging in arrivals if staging is not None]
@@ -157,7 +157,7 @@ class Custody:
             forget()
         return _Taken(arrivals, unspend)
 
-    async def _write_down(self, arrivals: Sequence[Arrival], staged: Staged) -> None:
+    async def _write_down(self, arrivals: Sequence[IncomingFile], staged: Staged) -> None:
         """Exchange victims for newcomers. The sum of all bytes counted is the same until the victims are gone."""
         # Asked again: in the meantime somebody may have begun to use one of them.
         victims = self._victims(arrivals, staged)
@@ -208,12 +208,12 @@ class Custody:
         staged.grow(old)
         undo.append(partial(staged.shrink, old))
 
-    def _victims(self, arrivals: Sequence[Arrival], staged: Staged) -> list[FileRecord]:
+    def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record
         sizes = [arrival.record.size for arrival in arrivals]
         return self._room_for(first.scope, first.kind, sizes, staged.size)
 
-    def _room_for(self, scope_id: str, kind: Kind, sizes: Sequence[int], staged: int) -> list[FileRecord]:
+    def _room_for(self, scope_id: str, kind: FileKind, sizes: Sequence[int], staged: int) -> list[FileRecord]:
         keys = self._inventory.ledger.room_for(scope_id, kind, sizes, staged)
         return [record for key in keys if (record := self._inventory.get(key)) is not None]
 
@@ -245,7 +245,7 @@ class Custody:
             await self._put_out(choose())
 
         async with self._change(scope_id):
-            await unbroken(chosen())
+            await run_to_completion(chosen())
 
     async def put_out_expired(self) -> None:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
@@ -256,7 +256,7 @@ class Custody:
         over = [scope.id for scope in self._inventory.scopes() if self._inventory.over(scope.id)]
         await asyncio.gather(*map(put_out, over))
 
-    async def make_room(self, scope_id: str, kind: Kind, size: int, staged: int) -> None:
+    async def make_room(self, scope_id: str, kind: FileKind, size: int, staged: int) -> None:
         """Let files of a scope go, as the policy has it, so that ``size`` bytes of a kind may come to it, ``staged``
         of which are counted already.
 
@@ -268,7 +268,7 @@ class Custody:
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""
         async with self._change(scope_id):
-            await unbroken(self._put_out_scope(scope_id))
+            await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
         await self._put_out(self._inventory.all_of(scope_id))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import PendingRound
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 
 ARTIFACT = "artifact"
 """The note of a call that holds when it began and the place that was made for its file."""
@@ -30,7 +30,9 @@ class WaitingRound:
         """The place that the tool was told to write to."""
         note = self.pending.notes.get(ARTIFACT, {})
         return (
-            Place(Kind.ARTIFACT, self.pending.scope.id, note["id"], note["stored"]) if "id" in note else None
+            Place(FileKind.ARTIFACT, self.pending.scope.id, note["id"], note["stored"])
+            if "id" in note
+            else None
         )
 
     def let_go(self) -> None:

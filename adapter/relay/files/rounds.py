@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailable
 from adapter.files.port import FileStore
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
 from adapter.relay.files.signed_links import signature_of
 from adapter.relay.files.upload_credentials import Credentials
@@ -81,7 +81,7 @@ class Rounds:
     def __init__(
         self,
         store: Store,
-        holdings: Holdings,
+        holdings: FileRegistry,
         files: FileStore,
         credentials: Credentials,
         limits: RoundLimits,

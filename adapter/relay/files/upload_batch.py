@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import FileStore, Measure, Staging
-from adapter.relay.files.file_transactions import Arrival, Custody, Spend, Staged
-from adapter.relay.run_to_completion import unbroken
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend, Staged
+from adapter.relay.run_to_completion import run_to_completion
+from adapter.rules.files.file_records import FileKind, FileRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class UploadBatch:
 
     def __init__(
         self,
-        custody: Custody,
+        custody: FileTransactions,
         files: FileStore,
         staged: Staged,
         limits: BatchLimits,
@@ -82,7 +82,7 @@ class UploadBatch:
                 " send the others in another one.",
                 data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
             )
-        staging = await unbroken(self._files.stage(), lambda unwanted: unwanted.discard())
+        staging = await run_to_completion(self._files.stage(), lambda unwanted: unwanted.discard())
         self._coming = filename, said_type, staging
         self._size = 0
 
@@ -109,7 +109,7 @@ class UploadBatch:
         batch_bytes = self._limits.batch_bytes
         whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
-            await self._custody.make_room(self._staged.scope_id, Kind.UPLOAD, whole, self._staged.size)
+            await self._custody.make_room(self._staged.scope_id, FileKind.UPLOAD, whole, self._staged.size)
 
     def _check_size(self, more: int) -> None:
         limits = self._limits
@@ -147,7 +147,7 @@ class UploadBatch:
         self._check_digests(digests)
         self._check_scope()
         arrivals = [
-            Arrival(self._record(filename, said_type, measure), staging)
+            IncomingFile(self._record(filename, said_type, measure), staging)
             for filename, said_type, staging, measure in self._arrived
         ]
         await self._custody.take_in(arrivals, self._staged, spend, self._check_scope)
@@ -181,7 +181,7 @@ class UploadBatch:
     async def discard(self) -> None:
         """Remove what was not kept. Harmless after ``keep`` and when done twice."""
         if not self._over:
-            await unbroken(self._discard())
+            await run_to_completion(self._discard())
 
     async def _discard(self) -> None:
         try:

@@ -13,14 +13,14 @@ from typing import Literal
 
 from adapter.errors import FileGone
 from adapter.files.port import FileStore
-from adapter.relay.files.file_registry import Holdings
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.files.signed_links import Links
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, replaced, values
-from adapter.rules.files.file_records import FileRecord, Kind
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import tool_result, without_paths
 from adapter.wire.handles import parse_artifact, parse_upload
@@ -53,7 +53,7 @@ class Consuming:
     artifact_scheme: str = "artifact://"
 
 
-class Refused(Exception):
+class HandleRefused(Exception):
     """``str(error)`` is the sentence that the model reads as the tool's result."""
 
 
@@ -63,10 +63,10 @@ class Consumer:
     def __init__(
         self,
         rule: Consuming,
-        holdings: Holdings,
+        holdings: FileRegistry,
         files: FileStore,
         links: Links,
-        mirrors: Mirrors,
+        mirrors: ParamHeaders,
     ) -> None:
         self._rule = rule
         self._holdings = holdings
@@ -82,8 +82,8 @@ class Consumer:
         try:
             await self._resolve(call)
             call.withheld = self._withheld(call)
-        except (Refused, FileGone) as error:
-            sentence = str(error) if isinstance(error, Refused) else self._unknown()
+        except (HandleRefused, FileGone) as error:
+            sentence = str(error) if isinstance(error, HandleRefused) else self._unknown()
             return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
         return None
 
@@ -100,7 +100,7 @@ class Consumer:
         """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
         rule = self._rule
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
-            raise Refused(
+            raise HandleRefused(
                 f"{rule.argument} can be read in more than one way here. Name it once, spelled exactly so, with "
                 f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
             )
@@ -116,7 +116,7 @@ class Consumer:
                     call.notes.setdefault(HANDLES, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
-                raise Refused(self._unknown())
+                raise HandleRefused(self._unknown())
         if delivered:
             call.request = replaced(call.request, delivered)
 
@@ -125,16 +125,16 @@ class Consumer:
         rule = self._rule
         if not isinstance(value, str):
             return None
-        kind, handle = Kind.UPLOAD, parse_upload(value, rule.upload_scheme)
+        kind, handle = FileKind.UPLOAD, parse_upload(value, rule.upload_scheme)
         if handle is None:
-            kind, handle = Kind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
+            kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
         record = await self._holdings.find(handle.scope, kind, handle.id)
         if record is None:
             return None
         # An upload was meant for one server; an artifact may be handed on, but under its own name only.
-        fits = record.server == rule.server if kind is Kind.UPLOAD else record.filename == handle.name
+        fits = record.server == rule.server if kind is FileKind.UPLOAD else record.filename == handle.name
         return record if fits else None
 
     def _passes(self, value: object) -> bool:
@@ -156,7 +156,7 @@ class Consumer:
 class _Delivery:
     """What stands in the place of the handles of one call. A file that is named twice is delivered once."""
 
-    def __init__(self, rule: Consuming, holdings: Holdings, files: FileStore, links: Links) -> None:
+    def __init__(self, rule: Consuming, holdings: FileRegistry, files: FileStore, links: Links) -> None:
         self._rule = rule
         self._holdings = holdings
         self._files = files
@@ -176,7 +176,7 @@ class _Delivery:
             self._inline += record.size
             most = max(INLINE_AT_MOST, self._rule.inline_limit)
             if self._inline > most:
-                raise Refused(f"The files have more than the {most} bytes that one call may hold.")
+                raise HandleRefused(f"The files have more than the {most} bytes that one call may hold.")
         return text
 
     async def _text(self, call: Call, record: FileRecord) -> str:
@@ -198,7 +198,7 @@ class _Delivery:
     async def _base64(self, record: FileRecord) -> str:
         limit = self._rule.inline_limit
         if record.size > limit:
-            raise Refused(
+            raise HandleRefused(
                 f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )

@@ -20,7 +20,7 @@ class _Door:
     waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
 
 
-class Admission:
+class UploadQueue:
     """``capacity``: bytes that may be on their way into one scope, None for any number. ``wait`` in seconds.
 
     Without it, batches that each fit would fill the disk together, or be refused for the sake of others that

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
-from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import MODERN_VERSION
 from adapter.relay.sessions.upstream_sessions import ACCEPT
@@ -67,7 +67,9 @@ class Asks:
     version: str | None = None
     _last: tuple[Who, list[tuple[str, str]]] | None = None
 
-    def post(self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()) -> Ask:
+    def post(
+        self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()
+    ) -> ClientRequest:
         """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
         headers = [*self._passed(who), ("Content-Type", "application/json")]
         if era is Era.MODERN:
@@ -77,22 +79,22 @@ class Asks:
         ask.envelope = envelope_of(message, ask.body)
         return ask
 
-    def listen(self, who: Who, last_id: str) -> Ask:
+    def listen(self, who: Who, last_id: str) -> ClientRequest:
         """A legacy stream, taken up again behind that event. Raises BadRequest."""
         ask = self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)])
         ask.last_event_id = last_id
         return ask
 
-    def end(self, principal: str) -> Ask:
+    def end(self, principal: str) -> ClientRequest:
         """The end of the legacy session, said without its caller."""
         return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
 
-    def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> Ask:
+    def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> ClientRequest:
         version = MODERN_VERSION if era is Era.MODERN else self.version
         headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
         if version is not None:
             headers.append(("MCP-Protocol-Version", version))
-        return Ask(
+        return ClientRequest(
             server=self.server,
             method=method,
             era=era,

@@ -20,9 +20,9 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnanswered,
 )
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.event_slices import breathe, slices
-from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask
+from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
     CLIENT,
     INITIALIZED,
@@ -75,7 +75,7 @@ class _Heard(NamedTuple):
 class Conversation:
     """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while nobody knows."""
 
-    def __init__(self, relay: Relay, server: Server, era: Era | None, errands: Errands) -> None:
+    def __init__(self, relay: Relay, server: Server, era: Era | None, errands: BackgroundTasks) -> None:
         self._relay = relay
         self._asks = Asks(server)
         self._errands = errands
@@ -187,7 +187,7 @@ class Conversation:
         return result_of(response)
 
     async def _response(
-        self, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+        self, ask: ClientRequest, who: Who, number: int, tell: Tell | None, listed: str | None
     ) -> dict[str, Any]:
         """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
         answer = await self._relay.handle(ask)
@@ -202,7 +202,13 @@ class Conversation:
             ) from None
 
     async def _followed(
-        self, answer: Answer, ask: Ask, who: Who, number: int, tell: Tell | None, listed: str | None
+        self,
+        answer: ClientResponse,
+        ask: ClientRequest,
+        who: Who,
+        number: int,
+        tell: Tell | None,
+        listed: str | None,
     ) -> dict[str, Any]:
         """The response to ``ask``, in its answer or on the streams with which the upstream goes on.
 
@@ -226,7 +232,12 @@ class Conversation:
         )
 
     async def _heard(
-        self, answer: Answer, who: Who, number: int, tell: Tell | None = None, listed: str | None = None
+        self,
+        answer: ClientResponse,
+        who: Who,
+        number: int,
+        tell: Tell | None = None,
+        listed: str | None = None,
     ) -> _Heard:
         """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
         limit = self._asks.server.answer_limit
@@ -300,7 +311,7 @@ async def _response_in(data: bytes, number: int, listed: str | None) -> dict[str
     return await in_turns(long_response(data, number, listed))
 
 
-async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
+async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
     if isinstance(answer.body, bytes):
         yield answer.body
         return
@@ -308,7 +319,7 @@ async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _whole(answer: Answer, limit: int) -> bytes:
+async def _whole(answer: ClientResponse, limit: int) -> bytes:
     if isinstance(answer.body, bytes) and len(answer.body) <= limit:
         return answer.body
     pieces: list[bytes] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
@@ -70,7 +70,7 @@ class HttpSessions:
         self,
         relay: Relay,
         server: Server,
-        errands: Errands,
+        errands: BackgroundTasks,
         clock: Callable[[], float],
         *,
         era: Callable[[], Era | None] = lambda: None,

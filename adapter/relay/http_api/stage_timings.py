@@ -31,7 +31,7 @@ class WalkedStage(NamedTuple):
     outcome: str
 
 
-class Walk:
+class StageTimings:
     """The stages of one exchange, in the order they began."""
 
     __slots__ = ("_began", "_stages")
@@ -57,12 +57,12 @@ class Walk:
         return tuple(stage.told(self._began) for stage in self._stages) if self._stages else ()
 
 
-_walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
+_walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
 
 
 def begin_walk() -> None:
     """An exchange begins: the stages of this task, and of the tasks that it starts, are its own from now on."""
-    _walk.set(Walk())
+    _walk.set(StageTimings())
 
 
 def walked() -> tuple[WalkedStage, ...]:

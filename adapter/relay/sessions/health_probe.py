@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.relay.server import Server
 from adapter.relay.sessions.late_sessions import LATEST
-from adapter.relay.sessions.own_session import REFUSED, Visit
+from adapter.relay.sessions.own_session import REFUSED, OwnSession
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.wire.eras import Era
 
@@ -66,7 +66,7 @@ class Probe:
         self._patience = max(timeout, server.silence.request)
         self._latest = latest
         self._opening: asyncio.Task[int] | None = None
-        self.visit = Visit(server, timeout)
+        self.visit = OwnSession(server, timeout)
 
     async def ping(self) -> None:
         """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
@@ -108,7 +108,7 @@ class Probe:
         await self.visit.close()
 
 
-class Watch:
+class HealthMonitor:
     """Pings one server on its interval and feeds its breaker. ``clock`` gives Unix time in seconds.
 
     ``history`` has when each of the last pings was answered and how long that took, in Unix seconds and milliseconds;

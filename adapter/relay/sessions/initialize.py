@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter.relay.exchange import LATEST_LEGACY, Answer, Ask, asking_plain
+from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import (
-    Mapping,
     Resumption,
+    UpstreamSessions,
     digest,
     initialize_result,
     negotiated_version,
@@ -21,18 +21,18 @@ from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
 
 
-class Opening:
+class SessionOpener:
     """Opens sessions, those in ``kept`` for clients that name none. ``clock`` gives Unix time in seconds."""
 
     def __init__(
-        self, sessions: Sessions, mapping: Mapping, kept: KeptSessions, clock: Callable[[], float]
+        self, sessions: Sessions, mapping: UpstreamSessions, kept: KeptSessions, clock: Callable[[], float]
     ) -> None:
         self.kept = kept
         self._sessions = sessions
         self._mapping = mapping
         self._clock = clock
 
-    async def open(self, ask: Ask, envelope: Envelope) -> Answer:
+    async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
         """Raises LimitReached above ``sessions.max_active``, and what the upstream raises."""
         self._sessions.reserve()
         try:
@@ -40,7 +40,7 @@ class Opening:
         finally:
             self._sessions.unreserve()
 
-    async def _initialize(self, ask: Ask, envelope: Envelope) -> Answer:
+    async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
         silence, limit = ask.server.silence.request, ask.server.answer_limit
         announce = ask.server.plan.announce
         body = ask.body
@@ -53,7 +53,7 @@ class Opening:
         reply = await self._mapping.open(ask, body)
         headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
-            return Answer(reply.status, headers, await read_body(reply, silence, limit))
+            return ClientResponse(reply.status, headers, await read_body(reply, silence, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
@@ -78,10 +78,10 @@ class Opening:
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
             headers = of_changed_body(headers)
-        return Answer(200, headers, changed)
+        return ClientResponse(200, headers, changed)
 
     def _record(
-        self, ask: Ask, envelope: Envelope, upstream_session: str | None, result: bytes
+        self, ask: ClientRequest, envelope: Envelope, upstream_session: str | None, result: bytes
     ) -> SessionRecord:
         now = self._clock()
         return SessionRecord(

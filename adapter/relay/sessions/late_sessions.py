@@ -11,7 +11,7 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import discard
 from adapter.relay.server import Server
@@ -30,7 +30,7 @@ CLOSE_SILENCE = 10.0
 class LateSessions:
     """Sends ``initialize`` for others. ``errands`` is where answers are waited for that came to be nobody's."""
 
-    def __init__(self, errands: Errands, log: FilteringBoundLogger, latest: float = LATEST) -> None:
+    def __init__(self, errands: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST) -> None:
         self._errands = errands
         self._log = log
         self._latest = latest

@@ -6,11 +6,11 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
-from adapter.relay.exchange import POST_FIELDS, Ask, forwardable
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.replies import decoded, is_encoded, media_type, read_answer, read_body
 from adapter.relay.response_match import is_response
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import ACCEPT, Mapping, Resumption
+from adapter.relay.sessions.upstream_sessions import ACCEPT, Resumption, UpstreamSessions
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.spans import find
@@ -19,7 +19,11 @@ _ABOUT_THE_CALL = ("progressToken", "io.modelcontextprotocol/related-task")
 
 
 async def fetch(
-    mapping: Mapping, ask: Ask, session: Session | None, method: str, params: dict[str, Any]
+    mapping: UpstreamSessions,
+    ask: ClientRequest,
+    session: Session | None,
+    method: str,
+    params: dict[str, Any],
 ) -> bytes | None:
     """Ask the upstream as the client of ``ask`` would; the JSON-RPC response, None if none can be had.
 
@@ -52,7 +56,7 @@ async def fetch(
     return (await read_answer(reply, request_id, silence, resume, limit)).response
 
 
-def _meta_of(ask: Ask) -> dict[str, Any]:
+def _meta_of(ask: ClientRequest) -> dict[str, Any]:
     """What a modern request says of its client in every message (MCP 2026-07-28, "_meta")."""
     assert isinstance(ask.envelope, Envelope)
     span = find(ask.envelope.body, ("params", "_meta"))
@@ -60,7 +64,7 @@ def _meta_of(ask: Ask) -> dict[str, Any]:
     return {key: value for key, value in meta.items() if key not in _ABOUT_THE_CALL}
 
 
-def _headers(ask: Ask, method: str, params: dict[str, Any]) -> list[tuple[str, str]]:
+def _headers(ask: ClientRequest, method: str, params: dict[str, Any]) -> list[tuple[str, str]]:
     fields = forwardable(
         ask.headers, drop=POST_FIELDS - {"mcp-protocol-version"} | {"mcp-method", "mcp-name"}
     )

@@ -45,7 +45,7 @@ class Told(NamedTuple):
     response: bytes | None
 
 
-class Visit:
+class OwnSession:
     """Speaks to one upstream under its static headers. ``silence`` in seconds.
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it

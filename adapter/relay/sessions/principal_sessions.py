@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from adapter.errors import SessionMissing, SessionUnknown
-from adapter.relay.exchange import LATEST_LEGACY, Ask
+from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import Visit
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.session import KEPT, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import SessionRecord, SessionState, decode, encode
@@ -57,7 +57,7 @@ class KeptSessions:
     def __repr__(self) -> str:
         return f"<KeptSessions: {len(self._stateless)} of stateless servers>"
 
-    async def find(self, ask: Ask) -> Session:
+    async def find(self, ask: ClientRequest) -> Session:
         """The session of the request's principal. Raises SessionMissing, and what the upstream raises.
 
         A server that has opened no session yet is asked for one, unless that makes no difference.
@@ -118,7 +118,7 @@ class KeptSessions:
         await asyncio.shield(looking)
 
     async def _visit(self, server: Server) -> None:
-        visit = Visit(server, server.silence.request)
+        visit = OwnSession(server, server.silence.request)
         try:
             await visit.open()
             self._looked[server.id] = self._clock()

@@ -23,7 +23,7 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnanswered,
 )
-from adapter.relay.exchange import POST_FIELDS, Ask, forwardable, requests_of
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable, requests_of
 from adapter.relay.replies import discard, read_answer, with_result
 from adapter.relay.server import Server
 from adapter.relay.sessions.late_sessions import LateSessions, close_session
@@ -49,7 +49,7 @@ WAKINGS = 3
 """Tries to open an upstream session for one that rests, while somebody else changes what is written of it."""
 
 
-class Mapping:
+class UpstreamSessions:
     """Sends for sessions. ``renewals`` is how often one request may renew its upstream session; ``late`` sees to
     sessions that the upstream opens too late.
 
@@ -72,7 +72,7 @@ class Mapping:
         self._clock = clock
 
     async def send(
-        self, ask: Ask, session: Session | None, body: bytes, silence: float | None
+        self, ask: ClientRequest, session: Session | None, body: bytes, silence: float | None
     ) -> UpstreamReply:
         """Send ``body`` with the ask's headers, under the session's mapping, renewing that on a 404; but not where that
         404 brings the result of a call, which has run then.
@@ -95,13 +95,13 @@ class Mapping:
             if ask.renewed is not None:
                 await ask.renewed(ask)
 
-    async def open(self, ask: Ask, body: bytes) -> UpstreamReply:
+    async def open(self, ask: ClientRequest, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
         share = Share(ask.principal) if ask.server.shares else None
         request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.silence.request)
 
-    def _request(self, ask: Ask, session: Session | None, body: bytes) -> UpstreamRequest:
+    def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
         if session is not None and session.upstream_session is not None:
             headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
@@ -112,7 +112,7 @@ class Mapping:
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
-    async def renew(self, ask: Ask, session: Session, seen: int | None = None) -> None:
+    async def renew(self, ask: ClientRequest, session: Session, seen: int | None = None) -> None:
         """Open a new upstream session in place of the one of generation ``seen``; once for many callers.
 
         The replay is finished also when the caller that began it goes away, for the others wait for it.
@@ -124,7 +124,7 @@ class Mapping:
         # All who wait share one outcome: a second try after a failure would make each wait for all before it.
         await asyncio.shield(session.renewal)
 
-    async def _wake(self, ask: Ask, session: Session) -> None:
+    async def _wake(self, ask: ClientRequest, session: Session) -> None:
         """Open an upstream session for one that rests. Raises SessionMissing where others change it again and again."""
         for _ in range(WAKINGS):
             await self.renew(ask, session)
@@ -135,7 +135,7 @@ class Mapping:
         if ask.renewed is not None:
             await ask.renewed(ask)
 
-    async def _renew_once(self, ask: Ask, session: Session, seen: int | None) -> None:
+    async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
         try:
             row, record = await self._sessions.record(session)
             if seen is not None and record.generation != seen:
@@ -163,7 +163,7 @@ class Mapping:
         finally:
             session.renewal = None
 
-    async def _replay(self, ask: Ask, session: Session, record: SessionRecord) -> SessionRecord:
+    async def _replay(self, ask: ClientRequest, session: Session, record: SessionRecord) -> SessionRecord:
         """Initialize upstream as the client once did.
 
         Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
@@ -194,7 +194,7 @@ class Mapping:
 
     async def _complete(
         self,
-        ask: Ask,
+        ask: ClientRequest,
         record: SessionRecord,
         reply: UpstreamReply,
         upstream_session: str | None,
@@ -233,7 +233,7 @@ class Mapping:
 
     # --- the end ----------------------------------------------------------------------------------------------
 
-    async def abandon(self, ask: Ask, upstream_session: str | None, version: str) -> None:
+    async def abandon(self, ask: ClientRequest, upstream_session: str | None, version: str) -> None:
         """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
         if upstream_session is not None:
             opened = UpstreamRequest("POST", ask.headers, query=ask.query)
@@ -301,7 +301,7 @@ class Resumption:
         return None
 
 
-async def _ran(ask: Ask, reply: UpstreamReply) -> UpstreamReply | None:
+async def _ran(ask: ClientRequest, reply: UpstreamReply) -> UpstreamReply | None:
     """The 404 as it came, where it brings the result of a request that must not run twice; None for any other."""
     if ask.repeatable() or not (requests := requests_of(ask.envelope)):
         return None

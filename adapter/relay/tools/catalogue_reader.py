@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 
 from adapter.errors import BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.stages import Call
 from adapter.relay.tools.offered_tools import Definitions
 from adapter.relay.tools.pages import all_pages, sighting_of, tools_on
@@ -28,7 +28,7 @@ _ALL = ""
 UNREADABLE = "The upstream server did not list its tools, so none can be judged; try again."
 
 
-class Lookout:
+class CatalogueReader:
     """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word. With 0 each
     call reads them anew, though calls at once share one read.
 
@@ -42,7 +42,7 @@ class Lookout:
         *,
         fresh_for: float,
         now: Callable[[], float],
-        errands: Errands,
+        errands: BackgroundTasks,
         definitions: Definitions | None = None,
         patience: float = PATIENCE,
     ) -> None:

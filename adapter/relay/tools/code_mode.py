@@ -21,8 +21,16 @@ from adapter.relay.tools.offered_tools import Offered
 from adapter.relay.turns import in_turns
 from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.text.unicode import shown
-from adapter.rules.tools.code_mode import Misasked, Names, asked_name, asked_query, definitions, told, unfold
-from adapter.rules.tools.search import Found, Index, index_of, one_line
+from adapter.rules.tools.code_mode import (
+    CodeModeNames,
+    Misasked,
+    asked_name,
+    asked_query,
+    definitions,
+    told,
+    unfold,
+)
+from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
 from adapter.wire.envelope import Envelope, dump, parse, read_envelope
 from adapter.wire.eras import encode_mirror
 from adapter.wire.failure import error_response
@@ -48,7 +56,7 @@ class Judge(Protocol):
 class CodeMode:
     """The three tools of one server. ``own`` are other tools of the adapter's, which are called by their names."""
 
-    def __init__(self, names: Names, judge: Judge, own: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, names: CodeModeNames, judge: Judge, own: Sequence[dict[str, Any]]) -> None:
         self._names = names
         self._judge = judge
         self._shown = (*own, *definitions(names))
@@ -156,7 +164,7 @@ def _described(call: Call, definition: bytes) -> bytes:
     return edit(response, [Insert(("result", "structuredContent"), definition)])
 
 
-def _as_offered(found: Found, offered: Offered) -> Found:
+def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
     """With the warning, where the scope is to be warned of the tool."""
     if not offered.warns_of(found.name):
         return found

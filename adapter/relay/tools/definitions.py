@@ -29,7 +29,7 @@ def _weigh(parsed: _Parsed) -> Weight:
     return Weight(parsed.raw, len(parsed.raw))
 
 
-class Judge(Protocol):
+class DefinitionReader(Protocol):
     """Knows what a scope is offered; see Vetting."""
 
     async def seen(self, call: Call) -> Offered:
@@ -39,7 +39,7 @@ class Judge(Protocol):
 class ToolDefinitions:
     """The definitions of one server's tools as the scope of a call may see them."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: DefinitionReader) -> None:
         self._judge = judge
         self._parsed: LastUsed[bytes, _Parsed] = LastUsed(KEPT, KEPT_BYTES, _weigh)
 

@@ -47,7 +47,7 @@ class NothingToAccept(AdapterError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PinStatus:
     """How one server stands. ``baseline`` is what it is held against, as ``origin`` has it: what an operator accepted
     or a file says, else what anybody saw first. ``since`` is when that was (Unix seconds), None for a file.
 
@@ -81,7 +81,7 @@ class Standing:
         )
 
 
-class Acceptance:
+class PinReview:
     """Compares, and accepts for the running adapter and all that share its store.
 
     ``modes`` and ``locks`` are by server.
@@ -105,18 +105,18 @@ class Acceptance:
     def __repr__(self) -> str:
         return f"<Acceptance of {len(self._modes)} servers>"
 
-    async def standing(self, server: str) -> Standing:
+    async def standing(self, server: str) -> PinStatus:
         """How this server stands. Raises StoreUnavailable."""
         mode = self._modes[server]
         if mode == "off":
             # Nobody looks at its tools, and nothing follows from them.
-            return Standing(mode, "nothing", None, None, None)
+            return PinStatus(mode, "nothing", None, None, None)
         origin, baseline, since = await self._baseline(server)
         seen = await self._pins.last_seen(server)
         now = await self._pins.catalogue(seen.digest) if seen is not None else None
         found = await self._drift(baseline, now)
         remembered = await self._pins.memory.of(server, baseline.digest) if baseline is not None else None
-        return Standing(mode, origin, baseline, now, found, since, remembered)
+        return PinStatus(mode, origin, baseline, now, found, since, remembered)
 
     async def remembered(self, server: str) -> RememberedDrift | None:
         """The drift of a server that nobody has accepted. Raises StoreUnavailable."""
@@ -127,7 +127,7 @@ class Acceptance:
         pin = await self._pins.of_server(server)
         return await self._pins.memory.of(server, pin.digest) if pin is not None else None
 
-    async def accept(self, server: str, digest: str, operator: str) -> Standing:
+    async def accept(self, server: str, digest: str, operator: str) -> PinStatus:
         """Have every session start from the tools of now, those that are open too.
 
         ``digest`` is that of the catalogue that the operator was shown. Raises CatalogueMoved where that is not what
@@ -148,7 +148,7 @@ class Acceptance:
             self._log.warning("tools accepted", server=server, digest=digest, operator=operator)
             return await self.standing(server)
 
-    async def _settle_with_lock(self, server: str, standing: Standing, digest: str) -> None:
+    async def _settle_with_lock(self, server: str, standing: PinStatus, digest: str) -> None:
         """Forget what was met where the server offers what its file says again. Raises BoundByFile otherwise."""
         baseline, now = standing.baseline, standing.now
         if baseline is None or now is None or not baseline.digest == now.digest == digest:

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
-from adapter.relay.background import Errands
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.response_match import LARGE
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_reader import Lookout
+from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.offered_tools import Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists
-from adapter.relay.tools.verdict_cache import Judging
+from adapter.relay.tools.verdict_cache import VerdictCache
 from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
@@ -40,7 +40,7 @@ Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
 
 
-class Vetting:
+class ToolGuard:
     """The judge of one server's tools. ``hidden`` says of a name whether policy hides it, in any spelling.
 
     ``by_content``: policy hides tools for what they say too. ``fresh_for``: seconds after which the upstream's tools
@@ -57,7 +57,7 @@ class Vetting:
         revoke: Revoke,
         fresh_for: float,
         now: Callable[[], float],
-        errands: Errands,
+        errands: BackgroundTasks,
         log: FilteringBoundLogger,
         by_content: bool = False,
         definitions: Definitions | None = None,
@@ -75,8 +75,10 @@ class Vetting:
         # Where calls may be refused for what the list says, they wait until that is known.
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
-        self._lookout = Lookout(lists, fresh_for=fresh_for, now=now, errands=errands, definitions=definitions)
-        self._judging = Judging(baselines, lists, self._lookout, log)
+        self._lookout = CatalogueReader(
+            lists, fresh_for=fresh_for, now=now, errands=errands, definitions=definitions
+        )
+        self._judging = VerdictCache(baselines, lists, self._lookout, log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._retry_at = float("-inf")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.response_match import LARGE
 from adapter.relay.single_flight import SingleFlight
 from adapter.relay.turns import in_turns, own_turn
@@ -133,7 +133,7 @@ class ToolLists:
         server: str,
         shape: ShapeTool,
         own: Sequence[dict[str, Any]],
-        mirrors: Mirrors,
+        mirrors: ParamHeaders,
         log: FilteringBoundLogger,
         limits: ListLimits = BOUNDS,
     ) -> None:

@@ -13,7 +13,7 @@ from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.single_flight import SingleFlight
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_reader import Lookout
+from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
@@ -49,11 +49,11 @@ class _Key(NamedTuple):
     pages: frozenset[str]
 
 
-class Judging:
+class VerdictCache:
     """Judges the scopes of one server by their pins."""
 
     def __init__(
-        self, baselines: Baselines, lists: ToolLists, lookout: Lookout, log: FilteringBoundLogger
+        self, baselines: Baselines, lists: ToolLists, lookout: CatalogueReader, log: FilteringBoundLogger
     ) -> None:
         self._server = baselines.server
         self._pinning = baselines.pinning

@@ -15,7 +15,7 @@ PAGES = 1000
 """Pages of one list that are looked through."""
 
 
-class Answered(Protocol):
+class WiringAnswer(Protocol):
     """An answer of the server's: a JSON-RPC response, None where there was none."""
 
     @property
@@ -28,7 +28,7 @@ class Inquirer(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Answered: ...
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> WiringAnswer: ...
 
 
 @dataclass(slots=True)

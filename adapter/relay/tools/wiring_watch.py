@@ -10,7 +10,7 @@ from adapter.errors import AdapterError
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import START_PAUSE, tell_missing
 from adapter.relay.sessions.late_sessions import LATEST
-from adapter.relay.sessions.own_session import Visit
+from adapter.relay.sessions.own_session import OwnSession
 
 LONGEST_PAUSE = 60.0
 """Seconds between two looks at a server that is not there, or still lacks a tool. The first pauses are shorter."""
@@ -26,7 +26,7 @@ class WiringWatch:
         self._server = server
         self._log = log
         self._first_pause = pause
-        self._visit = Visit(server, server.silence.request)
+        self._visit = OwnSession(server, server.silence.request)
 
     def __repr__(self) -> str:
         return f"<WiringWatch of {self._server.id!r}: {self._server.wiring}>"

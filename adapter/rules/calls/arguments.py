@@ -22,14 +22,14 @@ Value = str | bytes
 _ARGUMENTS = ("params", "arguments")
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One part of a dotted path: a member's name, and through how many levels of lists its value is followed."""
 
     name: str
     levels: int
 
 
-def steps(path: str) -> tuple[Step, ...]:
+def steps(path: str) -> tuple[PathStep, ...]:
     """The parts of a dotted path, in their order."""
     return tuple(map(_step, path.split(".")))
 
@@ -39,7 +39,7 @@ def ambiguous(message: bytes, path: str) -> bool:
     return leads_elsewhere(message, (*((name, 0) for name in _ARGUMENTS), *steps(path)))
 
 
-class Said(NamedTuple):
+class ArgumentValue(NamedTuple):
     """A value of an argument: its path in the message, and where its bytes stand there."""
 
     path: tuple[str | int, ...]
@@ -48,7 +48,7 @@ class Said(NamedTuple):
     end: int
 
 
-def values(message: bytes, path: str) -> list[Said]:
+def values(message: bytes, path: str) -> list[ArgumentValue]:
     """What a tool call says for an argument, in the order of the message.
 
     An argument that is absent or null has no value, nor has a null in a list. What stands there and is no text
@@ -65,11 +65,13 @@ def values(message: bytes, path: str) -> list[Said]:
         places = [inner for place in places for inner in _inside(message, place, step)]
     found = [(place, message[place.start : place.end]) for place in places]
     return [
-        Said(place.path, _value(text), place.start, place.end) for place, text in found if text != b"null"
+        ArgumentValue(place.path, _value(text), place.start, place.end)
+        for place, text in found
+        if text != b"null"
     ]
 
 
-def replaced(message: bytes, texts: Iterable[tuple[Said, str]]) -> bytes:
+def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> bytes:
     """The message with texts in place of what ``values`` found in it, given in the order found."""
     pieces: list[bytes] = []
     at = 0
@@ -131,14 +133,14 @@ class _Place(NamedTuple):
     end: int
 
 
-def _step(part: str) -> Step:
+def _step(part: str) -> PathStep:
     name = part
     while name.endswith("[]"):
         name = name[:-2]
-    return Step(name, max(1, (len(part) - len(name)) // 2))
+    return PathStep(name, max(1, (len(part) - len(name)) // 2))
 
 
-def _inside(message: bytes, place: _Place, step: Step) -> Iterator[_Place]:
+def _inside(message: bytes, place: _Place, step: PathStep) -> Iterator[_Place]:
     """Where the member is that a step names, or the items for which it stands."""
     if not message.startswith(b"{", place.start):
         return
@@ -177,7 +179,7 @@ _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _LARGE = 32 * 1024
 
 
-def _sole(message: bytes, path: str) -> Said | None:
+def _sole(message: bytes, path: str) -> ArgumentValue | None:
     r"""The argument's one text, where that is sure without a walk: a decoded look and a count take a tenth of it.
 
     A name that the decoded arguments have, and that stands in quotes but once in all the message, stands there
@@ -193,4 +195,4 @@ def _sole(message: bytes, path: str) -> Said | None:
     if not isinstance(value, str) or message.count(key) != 1:
         return None
     start = skip_space(message, skip_space(message, message.index(key) + len(key)) + 1)
-    return Said((*_ARGUMENTS, path), value, start, end_of_value(message, start))
+    return ArgumentValue((*_ARGUMENTS, path), value, start, end_of_value(message, start))

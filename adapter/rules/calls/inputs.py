@@ -95,7 +95,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class InputProblem:
     """What is wrong with one field. ``expected`` is JSON Schema's word for its type, ``sent`` the argument;
     a missing argument was not sent, a field that is not declared has no type.
     """
@@ -112,7 +112,7 @@ class InputsRefused(ValueError):
     ``faults`` are what JSON Schema has against the values, where it was asked.
     """
 
-    def __init__(self, problems: tuple[Problem, ...], faults: tuple[Fault, ...] = ()) -> None:
+    def __init__(self, problems: tuple[InputProblem, ...], faults: tuple[Fault, ...] = ()) -> None:
         first = next(iter(problems), None)
         super().__init__(
             faults[0].sentence
@@ -147,16 +147,18 @@ def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[s
     return values
 
 
-def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def read(
+    inputs: Mapping[str, Input], arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[InputProblem]]:
     """The values of the declared inputs that fit, and what is wrong with the others."""
     values: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     for name, declared in inputs.items():
         sent = arguments.get(name)
         if sent is None:
             if declared.required:
                 missing = f"required input '{name}' is missing"
-                problems.append(Problem(name, missing, SCHEMA_TYPES[declared.type]))
+                problems.append(InputProblem(name, missing, SCHEMA_TYPES[declared.type]))
             elif not isinstance(declared.default, Unset):
                 # A copy, for whoever gets it may change what is within.
                 default = declared.default
@@ -166,14 +168,14 @@ def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dic
             values[name] = declared.accepted(sent)
         except ValueError as reason:
             text = f"type validation failed: {reason}"
-            problems.append(Problem(name, text, SCHEMA_TYPES[declared.type], sent))
+            problems.append(InputProblem(name, text, SCHEMA_TYPES[declared.type], sent))
     return values, problems
 
 
-def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[Problem]:
+def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[InputProblem]:
     """Arguments that no input is declared for, the first MOST_UNKNOWN of them."""
     for name in islice((name for name in arguments if name not in inputs), MOST_UNKNOWN):
-        yield Problem(name, f"unknown input field '{name}'", sent=arguments[name])
+        yield InputProblem(name, f"unknown input field '{name}'", sent=arguments[name])
 
 
 def _property(declared: Input) -> dict[str, Any]:

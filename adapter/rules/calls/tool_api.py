@@ -35,7 +35,7 @@ _MOST_DIGITS = 4000
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
-class Answered(NamedTuple):
+class HttpOutcome(NamedTuple):
     """An HTTP status and the JSON that goes with it."""
 
     status: int
@@ -56,9 +56,9 @@ def _spelled(value: Any) -> bytes:
         return compact(value).encode()
 
 
-def refused(status: int, sentence: str) -> Answered:
+def refused(status: int, sentence: str) -> HttpOutcome:
     """A refusal: nothing has run."""
-    return Answered(status, _spelled({"error": sentence}))
+    return HttpOutcome(status, _spelled({"error": sentence}))
 
 
 DISABLED = refused(403, "Tool execution is disabled.")
@@ -66,12 +66,12 @@ UNAUTHORIZED = refused(401, "Unauthorized")
 NOT_JSON_TYPE = refused(415, "Send the body with Content-Type: application/json.")
 
 
-def unknown_tool(name: str) -> Answered:
+def unknown_tool(name: str) -> HttpOutcome:
     """The refusal of a name that is not on the list."""
     return refused(404, f"Tool not found: {name}")
 
 
-def too_large(limit: int) -> Answered:
+def too_large(limit: int) -> HttpOutcome:
     """The refusal of a body above ``limit`` bytes."""
     return refused(413, f"The body is larger than the {limit} bytes that console.max_body allows.")
 
@@ -116,7 +116,7 @@ class ApiTool:
         return {**self.listed(), "inputSchema": {} if self.input_schema is None else self.input_schema}
 
 
-def tool_list(tools: Iterable[Any]) -> Piecewise[Answered]:
+def tool_list(tools: Iterable[Any]) -> Piecewise[HttpOutcome]:
     """The answer to ``GET /tools``."""
     shown: list[bytes] = []
     for tool in tools:
@@ -124,12 +124,12 @@ def tool_list(tools: Iterable[Any]) -> Piecewise[Answered]:
         if known is not None:
             shown.append(_spelled(known.listed()))
         yield None
-    return Answered(200, b"[" + b",".join(shown) + b"]")
+    return HttpOutcome(200, b"[" + b",".join(shown) + b"]")
 
 
-def tool_detail(tool: ApiTool) -> Answered:
+def tool_detail(tool: ApiTool) -> HttpOutcome:
     """The answer to ``GET /tools/{name}``."""
-    return Answered(200, _spelled(tool.detailed()))
+    return HttpOutcome(200, _spelled(tool.detailed()))
 
 
 def is_destructive(tool: Any) -> bool:
@@ -157,7 +157,7 @@ def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
 # --- arguments ------------------------------------------------------------------------------------------------
 
 
-def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | Answered:
+def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | HttpOutcome:
     """The arguments that the body of a call stands for, or its refusal. No body at all is no arguments.
 
     What is no JSON goes by ``policy``, and is refused for tools that are ``destructive``; what is JSON and cannot be
@@ -219,7 +219,7 @@ def _read(raw: bytes) -> Any:
 # --- results --------------------------------------------------------------------------------------------------
 
 
-def result_body(result: Mapping[str, Any], trace_id: Any = None) -> Answered:
+def result_body(result: Mapping[str, Any], trace_id: Any = None) -> HttpOutcome:
     """The answer to a call that came to its end: 200, or 500 where the tool says that it failed.
 
     A call that a plan's auth stage refused is answered as one refused at the door. ``_meta`` is there only where it
@@ -238,7 +238,7 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> Answered:
     body["isError"] = failed
     if kept:
         body["_meta"] = kept
-    return Answered(500 if failed else 200, _spelled(body))
+    return HttpOutcome(500 if failed else 200, _spelled(body))
 
 
 def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
@@ -254,9 +254,9 @@ def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
     return kept
 
 
-def failure_body(message: str) -> Answered:
+def failure_body(message: str) -> HttpOutcome:
     """The answer to a call that raised: no page of a framework, and not a word but the message."""
-    return Answered(500, _spelled({"content": [text_block(message)], "isError": True}))
+    return HttpOutcome(500, _spelled({"content": [text_block(message)], "isError": True}))
 
 
 def as_plain(value: Any) -> Any:
@@ -276,7 +276,7 @@ Errors = Sequence[Mapping[str, str]]
 """What is wrong with arguments, each as ``{path, message, keyword}``, the path a JSON Pointer."""
 
 
-def validated_arguments(raw: bytes) -> dict[str, Any] | Answered:
+def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
     """The arguments that a body stands for which is only to be looked at, or why it stands for none."""
     try:
         value = _read(raw) if raw.strip() else {}
@@ -287,13 +287,13 @@ def validated_arguments(raw: bytes) -> dict[str, Any] | Answered:
     return value
 
 
-def validation(errors: Errors) -> Answered:
+def validation(errors: Errors) -> HttpOutcome:
     """The answer to arguments that have been looked at."""
-    return _invalid(200, errors) if errors else Answered(200, _spelled({"valid": True}))
+    return _invalid(200, errors) if errors else HttpOutcome(200, _spelled({"valid": True}))
 
 
-def _invalid(status: int, errors: Errors) -> Answered:
-    return Answered(status, _spelled({"valid": False, "errors": [dict(error) for error in errors]}))
+def _invalid(status: int, errors: Errors) -> HttpOutcome:
+    return HttpOutcome(status, _spelled({"valid": False, "errors": [dict(error) for error in errors]}))
 
 
 def _member(tool: Any, name: str) -> Any:

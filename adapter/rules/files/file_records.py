@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 
-class Kind(Enum):
+class FileKind(Enum):
     UPLOAD = "upload"
     ARTIFACT = "artifact"
 
@@ -17,7 +17,7 @@ class Kind(Enum):
     __hash__ = object.__hash__
 
 
-AREAS = {Kind.UPLOAD: "uploads", Kind.ARTIFACT: "artifacts"}
+AREAS = {FileKind.UPLOAD: "uploads", FileKind.ARTIFACT: "artifacts"}
 """The directories below the store's root."""
 
 
@@ -26,7 +26,7 @@ class Place(NamedTuple):
     path component; nothing else is ever a path.
     """
 
-    kind: Kind
+    kind: FileKind
     scope: str
     id: str
     name: str
@@ -41,7 +41,7 @@ class FileRecord:
     time of change in nanoseconds: a file that has changed since it was recorded is no longer this one.
     """
 
-    kind: Kind
+    kind: FileKind
     id: str
     scope: str
     owner: str
@@ -64,7 +64,7 @@ class FileRecord:
         return Place(self.kind, self.scope, self.id, self.stored_name)
 
 
-def record_key(scope: str, kind: Kind, file_id: str) -> str:
+def record_key(scope: str, kind: FileKind, file_id: str) -> str:
     """The key of a record's row. The rows of one scope stand together, those of one kind in it too."""
     return f"{scope}/{kind.value}/{file_id}"
 
@@ -100,7 +100,7 @@ def decode(data: bytes) -> FileRecord:
         fields: dict[str, Any] = orjson.loads(data)
         if fields.pop("format") != _FORMAT:
             raise ValueError("a file record of another format")
-        fields["kind"] = Kind(fields["kind"])
+        fields["kind"] = FileKind(fields["kind"])
         fields["owner"] = _text(fields["owner"])
         fields["filename"] = _text(fields["filename"])
         return FileRecord(**fields)

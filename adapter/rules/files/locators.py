@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from adapter.rules.calls.arguments import Step, steps
+from adapter.rules.calls.arguments import PathStep, steps
 from adapter.rules.text.expressions import Expression
 
 Mode = Literal["structured", "regex", "embedded", "resource", "none"]
@@ -107,7 +107,7 @@ def linked(result: Result) -> list[str]:
 # --- claims of paths ------------------------------------------------------------------------------------------
 
 
-def _texts_at(value: Any, path: Sequence[Step]) -> Iterator[str]:
+def _texts_at(value: Any, path: Sequence[PathStep]) -> Iterator[str]:
     values = [value]
     for step in path:
         inner = (value[step.name] for value in values if isinstance(value, dict) and step.name in value)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from adapter.errors import QuotaReached, StorageFull
-from adapter.rules.files.file_records import Kind
+from adapter.rules.files.file_records import FileKind
 
 Policy = Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"]
 
-_FIRST_TO_GO: dict[Policy, Kind] = {
-    "lru_uploads_then_artifacts": Kind.UPLOAD,
-    "lru_artifacts_then_uploads": Kind.ARTIFACT,
+_FIRST_TO_GO: dict[Policy, FileKind] = {
+    "lru_uploads_then_artifacts": FileKind.UPLOAD,
+    "lru_artifacts_then_uploads": FileKind.ARTIFACT,
 }
 
 
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
     key: str
     scope: str
-    kind: Kind
+    kind: FileKind
     size: int
     last_access: float
 
@@ -74,7 +74,7 @@ class Ledger:
         """Bytes of the scope's entries."""
         return self._used.get(scope, 0)
 
-    def count(self, scope: str, kind: Kind) -> int:
+    def count(self, scope: str, kind: FileKind) -> int:
         """How many entries of this kind the scope has."""
         return sum(entry.kind is kind for entry in self._scopes.get(scope, {}).values())
 
@@ -143,7 +143,7 @@ class Ledger:
 
     # --- room -------------------------------------------------------------------------------------------------
 
-    def room_for(self, scope: str, kind: Kind, sizes: Sequence[int], staged: int) -> tuple[str, ...]:
+    def room_for(self, scope: str, kind: FileKind, sizes: Sequence[int], staged: int) -> tuple[str, ...]:
         """Keys of the scope's own files to evict, in order, so that files of these sizes fit; mostly none.
 
         ``staged`` is how many of their bytes are counted as staged already, so that none counts twice. Raises
@@ -176,9 +176,9 @@ class Ledger:
             raise _storage_full(limits.total_bytes)
         return tuple(_first(evictable, needed))
 
-    def _check_count(self, scope: str, kind: Kind, new: int) -> None:
+    def _check_count(self, scope: str, kind: FileKind, new: int) -> None:
         most = self.limits.artifacts
-        if kind is Kind.ARTIFACT and most is not None and self.count(scope, kind) + new > most:
+        if kind is FileKind.ARTIFACT and most is not None and self.count(scope, kind) + new > most:
             raise QuotaReached(f"A session may keep {most} artifacts: artifacts.max_per_session is reached.")
 
     def _evictable(self, scope: str) -> list[Entry]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.rules.tools.search import Found
+from adapter.rules.tools.search import SearchHit
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.spans import Drop, Edit, Replace, edit, find, members
 
@@ -32,7 +32,7 @@ class Query(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class CodeModeNames:
     """What the three tools of a server are called."""
 
     server: str
@@ -65,7 +65,7 @@ class Names:
 # --- calls ----------------------------------------------------------------------------------------------------
 
 
-def unfold(envelope: Envelope, names: Names) -> bytes:
+def unfold(envelope: Envelope, names: CodeModeNames) -> bytes:
     """The direct call that a call of ``names.call`` stands for, as bytes. Raises Misasked.
 
     ``params.name`` and ``params.arguments`` become those inside; everything else stays as it came.
@@ -85,7 +85,7 @@ def unfold(envelope: Envelope, names: Names) -> bytes:
     return edit(envelope.body, edits)
 
 
-def asked_name(envelope: Envelope, names: Names) -> str:
+def asked_name(envelope: Envelope, names: CodeModeNames) -> str:
     """The tool that a call of ``names.schema`` asks about. Raises Misasked."""
     return _name(_asked(envelope, known=("name",)), names)
 
@@ -128,7 +128,7 @@ def _stands_twice(body: bytes, path: tuple[str, ...]) -> bool:
     return len(keys) > len(set(keys))
 
 
-def _name(asked: Mapping[str, Any], names: Names) -> str:
+def _name(asked: Mapping[str, Any], names: CodeModeNames) -> str:
     name = asked.get("name")
     if not isinstance(name, str):
         raise Misasked(f"name has to be the name of a tool, as {names.search} gives it.")
@@ -149,7 +149,7 @@ def _span(body: bytes, path: tuple[str, ...]) -> tuple[int, int]:
 # --- answers --------------------------------------------------------------------------------------------------
 
 
-def told(found: Sequence[Found], total: int, names: Names) -> tuple[str, dict[str, Any]]:
+def told(found: Sequence[SearchHit], total: int, names: CodeModeNames) -> tuple[str, dict[str, Any]]:
     """What the search tool answers: as text, and as data that fits its output schema."""
     if not found:
         return "No tool was found. Try other words, or an empty query for all tools by name.", {
@@ -171,7 +171,7 @@ def told(found: Sequence[Found], total: int, names: Names) -> tuple[str, dict[st
     return text, {"tools": tools, "total": total}
 
 
-def definitions(names: Names) -> tuple[dict[str, Any], ...]:
+def definitions(names: CodeModeNames) -> tuple[dict[str, Any], ...]:
     """The three tools as a client sees them in the list."""
     name = {"type": "string", "description": f"The tool's name, exactly as {names.search} gives it."}
     return (

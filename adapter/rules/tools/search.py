@@ -50,7 +50,7 @@ _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 
-class Found(NamedTuple):
+class SearchHit(NamedTuple):
     """A tool that a query found. ``score`` compares tools of one answer and means nothing beyond."""
 
     name: str
@@ -82,7 +82,7 @@ class Index:
 
     def search(
         self, query: str, limit: int, allowed: Collection[str] | None = None
-    ) -> Piecewise[tuple[list[Found], int]]:
+    ) -> Piecewise[tuple[list[SearchHit], int]]:
         """The best ``limit`` tools for a query, and how many it found. ``allowed`` are those that may be found.
 
         A query without any word finds every tool, in the order of names.
@@ -135,9 +135,9 @@ class Index:
             if word[:length] in self._tools_of:
                 yield word[:length], _ALIKE * length / len(word)
 
-    def _found(self, place: int, score: float) -> Found:
+    def _found(self, place: int, score: float) -> SearchHit:
         title, line = self._shown[place]
-        return Found(self._names[place], title, line, score)
+        return SearchHit(self._names[place], title, line, score)
 
     # --- building ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from adapter.settings.checks.pipeline import pipeline_problems
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.server import ServerSettings
 
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
 ARTIFACTS_ROUTE = "/artifacts"
@@ -74,13 +74,13 @@ def _at_or_below(path: str, route: str) -> bool:
     return path == route or path.startswith(f"{route}/")
 
 
-def _upstream_gaps(server: Server, path: str) -> Iterator[Problem]:
+def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     upstream = server.upstream
     if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
         yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
 
 
-def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
     """A tool may take a file and produce one, which is an entry of each type."""
     seen: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(server.adapters):
@@ -93,7 +93,7 @@ def _tools_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
                 yield Problem(f"{path}.adapters[{index}].tools", sentence)
 
 
-def _arguments_claimed_twice(server: Server, path: str) -> Iterator[Problem]:
+def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
     """An argument that names the file to read cannot name the one to write."""
     read = {
         tool: (entry.file_path_argument, index)
@@ -117,7 +117,7 @@ def _overlap(one: str, other: str) -> bool:
     return parts[:shorter] == others[:shorter]
 
 
-def _helper_names_claimed(server: Server, path: str) -> Iterator[Problem]:
+def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
     """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
     helper = f"{server.id}_get_upload_url"
     if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):

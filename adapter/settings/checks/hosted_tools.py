@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from adapter.settings.connectors import Connector
+from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
-from adapter.settings.servers.hosted_tools import Tool
-from adapter.settings.servers.server import Server
+from adapter.settings.servers.hosted_tools import ToolSettings
+from adapter.settings.servers.server import ServerSettings
 
 NOTHING_KEPT = (
     "says how results are kept, but none are: add enabled: true, or set servers[].tools.cache.enabled"
 )
 
 
-def repeated_connectors(connectors: Sequence[Connector]) -> Iterator[Problem]:
+def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
     """Connectors of one name, in whatever case."""
     seen: dict[str, int] = {}
     for index, connector in enumerate(connectors):
@@ -25,7 +25,7 @@ def repeated_connectors(connectors: Sequence[Connector]) -> Iterator[Problem]:
             yield Problem(f"connectors[{index}].name", sentence)
 
 
-def hosted_tools(server: Server, path: str, settings: Settings) -> Iterator[Problem]:
+def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
     """What contradicts itself in the tools of one server, and tools where no server is hosted."""
     if server.upstream.transport != "hosted":
         for key in ("define", "directory", "require_auth"):
@@ -49,7 +49,9 @@ def hosted_tools(server: Server, path: str, settings: Settings) -> Iterator[Prob
         yield from _stage_problems(tool, place, server, settings)
 
 
-def _stage_problems(tool: Tool, place: str, server: Server, settings: Settings) -> Iterator[Problem]:
+def _stage_problems(
+    tool: ToolSettings, place: str, server: ServerSettings, settings: Settings
+) -> Iterator[Problem]:
     if tool.presenter is not None and tool.presenter not in settings.presenters:
         yield Problem(f"{place}.presenter", f"there is no presenter of the name {tool.presenter}")
     if server.tools.require_auth and server.stages_of(tool).auth is None:
@@ -62,7 +64,7 @@ def _stage_problems(tool: Tool, place: str, server: Server, settings: Settings) 
         yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")
 
 
-def _work_problems(tool: Tool, place: str, connectors: set[str]) -> Iterator[Problem]:
+def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iterator[Problem]:
     if tool.input_schema is not None and tool.inputs:
         yield Problem(f"{place}.input_schema", "stands in place of inputs: leave out one of the two")
     if tool.handler is not None and tool.substitution != "bound":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from adapter.settings.checks.hosted_tools import NOTHING_KEPT
 from adapter.settings.core import is_loopback
-from adapter.settings.presenters import Presenter
+from adapter.settings.presenters import PresenterSettings
 from adapter.settings.problems import Problem
 from adapter.settings.root import Settings
 
@@ -24,7 +24,7 @@ def pipeline_problems(settings: Settings) -> Iterator[Problem]:
     yield from _console(settings)
 
 
-def _embeds(presenters: Mapping[str, Presenter]) -> Iterator[Problem]:
+def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:
     for name, presenter in presenters.items():
         for member, embedded in presenter.embed.items():
             place = f"presenters.{name}.embed.{member}"
@@ -34,7 +34,7 @@ def _embeds(presenters: Mapping[str, Presenter]) -> Iterator[Problem]:
                 yield Problem(place, f"{embedded} embeds {name} in turn, so its data would never end")
 
 
-def _within(name: str, presenters: Mapping[str, Presenter]) -> set[str]:
+def _within(name: str, presenters: Mapping[str, PresenterSettings]) -> set[str]:
     """The presenter and all that it embeds, directly and further in."""
     found: set[str] = set()
     open_ends = [name]

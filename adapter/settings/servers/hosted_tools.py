@@ -134,7 +134,7 @@ class ToolInput(Section):
 _SHORT_FORM = frozenset(("type", "description", "optional", "default", "enum"))
 
 
-class Tool(Section):
+class ToolSettings(Section):
     """One tool: a statement for a connector (`use`), or a script (`handler`)."""
 
     name: str = Field(description="What clients call it, unique: letters, digits, `_`, `-` and `.`.")
@@ -237,4 +237,6 @@ class Tools(Section):
     )
     require_auth: bool = Field(default=False, description="Refuses to start with a tool that has no `auth`.")
     cache: ToolsCache = Field(default_factory=ToolsCache, description="Keeping results.")
-    define: list[Tool] = Field(default_factory=list, description="The tools, in the order clients see them.")
+    define: list[ToolSettings] = Field(
+        default_factory=list, description="The tools, in the order clients see them."
+    )

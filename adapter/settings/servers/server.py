@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from adapter.settings.servers.file_adapters import FileAdapter
-from adapter.settings.servers.hosted_tools import Tool, Tools
+from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.ping import UpstreamPingOverride
 from adapter.settings.servers.stages import StageErrors, ToolStages
 from adapter.settings.servers.tool_policies import (
@@ -59,7 +59,7 @@ class ServerHeaders(Section):
     )
 
 
-class Upstream(Section):
+class UpstreamSettings(Section):
     """How the upstream is reached."""
 
     transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
@@ -94,7 +94,7 @@ class Upstream(Section):
         return headers
 
 
-class Server(Section):
+class ServerSettings(Section):
     """One upstream MCP server and where it is mounted."""
 
     id: str = Field(description="Name of the server, unique: letters, digits, `_` and `-`.")
@@ -103,7 +103,7 @@ class Server(Section):
         description="Path at which clients reach this server, unique.",
         json_schema_extra={"shown": "`/mcp/{id}`"},
     )
-    upstream: Upstream = Field(description="How the upstream is reached.")
+    upstream: UpstreamSettings = Field(description="How the upstream is reached.")
     upstream_ping: UpstreamPingOverride = Field(
         default_factory=UpstreamPingOverride, description="Watching this upstream."
     )
@@ -168,7 +168,7 @@ class Server(Section):
         """What ``stages`` says of the tool of this name, all globs that match taken together."""
         return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
 
-    def stages_of(self, tool: Tool) -> ToolStages:
+    def stages_of(self, tool: ToolSettings) -> ToolStages:
         """The same for a hosted tool, with what it says itself instead; of limits, each one that it says."""
         shared, own = self.stages_for(tool.name), tool.stages
         return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})

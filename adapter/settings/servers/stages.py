@@ -102,7 +102,7 @@ class Mappers(Section):
     output: CodeReference = Field(default=None, description="Makes the result anew.")
 
 
-class Rate(Section):
+class RateSettings(Section):
     """How often a tool may be called."""
 
     window: Duration = Field(default=60, description="The time in which calls are counted, up to now.")
@@ -114,7 +114,7 @@ class Rate(Section):
     )
 
 
-class Concurrency(Section):
+class ConcurrencySettings(Section):
     """How many calls of a tool may run at once."""
 
     max_active: Count = Field(description="Most calls that run at the same time.")
@@ -126,8 +126,10 @@ class Concurrency(Section):
 class StageLimits(Section):
     """What calls of a tool may take; null sets no limit."""
 
-    concurrency: Concurrency | None = Field(default=None, description="How many calls may run at once.")
-    rate: Rate | None = Field(default=None, description="How often it may be called.")
+    concurrency: ConcurrencySettings | None = Field(
+        default=None, description="How many calls may run at once."
+    )
+    rate: RateSettings | None = Field(default=None, description="How often it may be called.")
     egress: Annotated[ByteSize, AfterValidator(_large_enough)] | None = Field(
         default=None, description="Most bytes of a result, at least `1Ki`; what is beyond is left out."
     )

@@ -33,7 +33,7 @@ class SyncPolicy(Section):
     )
 
 
-class StateSync(Section):
+class StateSyncSettings(Section):
     """What models are told about how long the data of tools stays true."""
 
     defaults: SyncDefaults = Field(

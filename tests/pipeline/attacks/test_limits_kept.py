@@ -13,8 +13,8 @@ from adapter.pipeline.limits_stage import Concurrency, Rate
 from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.call.plans import BUSY_PLANS, PLANS, Plans
-from adapter.relay.notifications import Notices
-from adapter.relay.param_headers import Mirrors
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
 from tests.pipeline.attacks.hostile import Hostile, behind
 from tests.pipeline.walking import Behind, a_call, answered
 
@@ -35,7 +35,7 @@ class Counted:
     def __init__(self) -> None:
         self.now = 0.0
         self.compiled: list[str] = []
-        self.plans = Plans(self._plan, Mirrors(), Notices(), None)
+        self.plans = Plans(self._plan, ParamHeaders(), Notifications(), None)
 
     def _plan(self, tool: str) -> ToolPlan:
         self.compiled.append(tool)

@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.connection import KEPT_SECONDS, Connection, kept_for
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.places import Places
+from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
 from tests.upstream.http.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
@@ -335,7 +335,7 @@ async def test_cancelled_turn_goes_to_the_next(site: Site) -> None:
         return dialled
 
     releases: list[Callable[[Connection], None]] = []
-    places = Places[Connection](1, patience=PATIENCE, noun="connections", setting="")
+    places = ExchangeLimit[Connection](1, patience=PATIENCE, noun="connections", setting="")
     pool = Pool(dial, idle_ttl=PATIENCE, streams=places)
     connection = await pool.take(places)
     gives_up, patient = asyncio.create_task(pool.take(places)), asyncio.create_task(pool.take(places))
