@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "edge": {"relay"} | IO | SHARED,
     "relay": IO | SHARED,
     **dict.fromkeys(IO, CORE),
-    "hosted": SHARED,
+    # A hosted server is an upstream that lives in this process: it fulfils the same port.
+    "hosted": SHARED | {"upstream"},
     "pipeline": CORE,
     "rules": {"wire", "errors"},
     "wire": {"errors"},

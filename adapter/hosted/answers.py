@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.hosted.port import Headers
+from adapter.upstream.port import Headers
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
 from adapter.wire.failure import error_response
@@ -43,7 +43,7 @@ _MODERN_STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HostedAnswer:
     """A JSON-RPC response and the HTTP status it leaves with."""
 
     status: int
@@ -88,10 +88,10 @@ def result(id_bytes: bytes, value: Mapping[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":' + dump(value) + b"}"
 
 
-def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> HttpAnswer:
+def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> HostedAnswer:
     """A JSON-RPC error with the status of its era: a legacy client takes any status but 200 for a broken server."""
     body = error_response(id_bytes, code, message, data)
-    return HttpAnswer(_MODERN_STATUS.get(code, 200) if era is Era.MODERN else 200, body)
+    return HostedAnswer(_MODERN_STATUS.get(code, 200) if era is Era.MODERN else 200, body)
 
 
 def refused_whole(error: AdapterError, id_bytes: bytes = b"null") -> WholeReply:

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
-from adapter.hosted.answers import JSON, HttpAnswer, WholeReply, notification
-from adapter.hosted.port import Reply
+from adapter.hosted.answers import JSON, HostedAnswer, WholeReply, notification
 from adapter.hosted.streams import EventStream
 from adapter.pipeline.deadlines import GRACE
+from adapter.upstream.port import UpstreamReply
 
 ProgressToken = str | int | float
 
 
-Overdue = Callable[[], HttpAnswer | None]
+Overdue = Callable[[], HostedAnswer | None]
 """What a call is answered with whose time has ended; None: it is about to end by itself."""
 
 
@@ -28,11 +28,11 @@ class RunningCall:
 
     token: ProgressToken | None
     finished: Callable[[RunningCall], None]
-    _task: asyncio.Task[HttpAnswer] | None = None
+    _task: asyncio.Task[HostedAnswer] | None = None
     _stream: EventStream | None = None
     _settled: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    _said: HttpAnswer | None = None
-    _late: HttpAnswer | None = None
+    _said: HostedAnswer | None = None
+    _late: HostedAnswer | None = None
     _seconds: float | None = None
     _overdue: Overdue | None = None
     _alarm: asyncio.TimerHandle | None = None
@@ -41,7 +41,7 @@ class RunningCall:
 
     def begin(
         self,
-        work: Callable[[], Awaitable[HttpAnswer]],
+        work: Callable[[], Awaitable[HostedAnswer]],
         seconds: float | None = None,
         overdue: Overdue | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class RunningCall:
             self._seconds, self._overdue = seconds, overdue
             self._alarm = loop.call_later(seconds, self._expire)
 
-    async def head(self, silence: float | None) -> Reply:
+    async def head(self, silence: float | None) -> UpstreamReply:
         """The answer as soon as its kind is known.
 
         Raises UpstreamSilent, and UpstreamBroken when the server closes; then, as when the caller is cancelled, the
@@ -124,13 +124,13 @@ class RunningCall:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    async def _run(self, work: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
+    async def _run(self, work: Callable[[], Awaitable[HostedAnswer]]) -> HostedAnswer:
         said = await work()
         if self._late is None:
             self._say(said)
         return said
 
-    def _say(self, said: HttpAnswer) -> None:
+    def _say(self, said: HostedAnswer) -> None:
         if self._said is not None:
             return
         if self._stream is not None:
@@ -149,7 +149,7 @@ class RunningCall:
             self._task.cancel()
             self._alarm = self._task.get_loop().call_later(GRACE, self._say, self._late)
 
-    def _over(self, task: asyncio.Task[HttpAnswer]) -> None:
+    def _over(self, task: asyncio.Task[HostedAnswer]) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         if self._late is not None and not self._withdrawn:

@@ -11,9 +11,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, HeaderMismatch, InternalError
 from adapter.hosted import answers
-from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, HttpAnswer, RpcRefused
+from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, HostedAnswer, RpcRefused
 from adapter.hosted.calls import ProgressToken, RunningCall
-from adapter.hosted.port import Fields
 from adapter.hosted.sessions import HostedSession
 from adapter.hosted.streams import EventStream
 from adapter.hosted.subscriptions import Subscriptions
@@ -23,6 +22,7 @@ from adapter.pipeline.failures import CallRefused
 from adapter.rules.access.callers import NOBODY, Caller
 from adapter.rules.calls.param_header_names import annotated
 from adapter.rules.calls.param_headers import check_parameters
+from adapter.upstream.port import Fields
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors
 from adapter.wire.names import VERSION_KEY
@@ -113,7 +113,7 @@ class Methods:
         before, self._definitions = self._definitions, definitions
         return dump(before) != dump(definitions)
 
-    def initialize(self, incoming: Incoming) -> tuple[HttpAnswer, Opened | None]:
+    def initialize(self, incoming: Incoming) -> tuple[HostedAnswer, Opened | None]:
         """Negotiate a legacy session: the version asked for where it is served, else the latest."""
         params = incoming.params if isinstance(incoming.params, dict) else {}
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
@@ -123,9 +123,9 @@ class Methods:
         version = wanted if wanted in answers.LEGACY_VERSIONS else answers.LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
         opened = Opened(version, capabilities if isinstance(capabilities, dict) else {})
-        return HttpAnswer(200, answers.result(incoming.id_bytes, value)), opened
+        return HostedAnswer(200, answers.result(incoming.id_bytes, value)), opened
 
-    def answer(self, incoming: Incoming) -> HttpAnswer | EventStream | RunningCall:
+    def answer(self, incoming: Incoming) -> HostedAnswer | EventStream | RunningCall:
         """The answer to one request, or the call that will give it."""
         try:
             if incoming.era is Era.MODERN:
@@ -148,10 +148,10 @@ class Methods:
         except HeaderMismatch as error:
             return answers.refusal(incoming.id_bytes, error.rpc, str(error), error.data, incoming.era)
 
-    def _said(self, incoming: Incoming, value: dict[str, Any], *, cacheable: bool = False) -> HttpAnswer:
+    def _said(self, incoming: Incoming, value: dict[str, Any], *, cacheable: bool = False) -> HostedAnswer:
         if incoming.era is Era.MODERN:
             value = answers.modern(value, self.served.info, cacheable=cacheable)
-        return HttpAnswer(200, answers.result(incoming.id_bytes, value))
+        return HostedAnswer(200, answers.result(incoming.id_bytes, value))
 
     # --- tools ------------------------------------------------------------------------------------------------
 
@@ -204,14 +204,14 @@ class Methods:
             running.begin(work, limit.seconds, partial(self._overdue, limit, call, incoming))
         return running
 
-    def _overdue(self, limit: CallLimit, call: ToolCall, incoming: Incoming) -> HttpAnswer | None:
+    def _overdue(self, limit: CallLimit, call: ToolCall, incoming: Incoming) -> HostedAnswer | None:
         try:
             answer = limit.overdue(call)
         except CallRefused as refused:
             return answers.refusal(incoming.id_bytes, refused.code, str(refused), refused.data, incoming.era)
         return None if answer is None else self._said(incoming, answer.as_result())
 
-    async def _run(self, tool: HostedTool, call: ToolCall, incoming: Incoming) -> HttpAnswer:
+    async def _run(self, tool: HostedTool, call: ToolCall, incoming: Incoming) -> HostedAnswer:
         try:
             answer = await tool.run(call)
             return self._said(incoming, answer.as_result())

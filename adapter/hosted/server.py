@@ -25,10 +25,10 @@ from adapter.hosted import answers
 from adapter.hosted.answers import JSON, LEGACY_VERSIONS, WholeReply, refused_whole
 from adapter.hosted.calls import RunningCall
 from adapter.hosted.methods import Incoming, Methods, Served
-from adapter.hosted.port import Fields, Reply, Request, fields_of
 from adapter.hosted.sessions import HostedSession, HostedSessions
 from adapter.hosted.tools import HostedTool
 from adapter.rules.access.callers import Caller
+from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, parse
 from adapter.wire.eras import Era, classify, is_modern
 
@@ -85,7 +85,7 @@ class HostedUpstream:
                 session.say(answers.notification("notifications/tools/list_changed"))
             self._methods.subscriptions.tools_changed()
 
-    async def send(self, request: Request, silence: float | None) -> Reply:
+    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
         """See Upstream. Raises UpstreamSilent for a tool that says nothing for ``silence`` seconds."""
         if self._closed:
             raise UpstreamUnreachable()
@@ -112,7 +112,7 @@ class HostedUpstream:
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, request: Request, silence: float | None) -> Reply:
+    async def _post(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
         head = _Head(fields_of(request.headers), request.caller)
         body = _plain(request.body, head.fields)
         message = parse(body)
@@ -135,7 +135,7 @@ class HostedUpstream:
         envelope: Envelope | Batch,
         version: str | None,
         silence: float | None,
-    ) -> Reply:
+    ) -> UpstreamReply:
         if isinstance(envelope, Envelope) and _opens(envelope):
             return self._open(_incoming(envelope, message, head, Era.LEGACY, None))
         session = self._sessions.find(head.fields.get("mcp-session-id"))
@@ -150,7 +150,7 @@ class HostedUpstream:
             return WholeReply(202)
         return await self._answer(_incoming(envelope, message, head, Era.LEGACY, session), silence)
 
-    def _open(self, incoming: Incoming) -> Reply:
+    def _open(self, incoming: Incoming) -> UpstreamReply:
         said, opened = self._methods.initialize(incoming)
         if opened is None:
             return WholeReply(said.status, JSON, said.body)
@@ -159,7 +159,7 @@ class HostedUpstream:
 
     async def _batch(
         self, head: _Head, messages: list[Any], batch: Batch, session: HostedSession, silence: float | None
-    ) -> Reply:
+    ) -> UpstreamReply:
         """All members at once; a batch is answered whole, so nobody hears of its calls' progress."""
         waited = []
         for member, message in zip(batch.members, messages, strict=True):
@@ -173,12 +173,12 @@ class HostedUpstream:
         said = [reply.whole for reply in replies if reply.whole]
         return WholeReply(200, JSON, b"[" + b",".join(said) + b"]") if said else WholeReply(202)
 
-    async def _answer(self, incoming: Incoming, silence: float | None) -> Reply:
+    async def _answer(self, incoming: Incoming, silence: float | None) -> UpstreamReply:
         said = self._methods.answer(incoming)
         if isinstance(said, RunningCall):
             self._running.add(said)
             return await said.head(silence)
-        if isinstance(said, answers.HttpAnswer):
+        if isinstance(said, answers.HostedAnswer):
             return WholeReply(said.status, JSON, said.body)
         return said
 
@@ -187,7 +187,7 @@ class HostedUpstream:
 
     # --- GET and DELETE ---------------------------------------------------------------------------------------
 
-    def _stand_by(self, method: str, headers: Fields) -> Reply:
+    def _stand_by(self, method: str, headers: Fields) -> UpstreamReply:
         version = headers.get("mcp-protocol-version")
         if version is not None and is_modern(version):
             return WholeReply(405, [("Allow", "POST")])

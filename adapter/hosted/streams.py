@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.hosted.answers import EVENTS
-from adapter.hosted.port import Headers
+from adapter.upstream.port import Headers
 from adapter.wire.sse import encode
 
 UNREAD_AT_MOST = 64

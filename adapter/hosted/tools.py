@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from adapter.hosted.port import Fields
 from adapter.pipeline.call import PlannedCall, ProgressReporter, Say, say_nothing
 from adapter.rules.access.callers import NOBODY, Caller
+from adapter.upstream.port import Fields
 from adapter.wire.eras import Era
 
 

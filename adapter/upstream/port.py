@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -13,6 +13,9 @@ from adapter.rules.access.callers import NOBODY, Caller
 
 Headers = Sequence[tuple[str, str]]
 """Header fields in the order they came, names as they were spelled."""
+
+Fields = Mapping[str, str]
+"""Header fields by their name in lower case; of several of one name the first."""
 
 
 def header(headers: Headers, name: str) -> str | None:
@@ -156,3 +159,8 @@ def unreachable(why: str) -> UpstreamUnreachable:
 def silent(silence: float | None) -> UpstreamSilent:
     """The failure of a wait that ended after so many seconds without a byte."""
     return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+
+
+def fields_of(headers: Headers) -> dict[str, str]:
+    """The fields by their name; going backwards, the first of a name is the one that stays."""
+    return {name.lower(): value for name, value in reversed(headers)}

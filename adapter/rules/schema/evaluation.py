@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adapter.rules.text.expressions import Expression, ExpressionInvalid
-from adapter.rules.text.patterns import TooLarge, pattern_of
+from adapter.rules.text.patterns import PatternTooLarge, pattern_of
 
 if TYPE_CHECKING:
     from adapter.rules.schema.documents import SchemaNode, SchemaResource
@@ -192,7 +192,7 @@ class Evaluation:
         self.take(50 + (len(source) >> 1))
         try:
             pattern = self._patterns[source] = pattern_of(source, large=self._large)
-        except TooLarge:
+        except PatternTooLarge:
             raise OutOfSteps from None
         except ExpressionInvalid as invalid:
             self.unjudged[source] = str(invalid)

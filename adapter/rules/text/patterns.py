@@ -31,14 +31,14 @@ def pattern_of(source: str, *, large: bool) -> Expression:
     if not _is_too_large(made):
         raise ExpressionInvalid(made)
     if not large:
-        raise TooLarge
+        raise PatternTooLarge
     made = _large(source)
     if isinstance(made, str):
         raise ExpressionInvalid(made)
     return made
 
 
-class TooLarge(Exception):
+class PatternTooLarge(Exception):
     """A pattern takes more than SMALL bytes."""
 
 

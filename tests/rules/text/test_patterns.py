@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter.rules.text.expressions import ExpressionInvalid
-from adapter.rules.text.patterns import TooLarge, pattern_of, why_not
+from adapter.rules.text.patterns import PatternTooLarge, pattern_of, why_not
 
 
 def fits(pattern: str, text: str) -> bool | None:
@@ -113,7 +113,7 @@ def test_what_takes_others_years_takes_a_moment(pattern: str) -> None:
 def test_what_takes_long_to_compile_is_for_those_who_may() -> None:
     """The same pattern is refused where there is little time, and judged where there is more."""
     wide = r"^\p{L}{1,40}$"
-    with pytest.raises(TooLarge):
+    with pytest.raises(PatternTooLarge):
         pattern_of(wide, large=False)
     assert pattern_of(wide, large=True).occurs_in("é" * 40)
     with pytest.raises(ExpressionInvalid, match="too large"):
