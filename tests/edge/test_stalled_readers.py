@@ -16,8 +16,8 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import ClientGone, Request
 from adapter.edge.http.timeouts import Patience
 from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import Exchange, call_body, modern_body, modern_fields, read_chunk, result
-from tests.edge.test_bodies import KIB, MIB, until
 
 ASKED = b"GET /mcp HTTP/1.1\r\nHost: here\r\n\r\n"
 STALL = 0.3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.settings.test_stages import loaded, proxied, refusal
+from tests.settings.servers.test_stages import loaded, proxied, refusal
 
 TOKENS = {"auth": {"enabled": True, "tokens": [{"name": "ann", "token": "t"}]}}
 

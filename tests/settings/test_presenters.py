@@ -10,7 +10,7 @@ import pytest
 from adapter.settings.presenters import InterfaceBlock, SuggestionSettings, names_code
 from adapter.settings.reference.masking import masked
 from adapter.settings.reference.page import reference
-from tests.settings.test_stages import loaded, proxied, refusal
+from tests.settings.servers.test_stages import loaded, proxied, refusal
 
 
 @pytest.fixture

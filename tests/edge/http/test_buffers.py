@@ -15,8 +15,8 @@ from adapter.edge.http.request import Request
 from adapter.edge.http.timeouts import Patience
 from adapter.errors import BuffersFull
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead, until
 from tests.edge.raw import Head, call_body, result
-from tests.edge.test_bodies import KIB, MIB, no_place_ahead, until
 
 # --- bodies for which there is no room --------------------------------------------------------------------------
 
