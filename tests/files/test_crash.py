@@ -19,7 +19,7 @@ CHILD = """
 import asyncio, hashlib, os, sys
 from pathlib import Path
 from adapter.files.shelf import Shelf
-from adapter.rules.files.file_records import Kind, Place
+from adapter.rules.files.file_records import FileKind, Place
 
 SCOPE = sys.argv[2]
 
@@ -29,7 +29,7 @@ async def upload(shelf, content):
         await staging.write(content[start : start + 50_000])
     measure = await staging.finish()
     # The name tells what a whole file holds.
-    await shelf.place(staging, Place(Kind.UPLOAD, SCOPE, os.urandom(16).hex(), measure.sha256))
+    await shelf.place(staging, Place(FileKind.UPLOAD, SCOPE, os.urandom(16).hex(), measure.sha256))
     print(measure.sha256, flush=True)
 
 async def main():

@@ -1,0 +1,134 @@
+"""The reader of requests beside h11, another reader of HTTP/1.1: what both take they take for the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import h11
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.edge.http.bodies import TERMS
+from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
+
+
+class Taken(NamedTuple):
+    """A request as a reader took it; ``body`` None: it has not come to its end."""
+
+    method: str
+    target: bytes
+    fields: Sequence[tuple[str, str]]
+    body: bytes | None
+
+
+def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(edges) if start < end]
+
+
+def by_us(data: bytes, cuts: Sequence[int]) -> Taken | None:
+    """The first request of the bytes; None where it is refused, or has no whole head."""
+
+    async def read() -> Taken | None:
+        heads: list[RequestHead] = []
+        stream = RequestStream(heads.append, lambda: None, TERMS)
+        try:
+            for piece in pieces(data, cuts):
+                stream.feed(piece)
+        except Refusal:
+            return None
+        finally:
+            whole = len(heads) != 1 or stream.body is None
+            stream.close(lambda: ConnectionError("the sender has gone"))
+        if not heads:
+            return None
+        head = heads[0]
+        fields = [(name.lower(), value) for name, value in head.fields.pairs]
+        if not whole:
+            return Taken(head.method, head.target, fields, None)
+        return Taken(head.method, head.target, fields, await head.body.read())
+
+    return asyncio.run(read())
+
+
+def by_h11(data: bytes) -> Taken | None:
+    """The same as h11 reads it."""
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+    connection.receive_data(data)
+    head: h11.Request | None = None
+    body = b""
+    while True:
+        try:
+            event = connection.next_event()
+        except h11.RemoteProtocolError:
+            return None
+        if isinstance(event, h11.Request):
+            head = event
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage) or head is None or event in (h11.NEED_DATA, h11.PAUSED):
+            break
+    if head is None:
+        return None
+    fields = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in head.headers
+        if name != b"content-length"
+    ]
+    whole = isinstance(event, h11.EndOfMessage)
+    return Taken(head.method.decode(), head.target, fields, body if whole else None)
+
+
+TOKEN = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789-_.", min_size=1, max_size=12)
+VALUE = st.text("abc XYZ019;,=/\"'()é", max_size=20).map(str.strip)
+FRAMING = frozenset(
+    {"host", "content-length", "transfer-encoding", "expect", "upgrade", "connection", "te", "trailer"}
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    """A request as h11's client writes it, with a body that has a length, or is in chunks."""
+    names = draw(st.lists(TOKEN.filter(lambda name: name.lower() not in FRAMING), max_size=5))
+    fields = [("Host", "here"), *((name, draw(VALUE)) for name in names)]
+    body = draw(st.lists(st.binary(min_size=1, max_size=40), max_size=4))
+    chunked: bool = draw(st.booleans())
+    if body and chunked:
+        fields.append(("Transfer-Encoding", "chunked"))
+    elif body:
+        fields.append(("Content-Length", str(sum(map(len, body)))))
+    method = draw(st.sampled_from(["GET", "POST", "DELETE"]))
+    target = "/" + draw(st.text("abc/%20?=&", max_size=12))
+    client = h11.Connection(h11.CLIENT)
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in fields]
+    events = [h11.Request(method=method, target=target, headers=raw), *(h11.Data(data=part) for part in body)]
+    return b"".join(client.send(event) or b"" for event in [*events, h11.EndOfMessage()])
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=12)
+
+
+@given(requests(), CUTS)
+def test_a_request_is_what_was_written(data: bytes, cuts: list[int]) -> None:
+    """Method, target, fields and body, wherever the bytes are cut on their way."""
+    taken = by_us(data, cuts)
+    assert taken is not None and taken.body is not None
+    assert taken == by_h11(data)
+
+
+@given(
+    requests(), CUTS, st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=3)
+)
+def test_spoiled_bytes_are_refused_or_read_as_others_do(
+    data: bytes, cuts: list[int], spoiled: list[tuple[int, int]]
+) -> None:
+    """No request ends elsewhere than another reader ends it: what follows would be taken for a second one."""
+    changed = bytearray(data)
+    for place, byte in spoiled:
+        changed[place % len(changed)] = byte
+    ours, theirs = by_us(bytes(changed), cuts), by_h11(bytes(changed))
+    if ours is not None and theirs is not None:
+        assert (ours.method, ours.target, ours.body) == (theirs.method, theirs.target, theirs.body)
