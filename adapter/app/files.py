@@ -22,7 +22,7 @@ from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import ResourceList, ResourceRead, ResourceTemplates
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
-from adapter.relay.files.signed_links import Links
+from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow

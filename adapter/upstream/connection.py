@@ -20,7 +20,7 @@ from adapter.upstream.descriptors import scarce
 from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
-from adapter.upstream.silence import ReadTimer
+from adapter.upstream.timeouts import ReadTimer
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Protocol
 
 from adapter.upstream.port import Headers, Pouring, Sink, silent
-from adapter.upstream.silence import ReadTimer
+from adapter.upstream.timeouts import ReadTimer
 
 
 class Carrier(Protocol):

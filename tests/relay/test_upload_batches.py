@@ -22,7 +22,7 @@ from adapter.relay.files.file_transactions import Spend
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.files.upload_queue import UploadQueue
 from adapter.rules.files.file_records import FileKind
-from adapter.wire.links import UploadCredential, parameters
+from adapter.wire.signed_urls import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 
 

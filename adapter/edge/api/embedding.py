@@ -22,7 +22,7 @@ from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.request import ClientGone, Request
 from adapter.errors import AdapterError
 from adapter.pipeline.schema_checks import SchemaChecks
-from adapter.rules.access.hosts import host_allowed, origin_allowed
+from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.calls.tool_api import HttpOutcome, InvalidJson, refused
 from adapter.rules.results.exposure import Expose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapter.edge.openapi import TEXT, Operation, RequestShape, Says, Schema, json, ref
-from adapter.relay.files.signed_links import DOWNLOADS
+from adapter.relay.files.signed_urls import DOWNLOADS
 
 FILES, HEALTH = "files", "health"
 

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from adapter.edge.http.branches import Branch, Names
 from adapter.edge.http.request import Request
 from adapter.errors import NotFound
-from adapter.wire.ranges import not_modified
+from adapter.wire.http_ranges import not_modified
 
 Fields = list[tuple[str, str]]
 

@@ -30,7 +30,7 @@ from adapter.relay.sessions.scopes import Scopes
 from adapter.rules.access.scopes import Scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.wire.handles import upload_handle
-from adapter.wire.links import UploadCredential
+from adapter.wire.signed_urls import UploadCredential
 
 _SIGNED = frozenset({"sid", "exp", "nonce", "sig"})
 _BESIDE_BATCH = 64 * 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.request import Request
-from adapter.wire.links import parameters
+from adapter.wire.signed_urls import parameters
 
 Names = tuple[str, ...]
 """The parts of a path behind a branch's prefix, each decoded by itself, so one may hold a slash."""

@@ -11,7 +11,7 @@ import httptools
 
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.request import Fields, Reply, Request
-from adapter.rules.access.hosts import same_authority
+from adapter.rules.access.host_and_origin_check import same_authority
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""

@@ -19,7 +19,7 @@ from adapter.relay.files.artifact_view import ArtifactView
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
-from adapter.relay.files.signed_links import Links
+from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders

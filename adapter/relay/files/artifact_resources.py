@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, FileGone
 from adapter.relay.files.artifact_view import content, iso
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.signed_links import Links
+from adapter.relay.files.signed_urls import Links
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result

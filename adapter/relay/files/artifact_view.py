@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.signed_links import Links
+from adapter.relay.files.signed_urls import Links
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import Shown

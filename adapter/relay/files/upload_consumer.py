@@ -16,7 +16,7 @@ from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
-from adapter.relay.files.signed_links import Links
+from adapter.relay.files.signed_urls import Links
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, replaced, values

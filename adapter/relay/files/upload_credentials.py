@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from adapter.errors import CredentialRefused
 from adapter.relay.secret import kept_secret
 from adapter.state.port import ABSENT, Conflict, Store
-from adapter.wire.links import (
+from adapter.wire.signed_urls import (
     UploadCredential,
     file_query,
     file_query_valid,

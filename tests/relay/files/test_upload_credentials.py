@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import CredentialRefused
 from adapter.relay.files.upload_credentials import TABLE, Credentials
 from adapter.state.memory import MemoryStore
-from adapter.wire.links import parameters
+from adapter.wire.signed_urls import parameters
 from tests.relay.relaying import Clock
 
 SCOPE = "0" * 32

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from adapter.relay.files.upload_credentials import Credentials
 from adapter.rules.files.file_records import FileRecord
-from adapter.wire.links import parameters
+from adapter.wire.signed_urls import parameters
 
 DOWNLOADS = "/artifacts"
 """The route of downloads, under which artifacts have their URLs."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.ranges import Unsatisfiable, if_range_allows, not_modified, read_range
+from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range
 
 TAG = '"5f1b-2a"'
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter.wire.links import (
+from adapter.wire.signed_urls import (
     UploadCredential,
     file_query,
     file_query_valid,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.hosts import host_allowed, origin_allowed, same_authority
+from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed, same_authority
 
 
 @pytest.mark.parametrize(
