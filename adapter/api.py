@@ -1,6 +1,6 @@
-"""What a script of a hosted tool imports: how it answers, fails and tells of its progress.
+"""The names that a script of a hosted tool imports: to answer, to fail and to tell of its progress.
 
-And what a host imports to serve the adapter, or the tool API over tools of its own, in an aiohttp application.
+Also the names that a host imports to serve the adapter, or the tool API over its own tools, in an aiohttp application.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class CatalogueDrifted(AdapterError):
 
 
 class ToolUnknown(AdapterError):
-    """What a server says to a name it does not know (MCP, tools, "Error Handling")."""
+    """The answer of a server to a name it does not know (MCP, tools, "Error Handling")."""
 
     code, rpc, http = "tool_unknown", -32602, 200
     hint = "There is no such tool."

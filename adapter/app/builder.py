@@ -236,7 +236,7 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
 def _watches(
     settings: Settings, servers: Mapping[str, Server], logger: FilteringBoundLogger
 ) -> dict[str, HealthMonitor]:
-    """Who pings each server, where that is wanted."""
+    """The monitors that ping the servers, by server id, for each server where pings are enabled."""
     return {
         entry.id: HealthMonitor(servers[entry.id], parts.ping(settings, entry), time.time, logger)
         for entry in settings.servers
@@ -245,7 +245,7 @@ def _watches(
 
 
 def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing | None:
-    """What watches calls walk their plans, if anything."""
+    """The observer of calls while they go through their plans; None if nothing observes them."""
     waterfall = None if recent is None else Waterfall()
     if telemetry is None:
         return None if waterfall is None else Observing(waterfall)

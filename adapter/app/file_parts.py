@@ -52,7 +52,10 @@ def holdings(
 
 
 def secret(settings: Settings) -> bytes | None:
-    """What links are signed with; None: a secret of the store's own. A digest, so that no signature uses a token."""
+    """The secret that links are signed with; None means a secret of the store's own.
+
+    It is a digest, so that no signature uses a token.
+    """
     said = settings.core.auth.signing_secret or settings.core.auth.token
     return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()
 

@@ -304,6 +304,6 @@ def _tell_gone(notices: Notifications, record: FileRecord) -> None:
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
-    """How handles begin in this argument: as all do, unless the file says otherwise."""
+    """The URI scheme of handles in this argument: its own if the file sets one, else that of all handles."""
     said = "uri_scheme" in adapter.model_fields_set
     return adapter.uri_scheme if said else settings.uploads.uri_scheme

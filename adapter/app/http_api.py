@@ -69,7 +69,7 @@ class Exploring:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the adapter is made of otherwise, as far as the console shows it or works through it."""
+    """The other parts of the adapter, as far as the console shows them or works through them."""
 
     relay: Relay
     servers: Mapping[str, Server]

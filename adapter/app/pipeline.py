@@ -26,7 +26,7 @@ Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 
 @dataclass(slots=True)
 class Known:
-    """What an upstream's list says of the tool of a call: its schema, whether it only reads, whether it is there."""
+    """The facts about a call's tool in an upstream's list: its schema, whether it only reads, whether it is there."""
 
     schema: Schema
     read_only: ReadOnly
@@ -92,7 +92,7 @@ class Planning:
     # --- tools of upstreams -----------------------------------------------------------------------------------
 
     def concerns(self, entry: ServerSettings) -> bool:
-        """Whether any tool of an upstream may have a plan, or be told of in another way than its server does."""
+        """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
         sync = self.materials.sync
         said = entry.stages or sync.policies or sync.default is not None
         return entry.upstream.transport != "hosted" and bool(said)
@@ -168,12 +168,12 @@ def _selects(presenter: Presenter | None) -> bool:
 
 
 def _keeps(entry: ServerSettings, stages: ToolStages) -> bool:
-    """Whether answers of an upstream's tool are kept: only of those that the settings speak of."""
+    """Tell whether answers of an upstream's tool are kept: only of the tools that the settings name."""
     said = stages.cache
     return bool(said.said) and (entry.tools.cache.enabled if said.enabled is None else said.enabled)
 
 
 def _doubtful(entry: ServerSettings, tool: str) -> bool:
-    """Whether other stages are set for a name that reads like this one: in another case, say."""
+    """Tell whether other stages are set for a name that reads like this one, for example in another case."""
     read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

@@ -39,7 +39,7 @@ ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Materials:
-    """What plans are made of. Whatever cannot be made is noted as a problem of ``loading``."""
+    """The materials that plans are made of. Whatever cannot be made is noted as a problem of ``loading``."""
 
     settings: Settings
     loading: Loading
@@ -104,7 +104,7 @@ class Steps:
         )
 
     def before(self, *, serial: bool) -> list[Step]:
-        """Who and how many get in."""
+        """The steps that decide who gets in, and how many."""
         steps: list[Step] = []
         factory = self._materials.settings.context.factory
         if factory is not None:
@@ -137,7 +137,7 @@ class Steps:
         return steps
 
     def shaping(self, presenter: Presenter | None, *, rows: bool) -> list[Step]:
-        """What becomes of the answer, the last thing first, and of the arguments."""
+        """The steps that change the answer, the last one first, and those that change the arguments."""
         steps: list[Step] = []
         materials = self._materials
         sync = materials.sync_of(self._tool, self._stages)
@@ -225,7 +225,7 @@ async def _say_stale(call: PlannedCall, invalidation: Invalidation) -> None:
 
 
 def kept_for(ttl: float, words: Sequence[str]) -> str:
-    """How results are kept, as a plan shows it."""
+    """The text in a plan that says how results are kept."""
     return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
 
 

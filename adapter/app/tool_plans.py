@@ -108,7 +108,10 @@ def compiled(
 
 
 def fault(error: Exception) -> BaseException | None:
-    """What of an exception makes a span an error: nothing of a refusal, the exception behind a stage that failed."""
+    """Return the exception that makes a span an error; None for a refusal.
+
+    For a stage that failed it is the exception behind the failure.
+    """
     if isinstance(error, StageFailed):
         cause = error.__context__
         return None if not isinstance(cause, Exception) or isinstance(cause, _REFUSALS) else cause

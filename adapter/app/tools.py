@@ -206,7 +206,7 @@ def limits_of(settings: Settings) -> ListLimits:
 
 
 def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
-    """What holds for the tools of one server."""
+    """The policies for the tools of one server."""
     core = settings.core
     cleaning = settings.sanitization_for(entry)
     describing = settings.descriptions_for(entry)
@@ -255,7 +255,7 @@ def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
 
 
 def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[str, bytes], Shaping]:
-    """What these policies make of a definition; ``decorate`` is what the stages of its tool add to that."""
+    """Return the function that applies these policies to a definition; ``decorate`` adds what the tool's stages add."""
     hidden = hides(policies)
 
     def shape(name: str, definition: bytes) -> Shaping:
@@ -280,8 +280,10 @@ def _decorated(raw: bytes, decorate: Decorate) -> bytes:
 
 
 def hides(policies: Policies) -> Callable[[str], bool]:
-    """Whether a tool of the upstream's may be neither seen nor called by its name: a disabled one, or one that the
-    upstream might take for a wrapped one or for the helper, which a call would then get around.
+    """Return the test whether a tool of the upstream is hidden: it is not listed and cannot be called by its name.
+
+    A disabled tool is hidden. So is a tool whose name the upstream might take for that of a wrapped tool or of
+    the helper: a call of it would get around that tool.
     """
     helpers = {rule.helper for rule in policies.wrapped.values() if rule.kind != "producer"}
     readings = {reading(name) for name in (*policies.wrapped, *helpers)}

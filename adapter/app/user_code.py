@@ -67,7 +67,7 @@ class Loading:
 
     @contextmanager
     def judging(self, place: str, *refusals: type[Exception]) -> Iterator[None]:
-        """What refuses inside is a problem of the settings at ``place``."""
+        """Note a refusal that is raised inside as a problem of the settings at ``place``."""
         try:
             yield
         except refusals as error:

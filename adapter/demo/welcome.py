@@ -1,4 +1,4 @@
-"""What a person reads who starts the demo: where it is, and commands to paste into another terminal."""
+"""The text for a person who starts the demo: its address, and commands to paste into another terminal."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
 
 
 def welcome(host: str, port: int, root: Path, tools: Path, *, console: bool) -> str:
-    """What is printed at the start: ``root`` is the demo's state, ``tools`` are the files of the shop's tools.
+    """The text printed at the start: ``root`` is the demo's state, ``tools`` are the files of the shop's tools.
 
-    ``console``: there is a page, and the API behind it.
+    ``console`` tells whether there is a page, with the API behind it.
     """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
     base = f"http://{reachable}:{port}"

@@ -1,1 +1,1 @@
-"""What clients meet: HTTP, the MCP endpoints, files, the HTTP API, the console and health."""
+"""The parts that clients meet: HTTP, the MCP endpoints, files, the HTTP API, the console and health."""

@@ -128,7 +128,10 @@ class Health:
         return {**shown, **_counted(server, pulse)} if details else shown
 
     async def _tools(self, server: Server, details: bool) -> dict[str, Any]:
-        """Whether drift of its tools was met that no operator has accepted; who may know more is told which."""
+        """Tell whether drift of the server's tools was found that no operator has accepted.
+
+        With ``details``, also tell which.
+        """
         if self.acceptance is None:
             return {}
         try:

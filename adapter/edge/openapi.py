@@ -1,4 +1,4 @@
-"""What the HTTP routes are, as an OpenAPI 3.1 document. Each table of routes stands next to what serves them.
+"""The HTTP routes as an OpenAPI 3.1 document. Each table of routes stands next to the code that serves them.
 
 A route is described by an Operation; ``document`` puts any number of them together.
 """

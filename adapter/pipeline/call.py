@@ -42,11 +42,11 @@ def say_nothing(method: str, params: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class CallTime:
-    """How far a call has come, and how long its stages may take: ``seconds``, which end at ``until`` on the monotonic
-    clock; that is None while nothing counts.
+    """The progress of a call, and the time that its stages may take.
 
-    ``at`` is the stage that the call has come to, ``walking`` says that it has begun, ``overdue`` is the failure of a
-    call whose time has ended.
+    They may take ``seconds``, which end at ``until`` on the monotonic clock; ``until`` is None while no time is
+    counted. ``at`` is the stage that the call has reached, ``walking`` says that it has begun, ``overdue`` is the
+    failure of a call whose time has ended.
     """
 
     seconds: float | None = None
@@ -86,7 +86,7 @@ class PlannedCall:
 
     @property
     def context(self) -> Context:
-        """What the user's code may know of the call; made when somebody asks, as most calls end without."""
+        """The part of the call that the user's code may know; made on first use, as most calls never need it."""
         if self.given is None:
             request = AuthRequest.of(self.server, self.tool, self.caller)
             self.given = Context.of(request, self.deadline)

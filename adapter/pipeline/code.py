@@ -32,10 +32,10 @@ class Code(Protocol):
         """As the configuration writes it."""
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
-        """What it returns, within ``timeout`` seconds.
+        """Return what the script returns, within ``timeout`` seconds.
 
-        Raises TimeoutError when it was given up, ToolUserError, and whatever else the code raises. If the caller is
-        cancelled the code is too, as far as that can be.
+        Raises TimeoutError when the script was given up, ToolUserError, and whatever else the code raises. If the
+        caller is cancelled, the code is cancelled too, as far as that is possible.
         """
 
 
@@ -48,14 +48,15 @@ class Function(Protocol):
 
     @property
     def parameters(self) -> int:
-        """How many arguments it takes by position."""
+        """The number of arguments it takes by position."""
 
     @property
     def plain(self) -> Callable[..., Any]:
         """The bare function, for those who call it directly."""
 
     async def __call__(self, *arguments: Any) -> Any:
-        """What it returns: awaited where it is async, else run in a thread under the caller's context variables.
+        """Return what the function returns: if async, it is awaited; else it runs in a thread under the caller's
+        context variables.
 
         Raises whatever the function raises.
         """
@@ -67,7 +68,7 @@ class CodeMistake(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class CodeFailures:
-    """What a caller reads when the user's code fails at ``stage`` of ``tool``."""
+    """The failures that a caller reads when the user's code fails at ``stage`` of ``tool``."""
 
     stage: Stage
     tool: str
@@ -103,7 +104,7 @@ class CodeFailures:
 
 
 def _named(error: Exception) -> str:
-    """What an exception says, and its class behind that, which often says more: ``'name' (KeyError)``."""
+    """The text of an exception, followed by its class, which often says more: ``'name' (KeyError)``."""
     said, kind = exposed(error), type(error)
     # Two classes say nothing, and sentences of the adapter's own are whole.
     if said == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):

@@ -1,4 +1,4 @@
-"""What the user's own code may know of a call beside its payload."""
+"""The part of a call that the user's own code may know, beside its payload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARRED = frozenset(("__proto__", "constructor", "prototype"))
 
 
 class Signal:
-    """Whether the call was given up: by its client, its deadline or the end of the adapter. Any thread may look."""
+    """Tells any thread whether the call was given up: by its client, its deadline or the end of the adapter."""
 
     def __init__(self) -> None:
         self._aborted = False

@@ -1,4 +1,4 @@
-"""What the user's context factory adds to the context of a call."""
+"""The members that the user's context factory adds to the context of a call."""
 
 from __future__ import annotations
 

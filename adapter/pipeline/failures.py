@@ -1,4 +1,4 @@
-"""How a planned call fails: with a sentence for the caller, and the stage at which it ended."""
+"""The failure of a planned call: a sentence for the caller, and the stage at which the call ended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class StageFailed(Exception):
         return cls(stage, sentence, reason, text=text, retry_after=worded.retry_after)
 
     def meta(self) -> dict[str, Any]:
-        """What programs read of it."""
+        """The part of the failure that programs read."""
         error: dict[str, Any] = {"stage": self.stage, "code": STAGE_FAILED}
         if self.reason is not None:
             error["reason"] = self.reason
@@ -103,7 +103,7 @@ class ToolRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
-    """How the failures of a tool's stages look: ``core.errors`` and what a server or tool says instead."""
+    """The form of the failures of a tool's stages: ``core.errors`` and what a server or tool says instead."""
 
     mode: Mode = "result"
     expose: Expose = "message"

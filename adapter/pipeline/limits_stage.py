@@ -25,9 +25,10 @@ KeyOf = Callable[[PlannedCall], Hashable]
 
 
 def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
-    """Whose a call is. ``fingerprint`` makes a text of an identity.
+    """Return the function that tells whose a call is. ``fingerprint`` makes a text of an identity.
 
-    Who has none is known by its principal: sessions are opened at will, and each would begin anew.
+    With the key ``identity``, a caller without one is known by its principal: sessions are opened at will, and each new
+    one would begin a new count.
     """
     if key == "tool":
         return lambda _: None
@@ -47,7 +48,7 @@ class Counting(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether it remembers none."""
+        """Tell whether it remembers no call."""
 
 
 class Rate:
@@ -108,7 +109,7 @@ class Concurrency:
 
     @property
     def queued(self) -> int:
-        """How many calls wait. One that was cancelled does not, even before it is told."""
+        """The number of calls that wait. A cancelled call does not wait, even before it is told."""
         return sum(not turn.done() for turn in self._queue)
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:

@@ -35,7 +35,7 @@ class Given:
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed."""
+        """Tell whether the call failed."""
         return self._outcome.is_error
 
     @cached_property
@@ -51,9 +51,9 @@ class Given:
 
 
 class Next:
-    """What is behind a middleware, to be called once; with arguments these replace those of the call.
+    """The part of a call behind a middleware, to be called once; arguments given here replace those of the call.
 
-    Raises what comes from behind: exceptions whose text a caller may read.
+    Raises what comes from that part: exceptions whose text a caller may read.
     """
 
     def __init__(self, call: PlannedCall, forward: Forward) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a call: the result as it will be sent, and the value it was written from."""
+"""The outcome of a call: the result as it will be sent, and the value it was written from."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether there is a complete result of a call that did not fail: neither a task nor a question is one."""
+        """Tell whether there is a complete result of a call that did not fail; a task or a question is not one."""
         complete = self.result.get("resultType") in (None, "complete")
         task = isinstance(self.result.get("task"), dict) and "content" not in self.result
         return complete and not task and not self.is_error
 
     @property
     def shapable(self) -> bool:
-        """Whether mappers, presenters and what else works on a tool's data have any here."""
+        """Tell whether there is data here for mappers, presenters and all else that works on a tool's data."""
         return self.succeeded and not self.final
 
     @property
     def payload(self) -> Any:
-        """What mappers and presenters see of it."""
+        """The data that mappers and presenters see of the outcome."""
         if self.data is NOTHING:
             return payload(self.result)
         return self.data.made() if isinstance(self.data, Unread) else self.data

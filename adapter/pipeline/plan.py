@@ -55,7 +55,7 @@ class Step:
 
     @property
     def reshapes(self) -> bool:
-        """Whether it changes what the tool answers, so that an answer must not leave without it."""
+        """Tell whether it changes what the tool answers, so that no answer may leave without it."""
         return self.part != "before"
 
 
@@ -94,12 +94,12 @@ class ToolPlan:
 
     @property
     def reshapes(self) -> bool:
-        """Whether the tool's own answer is not what its caller may see."""
+        """Tell whether the tool's own answer is not what its caller may see."""
         return self.egress is not None or any(step.reshapes for step in self.steps)
 
     @property
     def idle(self) -> bool:
-        """Whether no call is under way or counted by a limit, so that nothing is forgotten with this plan."""
+        """Tell whether no call is under way or counted by a limit, so that nothing is lost with this plan."""
         return not self.left_over and all(
             step.run.idle for step in self.steps if isinstance(step.run, Counting)
         )

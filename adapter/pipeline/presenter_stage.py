@@ -100,7 +100,7 @@ class Presenting:
             raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
 
     def _warns(self, outcome: Outcome) -> bool:
-        """Whether the tool's code gave a warning instead of data: it wrote that for its caller."""
+        """Tell whether the tool's code gave a warning instead of data; the code wrote the warning for its caller."""
         if self.structured or outcome.data is not NOTHING:
             return False
         content = outcome.result.get("content")
@@ -137,7 +137,7 @@ class Presenting:
         return kept.written(result).with_content([*result.content, *attached])
 
     def _withheld(self, outcome: Outcome) -> Outcome:
-        """What remains of an upstream's answer that is no success."""
+        """Return what remains of an upstream's answer that is not a success."""
         parts = attachments(outcome.result)
         if outcome.is_error:
             texts = [_sentence(text) for text in _texts(parts.data)] or [FAILED]
@@ -166,13 +166,13 @@ def _texts(content: Any) -> list[str]:
 
 
 def _weight(outcome: Outcome) -> int:
-    """How much text there is to present, in characters."""
+    """The amount of text to present, in characters."""
     content = outcome.result.get("content")
     return sum(map(len, _texts(content))) if isinstance(content, list) else 0
 
 
 def _sentence(text: str) -> str:
-    """What of the text of a failure is a sentence rather than data."""
+    """The part of a failure's text that is a sentence rather than data."""
     return told(_DATA.split(text.strip(), 1)[0]) or FAILED
 
 

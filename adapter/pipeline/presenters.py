@@ -70,7 +70,7 @@ def build(declarations: Mapping[str, PresenterDeclaration], load: Load, judge: J
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text names code, as ``path.py#function`` or ``path.py``, rather than being a sentence."""
+    """Tell whether a text names code, as ``path.py#function`` or ``path.py``, rather than being a sentence."""
     return ".py#" in text or text.endswith(".py")
 
 
@@ -249,7 +249,7 @@ def _past_censored(check: Check) -> Check:
 
 
 def _at(data: Any, place: Sequence[str | int]) -> Any:
-    """What is at a place in data, None where nothing is."""
+    """The value at a place in data, None where there is none."""
     try:
         return reduce(getitem, place, data)
     except (LookupError, TypeError):
@@ -257,7 +257,10 @@ def _at(data: Any, place: Sequence[str | int]) -> Any:
 
 
 def _taken(function: Callable[..., Any], most: int) -> int:
-    """How many of ``most`` arguments a function takes. Raises ValueError for one that cannot be called so."""
+    """The number of arguments, at most ``most``, that a function takes.
+
+    Raises ValueError for a function that cannot be called so.
+    """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError("A presenter's function is a plain one, without async.")
     try:

@@ -101,7 +101,7 @@ class _Lead:
 
 
 class _Asked(NamedTuple):
-    """What somebody wants to know, and how it is worked out and kept where it is not known."""
+    """A result that somebody asks for, and the way to work it out and keep it where it is not known."""
 
     key: str
     tool: str

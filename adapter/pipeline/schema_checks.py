@@ -52,7 +52,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class CheckVerdict(NamedTuple):
-    """What came of a check elsewhere: faults, and patterns that were not looked at; or why there is no such thing.
+    """The result of a check elsewhere: faults, and patterns that were not looked at; or the reason for no result.
 
     ``invalid`` is a sentence about the schema, ``exceeded`` one about the check.
     """
@@ -64,14 +64,14 @@ class CheckVerdict(NamedTuple):
 
 
 class CheckOwner(NamedTuple):
-    """Whose a check is: of one server one is made at a time, and its callers take turns."""
+    """The owner of a check: for one server, one check is made at a time, and its callers take turns."""
 
     server: str
     principal: str
 
 
 class Elsewhere(Protocol):
-    """Where large checks are made."""
+    """The place where large checks are made."""
 
     async def judge(self, owner: CheckOwner, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
         """Judge a value by a schema, both JSON. Raises LimitReached when too many of the owner's wait."""
@@ -202,9 +202,9 @@ def _plain(schema: Any) -> Mapping[str, Any]:
 
 
 def weight(value: Any, most: int) -> int:
-    """How large a value is, for who has to look at all of it; at least ``most`` for one that is larger.
+    """The size of a value, for code that has to look at all of it; at least ``most`` for a larger value.
 
-    Text counts for little: most keywords look at its length and no further, and ``pattern`` counts its own steps.
+    Text counts for little: most keywords look only at its length, and ``pattern`` counts its own steps.
     """
     found = 0
     waiting: list[Any] = [dict(value) if isinstance(value, Mapping) else value]
@@ -245,7 +245,7 @@ def written(value: Any) -> bytes:
 
 
 def _holds_infinity(value: Any) -> bool:
-    """Whether there is a number in it that was beyond any float, such as 1e999, of which orjson makes null."""
+    """Tell whether the value holds a number that was beyond any float, such as 1e999; orjson writes it as null."""
     waiting: list[Any] = [value]
     for _ in range(ODD_VALUES):
         if not waiting:

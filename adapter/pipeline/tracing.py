@@ -1,4 +1,4 @@
-"""What is recorded of planned calls, where that is wanted; who records it is the composition root's choice."""
+"""The records of planned calls, where they are wanted; the composition root chooses who records."""
 
 from __future__ import annotations
 

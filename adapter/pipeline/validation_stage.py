@@ -1,7 +1,7 @@
-"""Whether a call's arguments are what its tool takes; a caller reads everything that is wrong with them at once.
+"""The check of a call's arguments against what its tool takes; a caller reads all that is wrong with them at once.
 
-Hosted tools declare inputs, into which arguments are coerced. Tools of upstreams have a JSON Schema, and what fits it
-goes on exactly as it came.
+Hosted tools declare inputs, and arguments are coerced into these. Tools of upstreams have a JSON Schema, and arguments
+that fit it are passed on exactly as they came.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What becomes of each request: ``relay`` begins, ``stages`` names what a call walks, the wings do the work."""
+"""The way of each request: ``relay`` begins, ``stages`` names what a call walks, the subfolders do the work."""

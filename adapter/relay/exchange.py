@@ -106,11 +106,11 @@ class Flow(AsyncGenerator[bytes, None]):
 
 @dataclass(slots=True)
 class ClientResponse:
-    """What goes back to the client: a body that is whole, or pieces as they come, which may be a Flow.
+    """The answer to the client: a body that is whole, or pieces as they come, which may be a Flow.
 
-    Whoever takes an Answer calls ``close`` when the last byte has left or the client has gone. An AdapterError
+    The code that takes it calls ``close`` when the last byte has left or the client has gone. An AdapterError
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
-    ``last_words`` gives the bytes that complete a stream which is cut for that failure, None where nothing can.
+    ``last_words`` gives the bytes that complete a stream which is cut for that failure, None if no bytes can.
     """
 
     status: int

@@ -18,7 +18,7 @@ MOST_WAITING = 256
 
 
 class Inbox:
-    """What waits to be said on one stream. Twice the same before it was taken is said once."""
+    """The events that wait to be sent on one stream. The same event put twice before it was taken is sent once."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, None] = {}
@@ -54,8 +54,10 @@ class Notifications:
         return f"<Notices: {sum(len(each) for each in self._streams.values())} sessions listen>"
 
     def open(self, scope: Scope, session_key: str, *, resumed: bool = False) -> Inbox:
-        """What is to be said on a stream. One that is ``resumed`` may be the rest of a call's, which is for that call
-        rather than for news: it gets them only while there is no other.
+        """Open the inbox of a stream.
+
+        A ``resumed`` stream may be the rest of a call's stream, which is for that call and not for news: it gets
+        news only while there is no other stream.
         """
         inbox = Inbox()
         inboxes = self._streams.setdefault(scope.id, {}).setdefault(session_key, [])

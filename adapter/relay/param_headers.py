@@ -30,7 +30,7 @@ Argument = Sequence[str | int]
 
 
 class ParamHeaders:
-    """Which header mirrors which argument of which tool, as the upstream's own list of tools said it."""
+    """The header that mirrors each argument of each tool, as the upstream's own list of tools said it."""
 
     def __init__(self) -> None:
         self._headers: OrderedDict[str, Headers] = OrderedDict()

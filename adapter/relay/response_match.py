@@ -1,4 +1,4 @@
-"""Whether a message is the response that is waited for, where it may be a list of any length."""
+"""Tell whether a message is the response that is waited for; it may be a list of any length."""
 
 from __future__ import annotations
 

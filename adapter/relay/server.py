@@ -29,7 +29,7 @@ class Silence:
 
 @dataclass(slots=True)
 class Counters:
-    """What was relayed since start; read by health."""
+    """The numbers of what was relayed since start; read by health."""
 
     exchanges: int = 0
     streams: int = 0
@@ -94,14 +94,14 @@ class Server:
                 raise BadRequest("tools/call is a request and needs an id.")
 
     def silence_for(self, method: str, name: str | None = None) -> float | None:
-        """How long an exchange may be silent: for ever on a subscription, whose silence is its normal state."""
+        """The time that an exchange may be silent: no limit for a subscription, which is normally silent."""
         if method == "tools/call":
             tools = self.silence.tools
             return tools[name] if name is not None and name in tools else self.silence.tool_call
         return None if method == "subscriptions/listen" else self.silence.request
 
     def listener(self) -> Callable[[bytes], None] | None:
-        """What looks along at one stream of this upstream; None where nothing needs to."""
+        """A function that sees all chunks of one stream of this upstream; None if nothing needs to see them."""
         return self.plan.gate.listener() if self.plan.gate is not None else None
 
 

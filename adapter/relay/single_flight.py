@@ -20,7 +20,7 @@ class SingleFlight(Generic[K, T]):
         return f"<SingleFlight: {len(self._under_way)} under way>"
 
     async def get(self, key: K, find: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What ``find``, called by the first who asks, returns or raises."""
+        """Return or raise what ``find``, called by the first who asks, returns or raises."""
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.get_running_loop().create_task(find())

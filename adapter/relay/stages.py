@@ -82,7 +82,7 @@ class Gate(Protocol):
     """Judges every ``tools/call`` before anything of it goes upstream, also of tools that no stage concerns."""
 
     def passes(self, scope_id: str, name: str | None) -> bool:
-        """Whether a call may go on without being judged."""
+        """Tell whether a call may go on without being judged."""
 
     async def admit(self, call: Call) -> None:
         """Raises an AdapterError for a call that must not go on."""
@@ -126,13 +126,13 @@ Stages = tuple[Stage, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which stages a request walks.
+    """The stages that each request walks.
 
     ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
     how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
-    which walks no stages, so that it tells of what the adapter adds. ``unfold`` comes before all else, the gate too.
-    ``around`` gives the stages that stand around those of a tool, by its name; ``withdraw`` tells them of clients
-    that gave up. ``refuses``: the gate may keep a tool from being listed or called.
+    which walks no stages, so that it tells what the adapter adds. ``unfold`` comes before all else, also the gate.
+    ``around`` gives the stages around those of a tool, by its name; ``withdraw`` tells them of clients that
+    gave up. ``refuses``: the gate may keep a tool from being listed or called.
     """
 
     named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
@@ -147,12 +147,12 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether every request is piped."""
+        """Tell whether every request is piped."""
         return not (self.named or self.methods or self.prefixed or self.gate or self.around)
 
     @property
     def guards(self) -> bool:
-        """Whether a call may be refused or changed, so that its upstream has to read it as it was read here."""
+        """Tell whether a call may be refused or changed: then its upstream has to read it as it was read here."""
         return bool(self.refuses or self.named or self.prefixed or self.around or self.unfold)
 
     def stages_for(self, envelope: Envelope) -> Stages:

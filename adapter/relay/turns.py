@@ -25,7 +25,7 @@ SHORT = TURN / 4
 
 
 class _Queues(NamedTuple):
-    """Who waits for a turn on one loop, and who waits for a thread: at most one has each."""
+    """The locks of one loop: for a turn on it, and for a thread. At most one task has each, the others wait."""
 
     turn: asyncio.Lock
     thread: asyncio.Lock

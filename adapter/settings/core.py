@@ -146,7 +146,7 @@ class ClientTimeouts(Section):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches the address."""
+    """Tell whether only this machine reaches the address."""
     if host.lower() == "localhost":
         return True
     try:

@@ -25,7 +25,7 @@ _CODE = re.compile(r".+\.py#[^\W\d]\w*|\S+\.py")
 
 
 def names_code(text: str) -> bool:
-    """Whether a text that could be said as it is names a function instead, as ``file.py#function`` or ``file.py``."""
+    """Tell whether a text names a function, as ``file.py#function`` or ``file.py``, instead of being said as it is."""
     return _CODE.fullmatch(text) is not None
 
 

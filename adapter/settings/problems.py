@@ -1,4 +1,4 @@
-"""What is wrong with settings, and where in the file."""
+"""The problems of settings, and their places in the file."""
 
 from __future__ import annotations
 

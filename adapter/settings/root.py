@@ -92,7 +92,7 @@ class Settings(BaseSettings):
 
     @property
     def directory(self) -> Path:
-        """Where the settings file lies: scripts and databases of hosted tools are found from there."""
+        """The directory of the settings file: scripts and databases of hosted tools are found from there."""
         return self._directory
 
     def found_in(self, directory: Path, files: Mapping[str, str]) -> Settings:

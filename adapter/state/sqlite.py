@@ -242,7 +242,7 @@ def _connect(path: Path, *, wal: bool) -> sqlite3.Connection:
 
 
 def _outcomes(connection: sqlite3.Connection, batch: list[_Operation]) -> list[Any]:
-    """What each operation of the batch returned or raised, durable where it wrote."""
+    """Return what each operation of the batch returned or raised; what it wrote is durable."""
     try:
         return _in_one_transaction(connection, batch)
     except sqlite3.Error as error:

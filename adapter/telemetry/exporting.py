@@ -1,4 +1,4 @@
-"""Where telemetry goes: providers of spans, metrics and log lines, with the exporters behind them."""
+"""The destinations of telemetry: providers of spans, metrics and log lines, with the exporters behind them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Gated:
         return getattr(self._exporter, name)
 
     def export(self, batch: Any, **options: Any) -> Any:
-        """What the exporter makes of it; None from behind the shut gate, which no processor looks at."""
+        """Return what the exporter returns, or None while the gate is shut; no processor looks at that None."""
         return self._exporter.export(batch, **options) if self._gate.open else None
 
 
@@ -184,7 +184,7 @@ def _target(url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def _signal(endpoint: str, signal: str) -> str:
-    """Where one signal goes over HTTP: below the endpoint, as OTLP has it, unless the endpoint names a signal."""
+    """The URL of one signal over HTTP: below the endpoint, as OTLP says, unless the endpoint names a signal."""
     parts = urlsplit(endpoint)
     base, slash, last = parts.path.rstrip("/").rpartition("/v1/")
     path = base if slash and last in ("traces", "metrics", "logs") else parts.path.rstrip("/")

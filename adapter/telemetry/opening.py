@@ -32,9 +32,9 @@ class TelemetryMissing(Exception):
 
 
 class Telemetry:
-    """What is recorded and where it goes, from the start to ``close``.
+    """The recorders of telemetry and their destinations, from the start to ``close``.
 
-    ``tracing`` records spans, ``measures`` counts; ``lines`` takes log lines, None where they are not shipped.
+    ``tracing`` records spans, ``measures`` counts; ``lines`` takes log lines and is None where they are not shipped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What of an attribute may leave the process."""
+"""The part of an attribute that may leave the process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AttributeRedaction:
         return told
 
     def message(self, error: BaseException) -> str:
-        """What an exception says, as far as it may be told."""
+        """The text of an exception, as far as it may be told."""
         try:
             return encodable(self._redact(str(error)))
         except Exception:

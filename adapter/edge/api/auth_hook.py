@@ -38,9 +38,10 @@ class AuthHook:
         return f"<AuthHook {self._hook!r}>"
 
     async def around(self, request: Any, act: Callable[[], Awaitable[T]]) -> T:
-        """What ``act`` returns or raises, inside the hook's context, which learns of what was raised.
+        """Return or raise what ``act`` does, inside the hook's context, which is told of an exception.
 
-        Raises HookRefused when the hook raises before it. What it raises afterwards is logged: the call has run.
+        Raises HookRefused when the hook raises before ``act``. What the hook raises afterwards is logged: the call
+        has run.
         """
         entered = await self._enter(request)
         try:

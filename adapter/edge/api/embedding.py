@@ -38,11 +38,12 @@ HandleCall = Callable[..., Awaitable[tuple[Sequence[Any], bool, str | None]]]
 
 
 class Options(TypedDict, total=False):
-    """What a host may say of the API. Their defaults are those of ``console``.
+    """The options of the API that a host may set. Their defaults are those of ``console``.
 
     ``auth_hook`` is given the host's request and stands around each call; it has ``hook_patience`` seconds.
-    ``allowed_origins`` are pages of other hosts that may call; ``allowed_hosts`` the Hosts that are served, None: any,
-    which is for a host that checks them itself, for names can be made to point to a loopback address.
+    ``allowed_origins`` are pages of other hosts that may call. ``allowed_hosts`` are the Hosts that are served.
+    With None any Host is served; this is for a host that checks Hosts itself, because names can be made to point
+    to a loopback address.
     """
 
     title: str
@@ -61,14 +62,14 @@ _OF_THE_API = frozenset(field.name for field in fields(ApiOptions))
 
 
 class Mount(NamedTuple):
-    """What ``Application.add_subapp`` takes: ``app.add_subapp(*mount)``."""
+    """The arguments of ``Application.add_subapp``: ``app.add_subapp(*mount)``."""
 
     prefix: str
     app: web.Application
 
 
 class Serves(Protocol):
-    """What answers every request of an application."""
+    """A function that answers every request of an application."""
 
     async def __call__(self, request: Request) -> None: ...
 
@@ -136,7 +137,7 @@ def seen_by_host(request: Request, name: str) -> Any:  # noqa: ARG001 (a ToolApi
 
 
 def _positional(function: Callable[..., Any]) -> int:
-    """How many arguments it takes by position; at least two where nobody can tell."""
+    """The number of arguments that it takes by position; at least two where nobody can tell."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

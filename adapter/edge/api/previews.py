@@ -64,7 +64,7 @@ class Preview(NamedTuple):
     filename: str
 
     def fields(self) -> list[tuple[str, str]]:
-        """What a browser is told of them."""
+        """The header fields that tell a browser about the contents."""
         fields = [
             ("Content-Type", self.media_type),
             ("Cache-Control", "no-store"),

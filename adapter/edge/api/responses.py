@@ -1,4 +1,4 @@
-"""How the tool API answers: JSON whole, or a call's progress and result as events."""
+"""The answers of the tool API: JSON as a whole, or a call's progress and result as events."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class CallStream:
         self.begun = True
 
     async def tell(self, progress: dict[str, Any]) -> None:
-        """How far the call is. Raises ClientGone."""
+        """Send how far the call is. Raises ClientGone."""
         await self._request.reply.write(b"event: progress\ndata: %s\n\n" % dump(progress))
 
     async def end(self, answered: HttpOutcome) -> None:
-        """What came of it. Raises ClientGone."""
+        """Send the outcome of the call. Raises ClientGone."""
         event = b'event: result\ndata: {"status":%d,"body":%s}\n\n' % answered
         await self._request.reply.write(event)
         self._request.reply.end()
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether the caller takes events, and names them before JSON if it takes that too."""
+    """Tell whether the caller takes events, and names them before JSON if it takes JSON too."""
     accept = request.headers.get("Accept", "").lower()
     if EVENT_STREAM not in accept:
         return False

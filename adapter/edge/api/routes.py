@@ -1,4 +1,4 @@
-"""Where the tool API is served: one table of routes, which the adapter, hosts that embed it and OpenAPI share."""
+"""The routes of the tool API: one table, which the adapter, hosts that embed it and OpenAPI share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PatternBranch(Branch):
 
 
 def matched(pattern: Names, parts: Names) -> Names | None:
-    """What stands in ``parts`` for the names of the pattern; None where they are of another."""
+    """The values in ``parts`` for the names of the pattern; None if ``parts`` does not fit the pattern."""
     if len(parts) != len(pattern):
         if len(parts) < len(pattern) or NAME not in pattern:
             return None

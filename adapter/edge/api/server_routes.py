@@ -39,7 +39,7 @@ _EXPOSED = (WARNING_FIELD, "Content-Disposition")
 
 @dataclass(frozen=True, slots=True)
 class ServerApi:
-    """What is served for one server."""
+    """The parts of the API that are served for one server."""
 
     tools: ToolApi
     previews: Previews

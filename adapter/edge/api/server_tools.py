@@ -83,7 +83,7 @@ class ServerTools:
         return self._callers.of(request).principal
 
     def view(self, request: Request, name: str) -> AuthRequest:
-        """What a hook sees of a call."""
+        """The part of a call that a hook sees."""
         return AuthRequest.of(self._server, name, self._callers.of(request).caller)
 
     async def tools(self, request: Request) -> Sequence[Any]:

@@ -54,7 +54,7 @@ Tell = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ApiResult(NamedTuple):
-    """What came of a call, as MCP's CallToolResult, and the trace it is found by, if any."""
+    """The outcome of a call, as MCP's CallToolResult, and the trace by which the call is found, if any."""
 
     result: Mapping[str, Any]
     trace_id: str | None = None
@@ -66,18 +66,21 @@ class ApiResult(NamedTuple):
 
 
 class Provider(Protocol):
-    """Where tools come from. They are mappings or objects with name, description, annotations and inputSchema."""
+    """The source of tools.
+
+    Tools are mappings or objects with name, description, annotations and inputSchema.
+    """
 
     @property
     def name(self) -> str:
-        """Whose tools they are."""
+        """The name of the owner of the tools."""
 
     @property
     def reads(self) -> bool:
-        """Whether the tools were read from JSON, so that there is nothing in them that JSON does not know."""
+        """Tell whether the tools were read from JSON, so that they hold nothing that JSON does not know."""
 
     def principal(self, request: Request) -> str:
-        """Who asks, as far as callers take turns."""
+        """The principal that asks, as far as callers take turns."""
 
     async def tools(self, request: Request) -> Sequence[Any]:
         """All tools that this caller may see, asked for anew each time."""
@@ -185,7 +188,7 @@ class ToolApi:
         send(request, await self._seen(request, name, validating), extra)
 
     async def _errors(self, tool: Any, arguments: dict[str, Any], request: Request) -> Errors:
-        """What is wrong with arguments; a schema that cannot be used is that too. Raises LimitReached."""
+        """The errors of the arguments. A schema that cannot be used is an error too. Raises LimitReached."""
         schema = input_schema_of(tool)
         if schema is None or schema is True or schema == {}:
             return []
@@ -203,7 +206,7 @@ class ToolApi:
     async def _seen(
         self, request: Request, name: str, look: Callable[[], Awaitable[HttpOutcome]]
     ) -> HttpOutcome:
-        """What there is to see; a failure is an answer too."""
+        """Return the answer of ``look``; a failure is an answer too."""
         try:
             if not self._options.discovery_auth:
                 return await look()
@@ -216,7 +219,7 @@ class ToolApi:
     async def _admitted(
         self, request: Request, name: str, act: Callable[[], Awaitable[HttpOutcome]]
     ) -> HttpOutcome:
-        """What ``act`` answers, once credential and hook let the caller in. Raises what it raises."""
+        """Return the answer of ``act``, once credential and hook let the caller in. Raises what ``act`` raises."""
         try:
             self._authenticated(request)
         except Unauthorized:

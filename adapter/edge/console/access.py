@@ -1,4 +1,4 @@
-"""Who looks at the console's data, and what they may do."""
+"""The viewers of the console's data, and what they may do."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Viewers:
         return f"<Viewers: {len(self._operators)} operators>"
 
     def of(self, headers: Mapping[str, str]) -> Viewer:
-        """Who asks. Raises HostRefused, OriginRefused, Unauthorized."""
+        """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized."""
         self._guard.check_place(headers)
         principal, _ = self._guard.principal(headers)
         return Viewer(principal, principal == ANONYMOUS or name_of(principal) in self._operators)

@@ -27,7 +27,7 @@ _STREAM_FIELDS = [
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether the request asks for events, and for nothing that ends."""
+    """Tell whether the request asks for events, and not for an answer that ends."""
     accept = request.headers.get("Accept", "").lower()
     return request.method == "GET" and EVENT_STREAM in accept and "application/json" not in accept
 

@@ -1,4 +1,4 @@
-"""How a server's tools stand to what its sessions start from, tool by tool, for an operator to look at."""
+"""The comparison of a server's tools with those that its sessions start from, tool by tool, for an operator."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _print(tools: Pinned, name: str) -> str | None:
 
 @dataclass(slots=True)
 class _Room:
-    """How much may still be told of values."""
+    """The number of characters of values that may still be told."""
 
     left: int = field(default=LARGEST)
 

@@ -1,4 +1,4 @@
-"""What the console shows of servers, sessions and files: public ids only, and no path of the store."""
+"""The facts about servers, sessions and files that the console shows: public ids only, and no path of the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ MOST_FILES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What of a server's settings is shown. ``helper`` is the tool that gives out upload URLs, if any."""
+    """The part of a server's settings that is shown.
+
+    ``helper`` is the tool that gives out upload URLs, if any.
+    """
 
     transport: str
     helper: str | None = None
@@ -35,7 +38,10 @@ class ServerFacts:
 
 @dataclass(slots=True)
 class ServerStatus:
-    """How servers are. ``watches`` hold no entry for one that is not pinged; ``status_of`` is health's word."""
+    """The status of the servers.
+
+    ``watches`` has no entry for a server that is not pinged. ``status_of`` gives the status that health tells.
+    """
 
     servers: Sequence[Server]
     watches: Mapping[str, HealthMonitor]

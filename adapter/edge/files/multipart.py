@@ -91,7 +91,7 @@ class Form:
         self._parser.logger = _UNHEARD
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """What these bytes bring. Raises UploadRefused where they are not a form, or too much of one."""
+        """Return the events in these bytes. Raises UploadRefused where they are not a form, or hold too much."""
         if self._amid_file and self._is_content(chunk):
             return [chunk]
         self._beside -= len(chunk)
@@ -122,8 +122,10 @@ class Form:
         return data[found + 1 :]
 
     def _is_content(self, chunk: bytes) -> bool:
-        """Whether a chunk that begins amid a file is nothing but content: no delimiter in it, and none at its end
-        that may go on in the next one. The parser would find the same in twice the time: it searches forwards.
+        """Tell whether a chunk that begins inside a file is only content.
+
+        Such a chunk holds no delimiter, and at its end no beginning of one that may go on in the next chunk.
+        The parser would find the same in twice the time: it searches forwards.
         """
         if chunk.rfind(self._delimiter) >= 0:
             return False
@@ -206,7 +208,7 @@ class Form:
 
 
 def boundary_of(content_type: str | None) -> bytes:
-    """What parts the form, out of its Content-Type. Raises NotMultipart, UploadRefused."""
+    """Return the boundary between the form's parts, from its Content-Type. Raises NotMultipart, UploadRefused."""
     kind, parameters = _parameters(content_type or "")
     if kind != "multipart/form-data":
         raise NotMultipart()

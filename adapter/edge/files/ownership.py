@@ -1,4 +1,4 @@
-"""Whose files a request without a signed link may reach: its own session's, or its principal's."""
+"""The files that a request without a signed link may reach: those of its own session, or of its principal."""
 
 from __future__ import annotations
 

@@ -103,7 +103,10 @@ class UploadRoute:
     # --- before the body --------------------------------------------------------------------------------------
 
     async def _admit(self, request: Request, server: str) -> tuple[Scope, UploadCredential | None]:
-        """Whose the files will be, and the credential that this burns. Raises CredentialRefused, Unauthorized."""
+        """The scope that will own the files, and the credential that this uses up.
+
+        Raises CredentialRefused, Unauthorized.
+        """
         query = query_of(request)
         if _SIGNED.isdisjoint(query):
             scope = await self._claims.own(request.headers, server)

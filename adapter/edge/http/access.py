@@ -1,4 +1,4 @@
-"""Who may come in: Host, Origin, token; and what browsers are told of it."""
+"""The check of who may come in: Host, Origin, token; and what browsers are told of it."""
 
 from __future__ import annotations
 
@@ -82,14 +82,15 @@ class Guard:
                 raise BadRequest(f"The header {name} may be there once.")
 
     def serves(self, host: str | None, *, forwarded: bool = False) -> bool:
-        """Whether this Host is served. One that a trusted proxy has ``forwarded`` may be any, unless they are listed:
+        """Tell whether this Host is served.
 
-        the adapter behind a proxy is bound to loopback, and the proxy's own Host is not.
+        A Host that a trusted proxy has ``forwarded`` may be any, unless the allowed Hosts are listed: the adapter
+        behind a proxy is bound to loopback, and the proxy's own Host is not.
         """
         return host_allowed(host, bound_to_loopback=self._loopback and not forwarded, allowed=self._hosts)
 
     def principal(self, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-        """Who asks, and the fields (lower case) that carried the adapter's own credential.
+        """The principal that asks, and the fields (lower case) that carried the adapter's own credential.
 
         Raises Unauthorized. The token header counts before ``Authorization: Bearer``.
         """
@@ -115,22 +116,22 @@ class Guard:
         return principal, withhold
 
     def principal_of(self, headers: Mapping[str, str]) -> str | None:
-        """Who asks, None for a stranger."""
+        """The principal that asks; None for a stranger."""
         try:
             return self.principal(headers)[0]
         except Unauthorized:
             return None
 
     def known(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request may see details: it carries a good token, or none is asked for."""
+        """Tell whether the request may see details: it carries a good token, or no token is asked for."""
         return self.principal_of(headers) is not None
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
     def cors_fields(self, headers: Mapping[str, str], exposed: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """What an answer to a page at an allowed origin carries besides.
+        """The additional fields of an answer to a page at an allowed origin.
 
-        ``exposed`` are the fields of a route's own that it may read, besides those of every answer.
+        ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
         """
         origin = headers.get("Origin")
         if self._cors is None or origin is None or not self._cors_allows(origin, headers.get("Host")):

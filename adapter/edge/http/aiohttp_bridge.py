@@ -135,7 +135,7 @@ class ForeignReply:
 
     @property
     def ended(self) -> bool:
-        """Whether the answer is complete."""
+        """Tell whether the answer is complete."""
         return self._ended
 
     # --- for aiohttp ------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class ForeignReply:
 async def answered(
     original: web.Request, act: Act, prefix: str = "", terms: BodyTerms = TERMS
 ) -> web.StreamResponse:
-    """What ``act`` answers to a request. ``prefix`` is what of its path the host has dealt with.
+    """Return the answer of ``act`` to a request. ``prefix`` is the part of its path that the host has dealt with.
 
     When the client goes, ``act`` is cancelled. Raises ConnectionError where no whole answer could be given.
     """

@@ -30,7 +30,7 @@ class Branch:
     public: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
-        """What stands behind the prefix in the request's path; None if it is not this branch's."""
+        """The names behind the prefix in the request's path; None if the request is not this branch's."""
         names = names_behind(self.prefix, request)
         return names if names is not None and len(names) == self.depth else None
 

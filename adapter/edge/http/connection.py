@@ -316,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether what is written now would only wait here."""
+        """Tell whether data that is written now would only wait here."""
         return self._write_paused or self._lost
 
     async def drained(self) -> None:

@@ -21,7 +21,10 @@ _JSON = ("Content-Type", "application/json")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """What rendering a failure needs to know of who asked. ``id_bytes`` is None where no request has an id."""
+    """The facts about who asked that are needed to render a failure.
+
+    ``id_bytes`` is None where no request has an id.
+    """
 
     era: Era
     id_bytes: bytes | None = None

@@ -1,4 +1,4 @@
-"""Where clients reach the adapter: the base of every URL that is handed out."""
+"""The address at which clients reach the adapter: the base of every URL that is handed out."""
 
 from __future__ import annotations
 
@@ -72,6 +72,9 @@ class Bases:
 
 
 def _last(headers: Fields, name: str) -> str:
-    """What the nearest proxy said: each appends, and what stands before may be anybody's word."""
+    """The value that the nearest proxy gave.
+
+    Each proxy appends its value, and anybody may have written those before it.
+    """
     values = [value for field, value in headers.pairs if field.lower() == name]
     return values[-1].rpartition(",")[2].strip() if values else ""

@@ -1,4 +1,4 @@
-"""How one request is answered on its client's connection: status line, fields and the framing of the body."""
+"""The answer to one request on its client's connection: status line, fields and the framing of the body."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _clock = Clock()
 
 
 class ConnectionWriter(Protocol):
-    """What an answer needs of the connection it leaves by."""
+    """The part of its connection that an answer needs."""
 
     def write(self, data: bytes) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Who may call a tool: the stage that asks a plugin, and the plugins that are built in."""
+"""The check of who may call a tool: the stage that asks a plugin, and the built-in plugins."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Authenticating:
         return await forward(call)
 
     def _told(self, identity: Any, context: Context) -> dict[str, Any]:
-        """What the user's code may know of an identity: ``user``, and whose request it is."""
+        """The part of an identity that the user's code may know: ``user``, and whose request it is."""
         # A copy: whose limits and cached results count is nothing that a script can change.
         user = plain(identity)
         name = user if isinstance(user, str) else user.get("sub")
@@ -159,7 +159,7 @@ class ApiKey:
 
     @property
     def keyless(self) -> bool:
-        """Whether it can let nobody in, which deserves a warning at the start."""
+        """Tell whether it can let nobody in, which deserves a warning at the start."""
         return not self._keys
 
     async def __call__(self, request: AuthRequest) -> str:

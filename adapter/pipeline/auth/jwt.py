@@ -129,7 +129,10 @@ class Jwt:
         return _Checked(kid, algorithm, key, _claims(signed["payload"]))
 
     def _header(self, token: str) -> tuple[str | None, str]:
-        """Which key and algorithm a token says it was signed with. Raises AuthRefused for any that is not allowed."""
+        """Read which key and algorithm a token says it was signed with.
+
+        Raises AuthRefused for any that is not allowed.
+        """
         if not token.isascii():
             raise _malformed()
         try:

@@ -41,7 +41,7 @@ class SigningKey:
 
 
 class Keys(Protocol):
-    """Where the key of a token is found."""
+    """The place where the key of a token is found."""
 
     async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
         """The key that goes by ``kid``, or the only one there is where a token names none, if it is for ``algorithm``.
@@ -110,7 +110,7 @@ def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
 
 
 def is_disclosed(member: Mapping[str, Any]) -> bool:
-    """Whether a member of a JWK set holds what only the issuer may know, so that anybody can sign with it."""
+    """Tell whether a member of a JWK set holds what only the issuer may know, so that anybody can sign with it."""
     return not _PRIVATE_MEMBERS.isdisjoint(member)
 
 

@@ -33,7 +33,7 @@ Heed = Callable[[bytes], None]
 
 
 class Recovery(Protocol):
-    """What an answer stream may ask for when it ends early."""
+    """The help that an answer stream may ask for when it ends early."""
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         """The rest of the stream, from the upstream, or None where that cannot be had."""
@@ -46,9 +46,9 @@ class Recovery(Protocol):
 
 
 class Ending(NamedTuple):
-    """What is said where the upstream says no more.
+    """The bytes that the client gets when the upstream says no more.
 
-    ``goes_on``: another of its streams takes over. ``failure`` is what the client is told with these words.
+    ``goes_on``: another stream of the upstream continues. ``failure`` is the error that the bytes tell.
     """
 
     words: bytes
@@ -99,7 +99,7 @@ class AnswerStream:
         return SseReader(self._limit, skip=self._rewrite is None)
 
     def body(self) -> AsyncGenerator[bytes, None]:
-        """What the client gets: of a piped stream a Flow."""
+        """The bytes that the client gets: for a piped stream, a Flow."""
         return self.pieces() if self._rewrite is not None else Flow(self.pieces(), self.pour)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -223,7 +223,10 @@ class AnswerStream:
                 await breathe(len(events))
 
     def _last_event_answers(self, unread: bytes) -> bool:
-        """Whether the last whole event of ``unread`` is all that was waited for; then the others do not matter."""
+        """Tell whether the last whole event of ``unread`` is all that was waited for.
+
+        Then the others do not matter.
+        """
         blank = b"\r\n\r\n" if unread.endswith(b"\r\n\r\n") else b"\n\n"
         if len(self._wanted) != 1 or not unread.endswith(blank):
             return False
@@ -279,7 +282,7 @@ class AnswerStream:
             return failure(error, self._asked.id_bytes)
 
     def _strike_off(self, event: SseEvent) -> bool:
-        """Whether the event answers a request that is still waiting, which it then no longer is."""
+        """Remove the requests that the event answers from those that still wait. Return whether there was one."""
         if event.skipped:
             # Nobody knows whose answer it is. Until it can be nobody else's, all of them wait: to be answered twice
             # harms none, for the second one comes when its request is over.

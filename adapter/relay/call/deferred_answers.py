@@ -61,7 +61,7 @@ class DeferredAnswers:
             del self._held[session.key]
 
     def waits(self, session: Session) -> bool:
-        """Whether an answer to one of this session's exchanges is still to come."""
+        """Tell whether an answer to one of this session's exchanges is still to come."""
         return session.key in self._held
 
     async def claim(self, session: Session, data: bytes) -> bytes | None:

@@ -68,7 +68,7 @@ class CallGate:
             await gate.admit(self.call(ask, session, envelope))
 
     async def is_free(self, ask: ClientRequest, session: Session | None, member: Envelope) -> bool:
-        """Whether a member of a batch may be piped with the others."""
+        """Tell whether a member of a batch may be piped with the others."""
         plan = ask.server.plan
         if plan.unfold is not None and member.method == "tools/call":
             return False

@@ -58,7 +58,7 @@ class Planned:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is forgotten with the plan."""
+        """Tell whether nothing is forgotten with the plan."""
         return self._plan.idle
 
     async def ask(self, call: Call) -> bytes | None:

@@ -49,7 +49,7 @@ class Plans:
         return len(self._stages)
 
     def of(self, tool: str) -> Stages:
-        """What stands around a call of the tool, before its files are looked after; nothing for most.
+        """The stages around a call of the tool, before its files are looked after; none for most tools.
 
         Raises LimitReached, and ToolUnknown for a name that is too long to be kept.
         """

@@ -1,4 +1,4 @@
-"""What can be done about an answer that does not come to its end."""
+"""Recovery of an answer that does not come to its end."""
 
 from __future__ import annotations
 

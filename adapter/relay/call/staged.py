@@ -118,7 +118,7 @@ class StagedExchange:
 
 
 async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
-    """Whether the body is the response to the call. A long list that comes again and again is not read each time."""
+    """Tell whether the body is the response to the call. A long list that comes again is not read again."""
     if call.envelope.method != LIST:
         return answers(body, call.envelope.id)
     gate = ask.server.plan.gate
@@ -179,7 +179,7 @@ def _aside(call: Call) -> Callable[[bytes], bytes] | None:
 
 
 def _refusal(call: Call, body: bytes) -> bytes:
-    """What may leave of a body that came with the status of a failure: of a call's nothing, as it may tell of data."""
+    """The part of a body with a failure status that may leave: nothing for a call, as it may tell of data."""
     if call.envelope.method != LIST or len(body) > LARGE:
         return b""
     try:
@@ -205,5 +205,5 @@ def _seen_meanwhile(call: Call, data: bytes) -> bytes:
 
 
 def _is_aside(message: object) -> bool:
-    """Whether this is a notification or a request of the upstream's."""
+    """Tell whether this is a notification or a request of the upstream's."""
     return isinstance(message, dict) and "method" in message and not message.keys() & {"result", "error"}

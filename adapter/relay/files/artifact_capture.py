@@ -1,6 +1,6 @@
-"""What a tool produced, found and kept: at the place it was told, in its result, or where its result says.
+"""Find and keep what a tool produced: at the place it was told, in its result, or where its result says.
 
-A path that a tool names is data: it counts only where ``FileStore`` finds it to be the scope's own.
+A path that a tool names is data: it counts only if ``FileStore`` finds that it is the scope's own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ArtifactName(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """Where a tool was told to write, what the file is to be called, and when the call began (Unix seconds)."""
+    """The place where a tool was told to write, the name for the file, and when the call began (Unix seconds)."""
 
     place: Place | None
     name: ArtifactName
@@ -55,7 +55,7 @@ class Allocated(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """What is kept, and the path by which the result may name it."""
+    """The record of the file that is kept, and the path by which the result may name it."""
 
     record: FileRecord
     path: str | None = None
@@ -171,7 +171,7 @@ def artifact_name(tool: str, given: str | None, media_type: str | None = None) -
 
 
 def _contents(response: bytes) -> list[Any]:
-    """What an answer to ``resources/read`` holds; nothing where it is no such answer."""
+    """The contents of an answer to ``resources/read``; empty if it is no such answer."""
     try:
         message = parse(response)
     except BadJson:

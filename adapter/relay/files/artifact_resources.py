@@ -50,7 +50,7 @@ class Document:
 
 
 class _Position(NamedTuple):
-    """Where an artifact stands in the list: Unix seconds, and its id."""
+    """The position of an artifact in the list: Unix seconds, and its id."""
 
     created: float
     id: str
@@ -224,7 +224,7 @@ def _behind(cursor: str) -> _Position | None:
 
 
 def asked_cursor(request: bytes) -> str | None:
-    """Which page of a list a request asks for; None: the first."""
+    """The cursor of the page of a list that a request asks for; None: the first page."""
     span = find(request, ("params", "cursor"))
     cursor = parse(request[slice(*span)]) if span is not None else None
     return cursor if isinstance(cursor, str) else None

@@ -1,4 +1,4 @@
-"""How clients are told of a file: its URI, its times, its text or bytes, what a result shows of it."""
+"""The view that clients have of a file: its URI, its times, its text or bytes, what a result shows of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held now, as this process knows it: records, when each was last used, and who keeps which in use."""
+"""The files held now, as this process knows them: records, last use of each, and who keeps which in use."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FileIndex:
         return list(self._scopes.get(scope_id, {}).values())
 
     def alive(self, scope_id: str, kind: FileKind) -> Iterator[FileRecord]:
-        """What can be found of a kind, in the order it came."""
+        """The records of a kind that can be found, in the order they came."""
         return (
             record for record in self.all_of(scope_id) if record.kind is kind and not self._is_over(record)
         )
@@ -96,7 +96,7 @@ class FileIndex:
             heappush(self._dues.setdefault(record.scope, []), (due, record.key))
 
     def scopes(self) -> list[Scope]:
-        """Who holds anything."""
+        """The scopes that hold anything."""
         firsts = (next(iter(records.values())) for records in self._scopes.values())
         return [Scope(record.scope, record.owner) for record in firsts]
 

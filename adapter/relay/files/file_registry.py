@@ -78,7 +78,7 @@ class FileRegistry:
         return self._ledger.used(scope_id)
 
     def scopes(self) -> list[Scope]:
-        """Who holds anything."""
+        """The scopes that hold anything."""
         return self._inventory.scopes()
 
     # --- start and stop ---------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class FileRegistry:
         return record
 
     def list(self, scope_id: str, kind: FileKind) -> Records:
-        """What the scope holds of a kind, oldest first. Nothing of it counts as used."""
+        """The records of a kind that the scope holds, oldest first. None of them counts as used."""
         return sorted(self._inventory.alive(scope_id, kind), key=lambda record: record.created)
 
     def hold(self, record: FileRecord) -> Callable[[], None]:
@@ -292,8 +292,8 @@ class FileRegistry:
         await self._custody.put_out_expired()
 
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
-        """What time does: last accesses are written down, expired files go, and so do those of scopes that are
-        ``gone``, and files that no record knows. Raises StoreUnavailable, StorageFailed.
+        """Write down last accesses, and remove expired files, files of scopes that are ``gone``, and files that no
+        record knows. Raises StoreUnavailable, StorageFailed.
         """
         await self._write_last_access()
         await self.expire()

@@ -1,8 +1,8 @@
-"""What changes a scope's holdings: files come in together or not at all, and go row first, bytes after.
+"""Changes of a scope's files: files are added all or none; when one is removed, its row goes before its bytes.
 
-Changes of one scope happen one after another, so what there was room for a moment ago there still is. Rows of
-files that go to make room change in one step with the rows of the files they make it for: a process killed at
-any moment leaves files without a row at worst, and those the sweep takes.
+Changes of one scope happen one after another, so room that was found a moment ago is still there. The rows of
+files that are removed to make room change in one step with the rows of the new files: if the process is killed
+at any moment, it leaves at worst files without a row, and the sweep removes those.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class FileTransactions:
         return f"<Custody: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
 
     def knows(self, place: Place) -> bool:
-        """Whether a file at that place is held, or about to come or go. Safe to ask from any thread."""
+        """Tell whether a file at that place is held, or about to come or go. Safe to ask from any thread."""
         return place[:3] in self._expected or self._inventory.knows(place)
 
     def expect(self, *places: Place) -> Callable[[], None]:

@@ -25,11 +25,11 @@ class Links:
         self._clock = clock
 
     def download(self, base: str, record: FileRecord) -> str:
-        """Where a client downloads an artifact. ``base`` is the URL under which it knows the adapter."""
+        """The URL where a client downloads an artifact. ``base`` is the URL under which it knows the adapter."""
         return self._url(base + DOWNLOADS, "download", record)
 
     def delivery(self, base: str, record: FileRecord) -> str:
-        """Where a tool fetches a file that was handed to it."""
+        """The URL where a tool fetches a file that was handed to it."""
         return self._url(base + self._route, "delivery", record)
 
     def _url(self, route: str, purpose: str, record: FileRecord) -> str:

@@ -102,7 +102,7 @@ class UploadBatch:
         await self._coming[2].write(chunk)
 
     async def _make_room(self) -> None:
-        """Where all files together leave none: files go whose time is over, then others of the scope itself."""
+        """Make room if all files together leave none: remove expired files, then others of the scope itself."""
         await self._custody.put_out_expired()
         if self._bound is None:
             return  # it may turn out never to fit, and would have pushed out everything by then

@@ -138,7 +138,7 @@ class Consumer:
         return record if fits else None
 
     def _passes(self, value: object) -> bool:
-        """Whether a value that is no handle of a file here may stay as it is."""
+        """Tell whether a value that is no handle of a file here may stay as it is."""
         if not self._rule.plain_paths or not isinstance(value, str):
             return False
         schemes = (self._rule.upload_scheme, self._rule.artifact_scheme)
@@ -154,7 +154,7 @@ class Consumer:
 
 
 class _Delivery:
-    """What stands in the place of the handles of one call. A file that is named twice is delivered once."""
+    """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
     def __init__(self, rule: Consuming, holdings: FileRegistry, files: FileStore, links: Links) -> None:
         self._rule = rule

@@ -20,7 +20,7 @@ WORKFLOW = "doc://upload_workflow.md"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What uploads of one server are like. ``consumers`` are its tools that take files, with their argument."""
+    """The rules for uploads of one server. ``consumers`` are its tools that take files, with their argument."""
 
     server: str
     route: str

@@ -1,4 +1,4 @@
-"""Who may send files into a scope now: as many at once as surely fit, the others one after another."""
+"""Admission of files into a scope: as many at once as surely fit, the others one after another."""
 
 from __future__ import annotations
 

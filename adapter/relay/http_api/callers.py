@@ -137,7 +137,7 @@ def refusal(number: Any, code: int, sentence: str) -> Message:
 
 
 def modern_meta() -> dict[str, Any]:
-    """What every modern request says of its client (MCP 2026-07-28, "_meta")."""
+    """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
     return {
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
         "io.modelcontextprotocol/clientInfo": CLIENT,
@@ -172,7 +172,7 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mirrored(message: Message) -> list[tuple[str, str]]:
-    """What the headers of a modern request say of its body."""
+    """The headers of a modern request that repeat parts of its body."""
     method, params = message["method"], message["params"]
     name = params.get("uri") if method == "resources/read" else params.get("name")
     mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]

@@ -65,7 +65,7 @@ _PROGRESS = ("progress", "total", "message")
 
 
 class _Heard(NamedTuple):
-    """What a stream brought: the response, or where it is to be taken up again after ``retry`` milliseconds."""
+    """The response that a stream brought, or the event id to resume it from after ``retry`` milliseconds."""
 
     response: dict[str, Any] | None
     last_id: bytes = b""
@@ -107,7 +107,7 @@ class Conversation:
         self.is_open = True
 
     async def _initialize(self, who: Who) -> bool:
-        """Whether the server opened a legacy session."""
+        """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
         asks.session_id = asks.version = None
         params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
@@ -125,7 +125,7 @@ class Conversation:
         return True
 
     async def _discover(self, who: Who) -> bool:
-        """Whether the server speaks the modern era, which has no sessions."""
+        """Tell whether the server speaks the modern era, which has no sessions."""
         try:
             await self._exchange(who, "server/discover", {}, Era.MODERN)
         except (ToolRefused, UpstreamBroken):
@@ -239,7 +239,7 @@ class Conversation:
         tell: Tell | None = None,
         listed: str | None = None,
     ) -> _Heard:
-        """What an answer brings, up to the response; it is closed then. Raises AdapterError."""
+        """Read an answer up to the response, then close it. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":

@@ -1,4 +1,4 @@
-"""What was asked lately: the last exchanges, and news of each one that ends for those who watch.
+"""The last exchanges, and news of each one that ends for those who watch.
 
 Nothing of what was said is kept: no arguments, no results, no header fields.
 """
@@ -50,7 +50,7 @@ class PastExchange(NamedTuple):
 
 
 class News(NamedTuple):
-    """What ended since the last news, the oldest first, and how many exchanges before them were lost."""
+    """The exchanges that ended since the last news, the oldest first, and how many before them were lost."""
 
     exchanges: tuple[PastExchange, ...]
     lost: int
@@ -82,7 +82,7 @@ class Subscription:
         self._arrived.set()
 
     async def news(self, patience: float) -> News | None:
-        """What there is to tell, as soon as there is any; nothing after ``patience`` seconds, None at the end."""
+        """Return news as soon as there is any; empty news after ``patience`` seconds, None at the end."""
         if not self._arrived.is_set():
             try:
                 async with asyncio.timeout(patience):
@@ -143,7 +143,7 @@ class Recent:
     # --- for watchers -----------------------------------------------------------------------------------------
 
     def last(self, whose: str | None = None) -> list[PastExchange]:
-        """What is kept, the newest first: of one principal, or everybody's."""
+        """The exchanges that are kept, the newest first: of one principal, or everybody's."""
         return [each for each in reversed(self._kept) if whose is None or each.principal == whose]
 
     def subscribe(self, whose: str | None = None) -> Subscription:
@@ -163,7 +163,7 @@ class Recent:
 
     @property
     def watchers(self) -> int:
-        """How many watch now."""
+        """The number of those who watch now."""
         return len(self._watchers)
 
     def close(self) -> None:

@@ -60,10 +60,10 @@ class _Held:
 
 
 class HttpSessions:
-    """What callers over HTTP ask of ``server``, each in an adapter session of its own.
+    """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
-    ``era`` tells which era the server was last found to speak, where somebody watches it. ``clock`` is in seconds;
-    ``errands`` carry what nobody waits for.
+    ``era`` tells which era the server was last found to speak, if somebody watches it. ``clock`` is in seconds;
+    ``errands`` does the work that nobody waits for.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[di
 
 
 def _places(tools: Sequence[dict[str, Any]]) -> Piecewise[dict[str, int]]:
-    """Where the tool of each name stands; of several the last."""
+    """The position of the tool of each name; if several have one name, of the last."""
     found: dict[str, int] = {}
     for place in range(len(tools)):
         name = tools[place].get("name")

@@ -52,7 +52,7 @@ class StageTimings:
         return stage
 
     def so_far(self) -> tuple[WalkedStage, ...]:
-        """What was walked until now."""
+        """The stages that were walked until now."""
         # Most exchanges walk none.
         return tuple(stage.told(self._began) for stage in self._stages) if self._stages else ()
 

@@ -39,7 +39,7 @@ class Guarded:
             self.everything, self._ids = True, None
 
     def withheld(self, data: bytes) -> bytes:
-        """What of a message on a GET stream may leave: all but answers of guarded calls."""
+        """The part of a message on a GET stream that may leave: all but answers of guarded calls."""
         if not (self._ids or self.everything):
             return data
         try:
@@ -66,7 +66,10 @@ class Guarded:
 
 
 def without_lists(data: bytes) -> bytes:
-    """What of a message on a GET stream may leave where tools are hidden: no list of tools that nobody waits for."""
+    """The part of a message on a GET stream that may leave if tools are hidden.
+
+    A list of tools that nobody waits for may not leave.
+    """
     if data.isascii() and b"\\" not in data and b"tools" not in data.lower().translate(None, b"_- \x7f"):
         # No member could be read as ``tools`` in any spelling.
         return data

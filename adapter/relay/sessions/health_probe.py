@@ -39,9 +39,9 @@ class PingSettings:
 
 @dataclass(slots=True)
 class Pulse:
-    """What the last ping found. ``latency`` in seconds; times are Unix seconds.
+    """The result of the last ping. ``latency`` in seconds; times are Unix seconds.
 
-    ``refusal`` is what the upstream says to the adapter's own credentials where it does not take them.
+    ``refusal`` is the upstream's answer to the adapter's own credentials if it does not accept them.
     """
 
     reached: bool = False

@@ -57,7 +57,7 @@ async def fetch(
 
 
 def _meta_of(ask: ClientRequest) -> dict[str, Any]:
-    """What a modern request says of its client in every message (MCP 2026-07-28, "_meta")."""
+    """The data on its client that a modern request carries in every message (MCP 2026-07-28, "_meta")."""
     assert isinstance(ask.envelope, Envelope)
     span = find(ask.envelope.body, ("params", "_meta"))
     meta = parse(ask.envelope.body[slice(*span)]) if span else {}

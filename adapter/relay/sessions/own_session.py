@@ -39,7 +39,7 @@ _CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
 
 class Told(NamedTuple):
-    """What an upstream answered: the HTTP status, and the JSON-RPC response, None where there was none."""
+    """The answer of an upstream: the HTTP status, and the JSON-RPC response, None if there was none."""
 
     status: int
     response: bytes | None
@@ -66,7 +66,7 @@ class OwnSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be asked: in a legacy session, or of an upstream whose era knows none."""
+        """Tell whether requests can be asked: in a legacy session, or of an upstream whose era has no sessions."""
         return self.era is Era.MODERN or self._version is not None
 
     async def open(self, patience: float | None = None) -> int:

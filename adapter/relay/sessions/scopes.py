@@ -40,17 +40,17 @@ class Scopes:
         self._of_principal = lru_cache(_CACHED)(partial(principal_scope, secret))
 
     def of(self, session: Session | None, principal: str) -> Scope:
-        """Whose the files of this call are: the session's, or the principal's where the client names none."""
+        """The owner of this call's files: the session, or the principal if the client names no session."""
         if session is None or session.kept or self._per_principal:
             return self._of_principal(principal)
         return self._of_session(session.key)
 
     def of_principal(self, principal: str) -> Scope:
-        """What belongs to a principal, whatever sessions it has."""
+        """The scope that belongs to a principal, whatever sessions it has."""
         return self._of_principal(principal)
 
     def of_session_key(self, key: str) -> Scope:
-        """What a session owns by itself, whoever else may own files too."""
+        """The scope that a session owns by itself, whoever else may own files too."""
         return self._of_session(key)
 
     async def remember(self, scope: Scope) -> None:
@@ -65,7 +65,7 @@ class Scopes:
         return None if scope is None or await self.gone(scope) else scope
 
     async def gone(self, scope: Scope) -> bool:
-        """Whether the session that owned it is no longer there; a principal always is. Raises StoreUnavailable."""
+        """Tell whether the session that owned the scope is gone; a principal never is. Raises StoreUnavailable."""
         if (key := scope.session_key) is None:
             return False
         row = await self._store.get(SESSIONS, key)

@@ -331,7 +331,7 @@ class Sessions:
         return overdue
 
     def is_idle(self, key: str) -> bool:
-        """Whether nobody has used that session for ``sessions.idle_ttl_seconds``, as far as is known here."""
+        """Tell whether nobody has used that session for ``sessions.idle_ttl_seconds``, as far as is known here."""
         session = self._open.get(key)
         if session is None:
             return True

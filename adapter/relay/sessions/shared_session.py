@@ -148,7 +148,7 @@ class SharedSession:
         return done
 
     async def _upward(self, envelope: Envelope | Batch, member: str, tag: str) -> bytes | None:
-        """What a client sent, as it goes to the server; None where the server is not to hear of it."""
+        """The message of a client as it goes to the server; None if the server is not to receive it."""
         if isinstance(envelope, Envelope):
             return await self._message_upward(envelope, member, tag)
         parts = [await self._message_upward(each, member, tag) for each in envelope.members]

@@ -346,5 +346,5 @@ def negotiated_version(result: bytes) -> str:
 
 
 def digest(result: bytes) -> str:
-    """What the upstream said of itself, to be compared when it says it again. Hex SHA-256."""
+    """The hex SHA-256 of what the upstream said of itself, to be compared when it says it again."""
     return hashlib.sha256(result).hexdigest()

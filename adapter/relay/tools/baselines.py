@@ -1,4 +1,4 @@
-"""What the scopes of one server are held against: their own pins, the server's first catalogue, or a lock file."""
+"""Baselines for the scopes of one server: their own pins, the server's first catalogue, or a lock file."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Baselines:
         return f"<Baselines of {self.server!r}: {self.pinning.mode}, {self.pinning.baseline}>"
 
     def scope_of(self, call: Call) -> Scope:
-        """Whose pin counts for a call.
+        """The scope whose pin counts for a call.
 
-        A caller over HTTP is pinned by principal: its session comes and goes unseen, and with it a pin would.
+        A caller over HTTP is pinned by principal: its session comes and goes unseen, and a pin would go with it.
         """
         return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
 
     async def of(self, call: Call, now: Catalogue) -> Catalogue:
-        """What the scope of a call starts from: ``now``, if it has no baseline yet."""
+        """The catalogue that the scope of a call starts from: ``now``, if it has no baseline yet."""
         if self.pinning.lock is not None:
             return self.pinning.lock
         pin: Pin | None
@@ -57,7 +57,7 @@ class Baselines:
         return await self._catalogue(pin, now)
 
     async def of_server(self, now: Catalogue) -> Catalogue:
-        """What the server is held against, whatever its scopes start from."""
+        """The catalogue that the server is compared with, whatever its scopes start from."""
         if self.pinning.lock is not None:
             return self.pinning.lock
         return await self._catalogue(await self._pins.of_server(self.server), now)
@@ -74,14 +74,14 @@ class Baselines:
         await self._pins.saw(self.server, now)
 
     async def is_accepted(self, now: Catalogue) -> bool:
-        """Whether an operator has accepted by now what is offered."""
+        """Tell whether an operator has accepted by now what is offered."""
         if self.pinning.lock is not None:
             return False
         accepted = await self._pins.look_up(self.server)
         return accepted is not None and accepted.digest == now.digest
 
     async def begins_anew_with_session(self, call: Call) -> bool:
-        """Whether a new session in the place of this call's would start from the tools of then."""
+        """Tell whether a new session in place of this call's would start from the tools offered then."""
         pinning = self.pinning
         if (
             pinning.lock is not None

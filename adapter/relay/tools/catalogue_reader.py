@@ -1,4 +1,4 @@
-"""What an upstream offers now, as far as anybody has seen: one reads for all, until it may have changed."""
+"""The tools that an upstream offers now, as far as known: one call reads for all, until they may have changed."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ class CatalogueReader:
             self.changed()
 
     def was_seen_by(self, scope_id: str) -> bool:
-        """Whether what ``seen`` says came in this very scope's upstream session."""
+        """Tell whether what ``seen`` returns came in this very scope's upstream session."""
         return self.varies or self._seen_by == scope_id
 
     async def seen(self, call: Call) -> Sighting:
-        """What somebody saw in this epoch; read now, by one for all, if nobody has.
+        """Return what somebody saw in this epoch; if nobody has, one call reads it now for all.
 
-        Raises UpstreamBroken where there is no list, and what the upstream raises.
+        Raises UpstreamBroken if there is no list, and what the upstream raises.
         """
         if self.varies:
             return await self.own(call)
@@ -158,7 +158,7 @@ class CatalogueReader:
         return _required(found)
 
     async def own(self, call: Call) -> Sighting:
-        """What this call's scope is offered, read in its own upstream session. Raises as ``seen`` does."""
+        """Read what this call's scope is offered, in its own upstream session. Raises as ``seen`` does."""
         reading, _ = self._read_once(call.scope.id, call)
         return _required(await asyncio.shield(reading))
 

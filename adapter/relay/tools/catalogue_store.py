@@ -131,5 +131,5 @@ class Catalogues:
 
 
 def weight(catalogue: Catalogue) -> Weight:
-    """What a catalogue weighs."""
+    """The weight of a catalogue: its digest and its size."""
     return Weight(catalogue.digest, catalogue.size)

@@ -47,7 +47,7 @@ class Judge(Protocol):
     """Knows what a scope may use; see Vetting."""
 
     async def seen(self, call: Call) -> Offered:
-        """What the upstream offers now and the scope may use. Raises what the upstream raises."""
+        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
 
     async def offered(self, call: Call) -> Offered:
         """The same, but raises CatalogueDrifted where the list of tools would."""

@@ -1,4 +1,4 @@
-"""What an upstream says of the tool that a planned call is for: its schema, whether it only reads, whether it is."""
+"""The upstream's definition of a planned call's tool: its schema, whether it only reads, whether it exists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DefinitionReader(Protocol):
     """Knows what a scope is offered; see Vetting."""
 
     async def seen(self, call: Call) -> Offered:
-        """What the upstream offers now and the scope may use. Raises what the upstream raises."""
+        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
 
 
 class ToolDefinitions:
@@ -53,7 +53,7 @@ class ToolDefinitions:
         return schema if isinstance(schema, dict) else None
 
     async def read_only(self, planned: PlannedCall) -> bool:
-        """Whether the tool says that it changes nothing."""
+        """Tell whether the tool says that it changes nothing."""
         try:
             definition = await self._of(planned)
         except AdapterError:
@@ -62,7 +62,7 @@ class ToolDefinitions:
         return isinstance(hints, dict) and hints.get("readOnlyHint") is True
 
     async def listed(self, planned: PlannedCall) -> bool:
-        """Whether there is a tool of the call's very name. Raises what the upstream raises."""
+        """Tell whether there is a tool of exactly the call's name. Raises what the upstream raises."""
         return await self._of(planned) is not None
 
     async def _of(self, planned: PlannedCall) -> Mapping[str, Any] | None:

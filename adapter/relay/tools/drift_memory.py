@@ -25,7 +25,7 @@ KNOWN_FOR = 60.0
 
 
 class DriftMemory:
-    """What scopes met that was not their server's baseline. ``clock`` gives Unix time.
+    """The catalogues that scopes met and that were not their server's baseline. ``clock`` gives Unix time.
 
     Every method raises StoreUnavailable.
     """
@@ -46,7 +46,7 @@ class DriftMemory:
         return found if found is not None and found.baseline == baseline and found.met else None
 
     def knows(self, server: str, baseline: str, digest: str, scope: str, *, own: bool) -> bool:
-        """Whether it was written down a moment ago that a scope met the catalogue of that digest."""
+        """Tell whether it was written down a moment ago that a scope met the catalogue of that digest."""
         written = self._known.get((server, baseline, digest, scope, own), float("-inf"))
         return 0 <= self._clock() - written <= KNOWN_FOR
 

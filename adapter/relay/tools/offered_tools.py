@@ -1,4 +1,4 @@
-"""What a scope is offered of its server's tools, with the definitions as its client may see them."""
+"""The tools of its server that a scope is offered, with the definitions as its client may see them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def tools_on(pages: list[Listed]) -> list[Tool]:
 
 
 async def sighting_of(lists: ToolLists, pages: list[Listed]) -> Sighting:
-    """What these pages show and hide together."""
+    """The tools that these pages show and hide together."""
     sightings = [await lists.sighting(page) for page in pages]
     if len(sightings) == 1:
         return sightings[0]

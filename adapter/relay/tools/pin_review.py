@@ -48,7 +48,9 @@ class NothingToAccept(AdapterError):
 
 @dataclass(frozen=True, slots=True)
 class PinStatus:
-    """How one server stands. ``baseline`` is what it is held against, as ``origin`` has it: what an operator accepted
+    """The pin status of one server.
+
+    ``baseline`` is what the server is compared with, and ``origin`` tells its source: what an operator accepted
     or a file says, else what anybody saw first. ``since`` is when that was (Unix seconds), None for a file.
 
     ``now`` is what was seen last, and ``remembered`` what was met until then that nobody has accepted.
@@ -64,13 +66,14 @@ class PinStatus:
 
     @property
     def drifted(self) -> int:
-        """How many tools are not what they were."""
+        """The number of tools that are not what they were."""
         return self.drift.size if self.drift is not None else 0
 
     @property
     def accepted(self) -> bool:
-        """Whether what is offered now is what an operator, or a file, wants every session to start from, and nothing
-        else was met since.
+        """Tell whether an operator, or a file, wants every session to start from what is offered now.
+
+        False if anything else was met since.
         """
         return (
             self.remembered is None
@@ -106,7 +109,7 @@ class PinReview:
         return f"<Acceptance of {len(self._modes)} servers>"
 
     async def standing(self, server: str) -> PinStatus:
-        """How this server stands. Raises StoreUnavailable."""
+        """The pin status of this server. Raises StoreUnavailable."""
         mode = self._modes[server]
         if mode == "off":
             # Nobody looks at its tools, and nothing follows from them.

@@ -60,7 +60,7 @@ class Pins:
     # --- scopes -----------------------------------------------------------------------------------------------
 
     async def of(self, server: str, scope_id: str) -> Pin | None:
-        """What this scope is pinned to: its own pin, or what an operator accepted after it."""
+        """The pin of this scope: its own, or what an operator accepted after it."""
         own = await self._own(_key(server, scope_id))
         accepted = await self.baseline(server)
         if accepted is not None and (own is None or own.since <= accepted.since):
@@ -132,7 +132,7 @@ class Pins:
         return known
 
     async def _write(self, key: str, made: Pin, owner: str) -> bool:
-        """Whether it was the first."""
+        """Write the pin if there is none yet. Return whether it was the first."""
         try:
             await self._store.put(PINS, key, orjson.dumps([*made, owner]), expected=ABSENT)
         except Conflict:
@@ -168,7 +168,10 @@ class Pins:
         self._seen[server] = catalogue.digest
 
     async def _make_first(self, server: str, made: Pin) -> Pin:
-        """What the server offered first: as an earlier version knows it, what it offered last."""
+        """Return what the server offered first, and write it if nobody has.
+
+        If an earlier version has kept only what the server offered last, that counts as the first.
+        """
         found = await self.first(server)
         if found is not None:
             return found
@@ -184,7 +187,7 @@ class Pins:
         return _pin(row.value) if row is not None else None
 
     async def first(self, server: str) -> Pin | None:
-        """What this server was first seen to offer, whoever saw it."""
+        """The pin of what this server was first seen to offer, whoever saw it."""
         found = self._firsts.get(server)
         if found is None and (row := await self._store.get(FIRST, server)) is not None:
             found = self._firsts[server] = _pin(row.value)
@@ -193,14 +196,14 @@ class Pins:
     # --- operators --------------------------------------------------------------------------------------------
 
     async def baseline(self, server: str) -> Pin | None:
-        """What an operator accepted for all scopes of this server, as of a few seconds ago."""
+        """The pin that an operator accepted for all scopes of this server, as of a few seconds ago."""
         looked, found = self._baselines.get(server, (float("-inf"), None))
         if not 0 <= self._clock() - looked <= LOOKED_UP:
             found = await self.look_up(server)
         return found
 
     async def look_up(self, server: str) -> Pin | None:
-        """What an operator has accepted by now."""
+        """Read what an operator has accepted by now."""
         row = await self._store.get(BASELINES, server)
         found = _pin(row.value) if row is not None else None
         self._baselines[server] = (self._clock(), found)
@@ -214,11 +217,11 @@ class Pins:
         await self.memory.forget(server)
 
     async def of_server(self, server: str) -> Pin | None:
-        """What a server is held against, whatever its scopes start from: what was accepted, or what was seen first."""
+        """The pin that a server is compared with, whatever its scopes start from: accepted, or else seen first."""
         return await self.baseline(server) or await self.first(server)
 
     async def spread(self, server: str) -> dict[str, int]:
-        """How many scopes are pinned to which catalogue of a server."""
+        """The number of scopes that are pinned to each catalogue of a server, by its digest."""
         counts: dict[str, int] = {}
         prefix = f"{server}/"
         after = prefix

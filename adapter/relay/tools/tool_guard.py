@@ -88,7 +88,7 @@ class ToolGuard:
 
     @property
     def drifts(self) -> int:
-        """How often a scope was found to be offered other tools than it saw first."""
+        """The number of times that a scope was found to be offered other tools than it saw first."""
         return self._judging.drifts
 
     def changed(self) -> None:
@@ -106,7 +106,7 @@ class ToolGuard:
     # --- calls ------------------------------------------------------------------------------------------------
 
     def passes(self, scope_id: str, name: str | None) -> bool:
-        """Whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
+        """Tell whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
 
         The adapter's own tools always may.
         """
@@ -190,8 +190,9 @@ class ToolGuard:
     # --- code mode --------------------------------------------------------------------------------------------
 
     async def offered(self, call: Call) -> Offered:
-        """What the scope of this call may use, with definitions. Raises as ``seen`` does, and CatalogueDrifted where
-        the list of tools would.
+        """The tools that the scope of this call may use, with definitions.
+
+        Raises as ``seen`` does, and CatalogueDrifted if the list of tools would raise it.
         """
         if self._pinning.mode == "block" and not self._pinning.subset:
             verdict = await self._judging.verdict(call)
@@ -200,9 +201,9 @@ class ToolGuard:
         return await self.seen(call)
 
     async def seen(self, call: Call) -> Offered:
-        """What the upstream offers now, and which of it the scope of this call may use.
+        """The tools that the upstream offers now, and which of them the scope of this call may use.
 
-        Raises UpstreamBroken where no list can be had, and what the upstream raises.
+        Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
         assert self._definitions is not None, "definitions are kept where they are asked for"
         verdict = await self._judging.verdict(call)

@@ -92,7 +92,7 @@ class Listed:
 
     @property
     def cursor(self) -> str | None:
-        """Where the list goes on."""
+        """The cursor of the next page of the list."""
         return self.page.cursor if self.page is not None else None
 
     @property
@@ -101,7 +101,7 @@ class Listed:
         return sum(len(way.before) + len(way.behind) for way in (self.around, *self.written.values()))
 
     def is_of(self, response: bytes, start: int, end: int) -> bool:
-        """Whether that is this page, but for an id from ``start`` to ``end``."""
+        """Tell whether ``response`` is this page, apart from an id from ``start`` to ``end``."""
         before, _, behind = self.around
         # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
         return (
@@ -239,7 +239,7 @@ class ToolLists:
                     self.unread.popitem(last=False)
 
     def refuses(self, name: str) -> bool:
-        """Whether nobody may call what a server might take this name for, since nobody looked into its definition."""
+        """Tell whether the name is refused: a server might take it for a tool whose definition nobody looked into."""
         return has_no_reading(name) or reading(name) in self.unread
 
     def _only_own(self, id_bytes: bytes, *, modern: bool) -> bytes:
@@ -320,7 +320,7 @@ class ToolLists:
         return written
 
     async def sighting(self, listed: Listed) -> Sighting:
-        """What the page shows and hides by itself."""
+        """The tools that the page shows and hides by itself."""
         if listed.sighting is None:
             listed.sighting = await self._seeing.get(listed, partial(_seen, listed))
         return listed.sighting
@@ -347,7 +347,7 @@ def _around_id(response: bytes) -> Around:
 
 
 def _span_of_id(response: bytes) -> tuple[int, int] | None:
-    """Where a response has its id, if that is one of the usual places."""
+    """The start and end of the id in a response, if it is in one of the usual places."""
     found = _BEGINNING.match(response, 0, _LONGEST_BEGINNING)
     if found is None:
         found = _ENDING.search(response, max(0, len(response) - _LONGEST_ENDING))

@@ -41,7 +41,7 @@ MARK = "tools seen"
 
 
 class _Key(NamedTuple):
-    """What a verdict depends on."""
+    """The values that a verdict depends on."""
 
     baseline: str
     now: str
@@ -84,9 +84,9 @@ class VerdictCache:
     # --- calls ------------------------------------------------------------------------------------------------
 
     async def verdict(self, call: Call) -> Verdict:
-        """How the scope of this call stands to what the upstream offers now.
+        """The verdict on what the upstream offers now, for the scope of this call.
 
-        Raises UpstreamBroken where that cannot be known, and what the upstream raises.
+        Raises UpstreamBroken if that cannot be known, and what the upstream raises.
         """
         lookout = self._lookout
         lookout.outlive()

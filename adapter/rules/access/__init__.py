@@ -1,1 +1,4 @@
-"""Who may come in, and what of a request and an answer may pass: hosts, principals, headers, rates, sessions. Pure."""
+"""Decide who may come in, and what may pass of a request and an answer. Pure.
+
+This is about hosts, principals, headers, rates and sessions.
+"""

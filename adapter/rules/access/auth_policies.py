@@ -73,7 +73,7 @@ class AuthPolicy:
         return number
 
     def refused(self, why: str) -> ValueError:
-        """What to raise for a policy that cannot be used."""
+        """The error to raise for a policy that cannot be used."""
         return ValueError(f"auth plugin {self._plugin!r}: {why}")
 
 

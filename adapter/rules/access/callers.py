@@ -1,4 +1,4 @@
-"""Who makes a call, as stages and the authors of scripts see it."""
+"""The caller of a tool, as stages and the authors of scripts see it."""
 
 from __future__ import annotations
 

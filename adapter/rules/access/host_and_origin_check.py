@@ -1,4 +1,4 @@
-"""Which Host and which Origin are served (RELAY §1, core.allowed_hosts and core.allowed_origins).
+"""The check of Host and Origin (RELAY §1, core.allowed_hosts and core.allowed_origins).
 
 A web page can make a browser send requests to a loopback port, also under a name of its own (DNS rebinding).
 The Host then names the page's domain and the Origin names the page, and both are refused here. Nothing in
@@ -28,7 +28,7 @@ class _Place(NamedTuple):
 
 
 def host_allowed(host_header: str | None, *, bound_to_loopback: bool, allowed: Sequence[str] | None) -> bool:
-    """Whether a request with this Host is served. A Host that is no ``name[:port]`` never is."""
+    """Tell whether a request with this Host is served. A Host that is not ``name[:port]`` never is."""
     if host_header is None:
         return not bound_to_loopback if allowed is None else "*" in allowed
     place = _authority(host_header)
@@ -40,7 +40,7 @@ def host_allowed(host_header: str | None, *, bound_to_loopback: bool, allowed: S
 
 
 def origin_allowed(origin: str | None, host_header: str | None, *, allowed: Sequence[str] | None) -> bool:
-    """Whether a page at ``origin`` may call: same-host, loopback or listed. Without an Origin: yes."""
+    """Tell whether a page at ``origin`` may call: same-host, loopback or listed. Without an Origin: yes."""
     if origin is None:
         return True
     listed = allowed or ()

@@ -1,4 +1,4 @@
-"""Who is calling: the principal that a token stands for."""
+"""The principal that a token stands for: the one who is calling."""
 
 from __future__ import annotations
 

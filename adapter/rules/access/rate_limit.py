@@ -1,6 +1,7 @@
-"""How often a caller may call: at most so many times in any window of so many seconds. Pure: the clock is the caller's.
+"""The limit for the calls of a caller: at most so many in any window of so many seconds.
 
-A call that is refused does not count, so a caller that waits as long as it is told gets through.
+Pure: the time is given by the code that asks. A call that is refused does not count, so a caller that waits as
+long as it is told gets through.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class SlidingWindow:
         return None
 
     def counts(self, now: float) -> bool:
-        """Whether any call still counts."""
+        """Tell whether any call still counts."""
         latest = next(reversed(self._calls.values()), None)
         return latest is not None and latest[-1] + self.window > now
 

@@ -35,7 +35,7 @@ class PathInvalid(ValueError):
 
 
 class Censored(str):
-    """What stands where a value was. It passes as a value of any type, since it was one before."""
+    """The text in the place of a value. It passes as a value of any type, since it was one before."""
 
     __slots__ = ()
 

@@ -90,7 +90,7 @@ def _raw(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What the adapter knows of one client session. Times are Unix seconds.
+    """The facts that the adapter knows about one client session. Times are Unix seconds.
 
     ``initialize`` and ``initialized`` are the bodies as received, to be sent again when the upstream forgot
     the session; ``generation`` counts how often that happened. ``said`` is the SHA-256 (hex) of what the
@@ -231,7 +231,7 @@ def judge(
     tombstone_ttl: float,
     allow_revival: bool,
 ) -> Serve | Revive | Refuse:
-    """What becomes of a request that names this session (RELAY §2), the janitor in time or not."""
+    """Decide about a request that names this session (RELAY §2), even if the janitor is late."""
     if record is None or record.server != server or record.principal != principal:
         return UNKNOWN
     if record.state is SessionState.REVOKED:

@@ -31,7 +31,7 @@ class Membership(NamedTuple):
     member: str
 
     def __str__(self) -> str:
-        """What stands for the id of an upstream session, as long as the shared one lives."""
+        """The text that stands for the id of an upstream session, as long as the shared one lives."""
         return f"{_PREFIX}{self.key}-{self.secret}-{self.member}"
 
 
@@ -53,8 +53,10 @@ def belongs(tag: str, member: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SharedRecord:
-    """What is known of a shared session. ``session`` is the server's id of it; ``result`` that of its ``initialize``,
-    as it came. ``secret`` (32 hexadecimal digits) tells it from those before it.
+    """The facts that are known of a shared session.
+
+    ``session`` is the id that the server gave to it; ``result`` is the result of its ``initialize``, as it came.
+    ``secret`` (32 hexadecimal digits) tells it from the shared sessions before it.
     """
 
     session: str
@@ -125,7 +127,7 @@ class ServerRequests:
             self._open.popitem(last=False)
 
     def tag_of(self, number: bytes) -> str:
-        """Who was asked."""
+        """The tag whose clients were asked; ``EVERYBODY`` for a request that is not known."""
         found = self._open.get(number)
         return EVERYBODY if found is None else found.tag
 

@@ -1,4 +1,4 @@
-"""What the claims of a token have to say before it lets anybody in (RFC 7519 §4.1, RFC 8693 §4.2). Pure."""
+"""The demands on a token's claims before it lets anybody in (RFC 7519 §4.1, RFC 8693 §4.2). Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCOPE_CLAIMS = ("scope", "scp")
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """What is demanded of claims; an empty tuple demands nothing.
+    """The demands on claims; an empty tuple demands nothing.
 
     One of ``issuers``, one of ``audiences``, all of ``scopes`` and all of ``required``. ``leeway`` is in seconds.
     """

@@ -35,7 +35,7 @@ def steps(path: str) -> tuple[PathStep, ...]:
 
 
 def ambiguous(message: bytes, path: str) -> bool:
-    """Whether a tool call may say more of an argument than ``values`` finds: see ``leads_elsewhere``."""
+    """Tell whether a tool call may say more of an argument than ``values`` finds: see ``leads_elsewhere``."""
     return leads_elsewhere(message, (*((name, 0) for name in _ARGUMENTS), *steps(path)))
 
 
@@ -49,10 +49,10 @@ class ArgumentValue(NamedTuple):
 
 
 def values(message: bytes, path: str) -> list[ArgumentValue]:
-    """What a tool call says for an argument, in the order of the message.
+    """The values of an argument in a tool call, in the order of the message.
 
-    An argument that is absent or null has no value, nor has a null in a list. What stands there and is no text
-    is a value all the same, so that whoever expects a text can say that there is none.
+    An argument that is absent or null has no value; a null in a list has none either. What stands there and is
+    not a text is a value all the same, so that code that expects a text can say that there is none.
     """
     sole = _sole(message, path)
     if sole is not None:
@@ -82,8 +82,10 @@ def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> byte
 
 
 class Slot(NamedTuple):
-    """Where a tool call has an argument, or where one is to be added. ``value`` is the first that ``values`` finds,
-    None where there is none."""
+    """The place of an argument in a tool call, or the place where it is to be added.
+
+    ``value`` is the first that ``values`` finds, None if it finds none.
+    """
 
     value: Value | None
     start: int
@@ -99,9 +101,10 @@ class Slot(NamedTuple):
 
 
 def slot(message: bytes, path: str) -> Slot | None:
-    """Where to give an argument a text, whether or not the call has it. A null on the way counts as absent.
+    """Find the place to give an argument a text, whether or not the call has the argument.
 
-    None if the call's arguments are no object where the path leads through them.
+    A null on the way counts as absent. None if the call's arguments are no object where the path leads
+    through them.
     """
     sole = _sole(message, path)
     if sole is not None:
@@ -141,7 +144,7 @@ def _step(part: str) -> PathStep:
 
 
 def _inside(message: bytes, place: _Place, step: PathStep) -> Iterator[_Place]:
-    """Where the member is that a step names, or the items for which it stands."""
+    """Yield the place of the member that a step names, or the places of the items for which it stands."""
     if not message.startswith(b"{", place.start):
         return
     found = None

@@ -81,7 +81,7 @@ class Breaker:
         return self._failures
 
     def allows_calls(self, now: float) -> bool:  # noqa: ARG002 - every question has its time
-        """Whether a client's call may go to the upstream; only probes find out that it is back."""
+        """Tell whether a client's call may go to the upstream; only probes find out that it is back."""
         return self._state is BreakerState.CLOSED
 
     def retry_after(self, now: float) -> float:
@@ -91,7 +91,7 @@ class Breaker:
         return 1.0
 
     def may_probe(self, now: float) -> bool:
-        """Whether a probe may start; asking an open breaker after its cool-down makes it half-open."""
+        """Tell whether a probe may start; asking an open breaker after its cool-down makes it half-open."""
         if self._state is BreakerState.OPEN and now - self._opened >= self._cooldown:
             self._enter(BreakerEvent.COOLED_DOWN, now)
         if self._state is BreakerState.HALF_OPEN:

@@ -109,7 +109,7 @@ class DeclaredInputs:
         return inputs
 
     def weight(self, arguments: Mapping[str, Any]) -> int:
-        """How much there is to check, in values; 0 where types say all, and no more than one above MOST_VALUES."""
+        """The number of values to check; 0 where types say all, and at most one above MOST_VALUES."""
         if self.checker is None:
             return 0
         found, stack = 0, [*arguments.values()]
@@ -179,8 +179,11 @@ def too_long(steps: int) -> InputsRefused:
 
 
 def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
-    """What the short form says of an input beside its type, as JSON Schema has it. Raises ValueError for a keyword
-    that says nothing of this type, a format that nobody checks, a pattern that is none, and what is no schema."""
+    """Return what the short form says of an input beside its type, as JSON Schema.
+
+    Raises ValueError for a keyword that says nothing of this type, a format that nobody checks, an invalid
+    pattern, and anything that is not a schema.
+    """
     for name in said:
         if name not in KEYWORDS[kind]:
             of = ", ".join(KEYWORDS[kind]) or "nothing"

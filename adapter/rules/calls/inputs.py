@@ -83,7 +83,7 @@ class Input:
 
     @property
     def structured(self) -> bool:
-        """Whether its values may be arrays or objects."""
+        """Tell whether its values may be arrays or objects."""
         return self.type not in SCALARS
 
     def accepted(self, value: object) -> Any:
@@ -96,8 +96,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class InputProblem:
-    """What is wrong with one field. ``expected`` is JSON Schema's word for its type, ``sent`` the argument;
-    a missing argument was not sent, a field that is not declared has no type.
+    """The problem with one field.
+
+    ``expected`` is the name of its type in JSON Schema, ``sent`` is the argument. A missing argument was not
+    sent; a field that is not declared has no type.
     """
 
     field: str

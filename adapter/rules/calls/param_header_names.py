@@ -1,4 +1,4 @@
-"""Which arguments of a tool are mirrored by headers, as its input schema says it. Pure.
+"""The arguments of a tool that are mirrored by headers, as its input schema says. Pure.
 
 Source of the rules: MCP 2026-07-28, streamable HTTP, "Custom Headers from Tool Parameters".
 """

@@ -43,7 +43,10 @@ class HttpOutcome(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """What a tool is called with. ``warning`` is for the caller, where its body was not what it should be."""
+    """The arguments that a tool is called with.
+
+    ``warning`` is for the caller, where the body of its request was not what it should be.
+    """
 
     value: dict[str, Any]
     warning: str | None = None
@@ -133,7 +136,7 @@ def tool_detail(tool: ApiTool) -> HttpOutcome:
 
 
 def is_destructive(tool: Any) -> bool:
-    """Whether a tool of a list says that it may destroy something."""
+    """Tell whether a tool of a list says that it may destroy something."""
     annotations = _member(tool, "annotations")
     if not isinstance(annotations, _MAPPINGS):
         annotations = as_plain(annotations)
@@ -242,7 +245,10 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> HttpOutcome:
 
 
 def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
-    """What a result's ``_meta`` says over HTTP: nothing of the protocol's own, and a trace only where there is one."""
+    """The part of a result's ``_meta`` that is sent over HTTP.
+
+    It has nothing of the protocol's own, and a trace only where there is one.
+    """
     trace = trace_id if trace_id is not None else meta.get(TRACE_KEY)
     kept = {
         key: value

@@ -1,4 +1,4 @@
-"""What a scope holds: the record of each file, and the place of its bytes. Pure."""
+"""The files of a scope: the record of each file, and the place of its bytes. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ AREAS = {FileKind.UPLOAD: "uploads", FileKind.ARTIFACT: "artifacts"}
 
 
 class Place(NamedTuple):
-    """Where a file's bytes lie in the store: ``{root}/{area of its kind}/{scope}/{id}/{name}``. Each part is one safe
-    path component; nothing else is ever a path.
+    """The place of a file's bytes in the store: ``{root}/{area of its kind}/{scope}/{id}/{name}``.
+
+    Each part is one safe path component; nothing else is ever a path.
     """
 
     kind: FileKind

@@ -73,12 +73,12 @@ def content_disposition(filename: str) -> str:
 
 
 def default_name(tool: str, argument_value: str | None = None, media_type: str | None = None) -> str:
-    """What an artifact is called: the last component of the path that the caller gave, else ``<tool>.<ext>``.
+    """Return the name of an artifact: the last component of the path that the caller gave, else ``<tool>.<ext>``.
 
-    A name of more than 200 bytes, which no tool could have written, is made safe and cut as on disk: names stand
-    in URLs, several in each result.
-    The extension is the media type's where that is known, else guessed from the words of the tool's name; of
-    several formats the last counts, so that ``csv_to_json`` writes JSON.
+    A name of more than 200 bytes, which no tool could have written, is made safe and cut as on disk, because
+    each result has several names in its URLs.
+    The extension is that of the media type if the type is known. Otherwise it is guessed from the words of the
+    tool's name; of several formats the last counts, so that ``csv_to_json`` writes JSON.
     """
     given = _last_component(argument_value or "")
     if names_a_file(argument_value):

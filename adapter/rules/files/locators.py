@@ -1,6 +1,6 @@
-"""Where in a tool's result its files are: paths it names, files it holds, resources it links to. Pure.
+"""The files in a tool's result: paths it names, files it holds, resources it links to. Pure.
 
-A path found here is a claim of the upstream's and no more. Whoever opens it decides whether it counts.
+A path found here is only a claim of the upstream. The code that opens it decides whether it counts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Locator:
 
 
 def length(result: Result) -> int:
-    """How much text a result's blocks hold, in characters, as far as it is read."""
+    """Return the number of characters of text in a result's blocks, as far as the text is read."""
     return sum(map(len, _texts(result)))
 
 
@@ -196,7 +196,7 @@ def _held(name: str | None, media_type: Any, data: bytes | None) -> Embedded | N
 
 
 def _bytes(text: Any) -> bytes | None:
-    """What base64 stands for, also with line breaks, in the URL's alphabet or without padding."""
+    """Decode base64, also with line breaks, in the alphabet for URLs or without padding; None if it is invalid."""
     if not isinstance(text, str):
         return None
     try:

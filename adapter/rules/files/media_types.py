@@ -1,4 +1,4 @@
-"""What type a file has: first by its content, then by its name, then by what its sender said. Pure.
+"""The media type of a file: first by its content, then by its name, then by what its sender said. Pure.
 
 The tables are ours: the same file has the same type on every machine.
 """
@@ -193,13 +193,13 @@ def media_type(filename: str, head: bytes, said: str | None = None) -> str:
 
 
 def is_text(media_type: str) -> bool:
-    """Whether a file of this type is read as text; whether its bytes are UTF-8 is for its reader to see."""
+    """Tell whether a file of this type is read as text; its reader checks whether its bytes are UTF-8."""
     essence = _essence(media_type)
     return essence.startswith("text/") or essence.endswith(("+json", "+xml", "+yaml")) or essence in _TEXTUAL
 
 
 def usual_extension(media_type: str) -> str | None:
-    """How names of this type end, without the dot; None for a type that is not in the table."""
+    """Return the usual extension of names of this type, without the dot; None for a type that is not in the table."""
     return _USUAL_EXTENSIONS.get(_essence(media_type))
 
 

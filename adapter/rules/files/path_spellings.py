@@ -1,4 +1,4 @@
-"""How programs spell a path in a text: plain, percent-encoded, or with the backslashes of JSON (also JSON within
+"""The spellings of a path in a text: plain, percent-encoded, or with the backslashes of JSON (also JSON within
 JSON) or of a shell. Pure; work is linear in the text, whatever it holds.
 """
 
@@ -56,7 +56,7 @@ def plainest_part(path: str) -> str:
 
 
 def end_of(text: str, start: int, path: str) -> int | None:
-    """Where the absolute path that is spelled at ``start`` ends, None if another one stands there."""
+    """Return the index where the absolute path spelled at ``start`` ends, None if it is another path."""
     windows = is_windows(path)
     if windows:
         return end_of_part(text, start, path, windows=True)
@@ -79,13 +79,13 @@ def end_of_part(text: str, start: int, part: str, *, windows: bool = False) -> i
 
 
 def behind_slashes(text: str, at: int, *, windows: bool = False) -> int | None:
-    """Where the next component begins, None if no path goes on at ``at``."""
+    """Return the index where the next component begins, None if no path goes on at ``at``."""
     here = (_ANY_SEPARATOR if windows else _SEPARATOR).match(text, at)
     return None if here is None else here.end()
 
 
 def end_of_tail(text: str, at: int, *, windows: bool = False) -> int:
-    """Where a path ends of which only the beginning, up to ``at``, is known: ``at`` if nothing goes on there."""
+    """Return the index where a path ends that is known only up to ``at``: ``at`` itself if the path ends there."""
     tail = (_WINDOWS_TAIL if windows else _TAIL).match(text, at)
     # The stop behind a sentence, or the backslash of an escape behind the path, is not the path's.
     below = tail[0].rstrip(".:!?\\") if tail else ""

@@ -1,4 +1,4 @@
-"""How much is kept, and what goes when there is no room for more. Pure: whoever asks moves the files."""
+"""The amount that is kept, and the files that go when there is no more room. Pure: the caller moves the files."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Limits:
 
 
 class Ledger:
-    """What is kept for whom. Every file counts once: as staged bytes until it is an entry, then as that.
+    """The files that are kept for each scope. A file counts once: as staged bytes until it is an entry, then as that.
 
-    Evicting what ``room_for`` names before adding what it was asked for keeps every limit.
+    A caller keeps every limit if it evicts the entries that ``room_for`` names before it adds the new file.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -75,7 +75,7 @@ class Ledger:
         return self._used.get(scope, 0)
 
     def count(self, scope: str, kind: FileKind) -> int:
-        """How many entries of this kind the scope has."""
+        """Return the number of entries of this kind that the scope has."""
         return sum(entry.kind is kind for entry in self._scopes.get(scope, {}).values())
 
     def entry(self, key: str) -> Entry | None:

@@ -1,8 +1,8 @@
-"""What of the store's paths a text may show: the URI of a file that is known, nothing of any other. Pure.
+"""The part of the store's paths that a text may show: the URI of a known file, nothing of any other path. Pure.
 
-A path is recognised however it is spelled (see spellings), as a ``file:`` URL too: below a root of the store by the
-root; relative to some directory, or under a root as another machine mounts it, by the ids that lead to a file. Work
-is linear in the text, whatever it holds.
+A path is recognised in every spelling (see ``path_spellings``), as a ``file:`` URL too. A path below a root of the
+store is recognised by the root. A path that is relative to some directory, or under a root as another machine
+mounts it, is recognised by the ids that lead to a file. Work is linear in the text, whatever it holds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Held(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What is shown instead of a path, and where that path ends."""
+    """The text that is shown instead of a path, and the index where that path ends."""
 
     shown: str
     end: int
@@ -81,9 +81,9 @@ class Redaction:
                 self._others |= {each + path[len(root) :]: self._replacements[path] for each in self._roots}
 
     def spares(self, message: bytes) -> bool:
-        r"""Whether no text in this JSON changes, where a search of its bytes can tell so: False says nothing.
+        r"""Tell whether no text in this JSON changes, if a search of its bytes can prove that: False proves nothing.
 
-        What is sought in them has letters that every spelling has in common, which JSON can only hide in a ``\u00``.
+        The search is for letters that are the same in every spelling; JSON can hide them only in a ``\u00``.
         """
         return b"\\u00" not in message and not any(needle in message for needle in self._needles)
 
@@ -124,7 +124,10 @@ class Redaction:
         return None
 
     def _below(self, text: str, end: int, root: str) -> _Seen | None:
-        """What stands behind a root that ends at ``end``; None for a root by itself that may be anything."""
+        """Return what is shown for the path behind a root that ends at ``end``.
+
+        None for a root by itself that may be anything.
+        """
         windows = is_windows(root)
         behind = behind_slashes(text, end, windows=windows)
         if behind is not None:
@@ -160,9 +163,9 @@ class Redaction:
         return _Seen(held.shown, end)
 
     def _prefix(self, text: str, done: int, start: int) -> int | None:
-        """Where the path begins that leads to the place at ``start``; None in the midst of a URL.
+        """Return the index where the path to the place at ``start`` begins; None in the middle of a URL.
 
-        What lies before ``done`` has been dealt with.
+        The text before ``done`` is already handled.
         """
         gap = next((part for part in self._parts_with_gaps if text.endswith(part, done, start)), "")
         start -= len(gap)
@@ -229,9 +232,9 @@ _BEHIND_A_MARK = re.compile(
 
 
 def _beginning(text: str, done: int, start: int) -> int | None:
-    """Where the path found at ``start`` begins, with the scheme before it; None in the midst of another path or URL.
+    """Return the index where the path found at ``start`` begins, with the scheme before it.
 
-    What lies before ``done`` has been dealt with.
+    None in the middle of another path or URL. The text before ``done`` is already handled.
     """
     before = text[max(done, start - _LOOK_BACK) : start]
     scheme = _FILE_SCHEME.search(before)

@@ -1,4 +1,4 @@
-"""What a tool whose files go through the adapter says about that, and the handles its schema takes. Pure."""
+"""The definition of a tool whose files go through the adapter: its words on that, the handles it takes. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _MOST_REFERENCES = 16
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """How files reach a tool or leave it. ``argument`` is the dotted path of the one that takes files.
+    """The way in which files reach a tool or leave it.
 
-    ``helper`` is the tool that hands out upload URLs; the schemes are how handles begin.
+    ``argument`` is the dotted path of the argument that takes files. ``helper`` is the tool that hands out upload
+    URLs. Handles begin with one of the schemes.
     """
 
     kind: Literal["consumer", "producer", "both"]
@@ -32,7 +33,7 @@ class Wrapped:
 
     @property
     def sentences(self) -> str:
-        """What the tool's description goes on with."""
+        """The sentences that are added to the tool's description."""
         said = []
         if self.kind != "producer" and self.argument is not None:
             said.append(
@@ -45,7 +46,7 @@ class Wrapped:
 
     @property
     def of_argument(self) -> str:
-        """What the argument's description goes on with."""
+        """The sentence that is added to the argument's description."""
         return f"Takes an {self.upload_scheme} handle from {self.helper}, or an {self.artifact_scheme} URI."
 
 
@@ -93,7 +94,7 @@ def _schema_of(root: Any, argument: str) -> tuple[_Path, dict[str, Any]] | None:
 
 
 def _followed(root: Any, place: _Path, schema: Any) -> tuple[_Path, Any]:
-    """Where a schema is that may be a reference to another place of the same document."""
+    """Follow a schema that may be a reference to another place of the same document; return its place and itself."""
     for _ in range(_MOST_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):

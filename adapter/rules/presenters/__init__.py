@@ -1,1 +1,1 @@
-"""What of a tool's data a model reads, and what is said beside it. Pure."""
+"""The part of a tool's data that a model reads, and what is said beside it. Pure."""

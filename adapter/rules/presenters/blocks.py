@@ -1,4 +1,4 @@
-"""What may stand beside a result's data: interface blocks, directives, rules, suggestions, and their texts. Pure.
+"""Blocks that may stand beside a result's data: interface, directives, rules, suggestions, and their texts. Pure.
 
 Values in them are untrusted: none can close its block or open another.
 """

@@ -21,7 +21,7 @@ ANYTHING = None
 
 
 class Places(Protocol):
-    """How a notation declares what is within a place; places are the notation's own, and ``ANYTHING``."""
+    """A notation that declares what is within a place. Places are the notation's own, and ``ANYTHING``."""
 
     def members(self, place: Any) -> Mapping[str, Any] | None:
         """The places of the members by name; None where there may be any."""
@@ -88,7 +88,7 @@ def unknown_name(path: Sequence[Segment], root: Any, notation: Places) -> str | 
 def _within(
     places: Iterable[Any], segment: Segment, notation: Places, known: set[str], depth: int = 0
 ) -> Iterator[Any]:
-    """Where the segment leads from any of these places; ``known`` is filled with the names that there are."""
+    """Yield the places to which the segment leads from these places; add the names that exist there to ``known``."""
     for place in places if depth <= _DEEPEST else ():
         items, members = notation.items(place), notation.members(place)
         if not items and members is None:

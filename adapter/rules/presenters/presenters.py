@@ -73,10 +73,11 @@ class Presented:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presenter:
-    """How the data of a tool is presented; ``limit`` is the most items of a list.
+    """The way in which the data of a tool is presented. ``limit`` is the most items of a list.
 
-    ``rules`` hold for every result, ``suggest`` looks at the first item of a list, ``ui`` at single items only; what
-    begins with ``collection_`` is for lists and sees the whole: rules are added, suggestions replace the others.
+    ``rules`` hold for every result, ``suggest`` looks at the first item of a list, ``ui`` at single items only.
+    The fields that begin with ``collection_`` are for lists and see the whole list: their rules are added to the
+    others, their suggestions replace the others.
     """
 
     name: str
@@ -105,12 +106,12 @@ class Presenter:
 
     @property
     def redacts(self) -> bool:
-        """Whether anything is kept from the caller, here or in what is embedded."""
+        """Tell whether anything is kept from the caller, here or in an embedded presenter."""
         return self.censor is not None or any(embed.presenter.redacts for embed in self.embeds)
 
     @property
     def calls_code(self) -> bool:
-        """Whether presenting calls functions of the user's, which take as long as they like."""
+        """Tell whether presenting calls functions of the user, which may take any time."""
         sources = (self.rules, self.ui, self.suggest)
         collections = (self.collection_rules, self.collection_ui, self.collection_suggest)
         return (
@@ -232,7 +233,7 @@ class Presenter:
     def _said(
         self, sources: Sequence[Any], views: Sequence[Any], context: Any, read: Callable[[Any], Entry]
     ) -> Iterator[Entry]:
-        """What the sources say: fixed entries in any case, the others of the view, where there is one."""
+        """Yield the entries of the sources: fixed entries always, the others for each view."""
         for source in sources:
             if isinstance(source, Suggest):
                 if any(source.when is None or source.when(view) for view in views):
@@ -302,7 +303,7 @@ def _replaced(view: Any, key: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _holds_bare_text(view: Any) -> bool:
-    """Whether the view is, or lists, a text that is no member of an object and stands for no censored value."""
+    """Tell whether the view is, or lists, a text that is no member of an object and replaces no censored value."""
     return any(map(_holds_bare_text, view)) if isinstance(view, list) else type(view) is str
 
 

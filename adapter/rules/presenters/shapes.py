@@ -56,9 +56,9 @@ class ShapeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one item of data looks like. ``keys`` are its members, as far as it has any that are declared.
+    """The declared form of one item of data. ``keys`` are its declared members, if any are declared.
 
-    ``check`` judges an item before anything is taken out of it.
+    ``check`` judges an item before anything is removed from it.
     """
 
     keys: tuple[str, ...]
@@ -219,8 +219,9 @@ _SCALARS: Mapping[str, Parse] = {
 
 
 class Within(NamedTuple):
-    """What a JSON Schema declares within a value: members by name and items, each as schemas that apply beside each
-    other. ``free``: there may be members that nobody names.
+    """The members (by name) and items that a JSON Schema declares within a value.
+
+    Each is given as schemas that apply together. ``free``: there may be members that no schema names.
     """
 
     members: Mapping[str, Sequence[Any]]
@@ -229,13 +230,13 @@ class Within(NamedTuple):
 
 
 class JsonDeclaration:
-    """Which members a JSON Schema names, through its references and the parts that may apply beside each other."""
+    """The members that a JSON Schema names, also through its references and the parts that may apply together."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
     def within(self, schemas: Sequence[Any]) -> Within:
-        """What is declared within a value to which all these schemas may apply."""
+        """Return the members and items declared within a value to which all these schemas may apply."""
         parts = [part for schema in schemas for part in self._parts(schema, 0)]
         named = any("properties" in part for part in parts)
         is_open = any(part.get("additionalProperties") not in (None, False) for part in parts)
@@ -282,7 +283,7 @@ class JsonDeclaration:
             yield from self._parts(each, depth + 1)
 
     def _referred(self, reference: str) -> Any:
-        """What a pointer into this very schema leads to; any other reference names no members."""
+        """Follow a pointer into this same schema; any other reference names no members."""
         if not reference.startswith("#"):
             return None
         found: Any = self._root

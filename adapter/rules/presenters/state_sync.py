@@ -1,6 +1,6 @@
-"""What a model is told about how long a tool's data stays true: of tools in advance, of calls that changed it. Pure.
+"""Sentences that tell a model how long a tool's data stays true: in advance, and after a call changed it. Pure.
 
-Policies go by the name of a tool as it is exposed, and by ``server.tool``; the first that matches counts.
+A policy matches the exposed name of a tool or ``server.tool``; the first policy that matches counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ESCAPED = {"<": "&lt;", "[": "&#91;"}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the tools that ``match``: what may be kept of their results, what a success makes stale."""
+    """A policy for the tools that ``match``: what may be kept of their results, and what a success makes stale."""
 
     match: Glob
     cache_control: CacheControl | None = None
@@ -48,7 +48,7 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Invalidation:
-    """What a successful call made stale: ``cause`` is the tool's exposed name."""
+    """The tools whose results a successful call made stale. ``cause`` is the exposed name of the called tool."""
 
     cause: str
     patterns: tuple[Glob, ...]
@@ -65,7 +65,7 @@ class Invalidation:
         return [f"vurb://stale/{pattern}" for pattern in self.patterns]
 
     def stales(self, server: str, tool: str) -> bool:
-        """Whether what is kept of this tool's results is stale now."""
+        """Tell whether the kept results of this tool are stale now."""
         return any(pattern.matches(name) for pattern in self.patterns for name in _names(server, tool))
 
 
@@ -87,7 +87,7 @@ class StateSync:
         return next((each for each in self.policies if any(map(each.match.matches, names))), None)
 
     def cache_control(self, server: str, tool: str) -> CacheControl | None:
-        """What may be kept of the tool's results, None if nothing is said."""
+        """Return the rule for keeping the tool's results, None if there is none."""
         found = self.policy_for(server, tool)
         return self.default if found is None or found.cache_control is None else found.cache_control
 
@@ -97,7 +97,7 @@ class StateSync:
         return description if directive is None else with_suffix(description, directive)
 
     def invalidation(self, server: str, tool: str) -> Invalidation | None:
-        """What a successful call of the tool makes stale."""
+        """Return what a successful call of the tool makes stale, None if that is nothing."""
         found = self.policy_for(server, tool)
         return None if found is None or not found.invalidates else Invalidation(tool, found.invalidates)
 

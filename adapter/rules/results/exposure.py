@@ -1,6 +1,7 @@
-"""What a caller may read of an exception: its first line, without credentials, connection strings and paths. Pure.
+"""The part of an exception that a caller may read. Pure.
 
-Sentences that were written for callers are passed on as they are; everything else was written for a log.
+It is the first line, without credentials, connection strings and paths. Sentences that were written for callers
+are passed on as they are; everything else was written for a log.
 """
 
 from __future__ import annotations

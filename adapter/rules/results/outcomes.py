@@ -1,7 +1,8 @@
-"""What a tool's code may return, and the result of the call that becomes of it. Pure.
+"""The values that a tool's code may return, and the result of the call that is made of them. Pure.
 
 A plain value is compact JSON. ``success`` and ``response`` write for a model: texts as they are, objects indented,
-nothing at all as ``OK``. Whatever they are made of is kept as ``data``, so that a presenter can never be passed by.
+nothing at all as ``OK``. The values that they are made of are kept as ``data``, so that no result can get around
+a presenter.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a call has come, yielded by handlers that are generators."""
+    """The progress of a call, yielded by handlers that are generators."""
 
     percent: float
     message: str | None = None
@@ -71,7 +72,10 @@ class Progress:
 
 
 def progress(percent: float, message: str | None = None) -> Progress:
-    """What a generator yields to say how far it is, from 0 to 100. Raises ValueError for any other number."""
+    """Return the value that a generator yields to say how far it is, from 0 to 100.
+
+    Raises ValueError for any other number.
+    """
     if not math.isfinite(percent) or not 0 <= percent <= 100:
         raise ValueError(f"Progress is a number from 0 to 100, not {percent!r}.")
     return Progress(percent, message)
@@ -193,8 +197,9 @@ def as_result(value: Any, *, structured: bool = False) -> Result:
 
 
 def payload(result: Mapping[str, Any]) -> Any:
-    """What mappers and presenters see of a result of ``tools/call`` that was not made here: its structuredContent,
-    else the value of a single text block that is JSON, else its content.
+    """The value that mappers and presenters see of a result of ``tools/call`` that was not made here.
+
+    It is the structuredContent, else the value of a single text block that is JSON, else the content.
     """
     structured = result.get("structuredContent")
     if structured is not None:

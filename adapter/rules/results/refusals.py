@@ -28,7 +28,7 @@ MISSING: Final = _Missing.MISSING
 
 
 class AsShown(str):
-    """What was sent, as it is shown already."""
+    """A value that was sent, already in the form in which it is shown."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class Issue:
 
     @property
     def shown(self) -> str:
-        """What was sent, in so few characters that it does not drown the rest."""
+        """The value that was sent, shortened so that the rest of the text stays easy to read."""
         return _shown(self.sent)
 
     @property
@@ -145,7 +145,10 @@ def threw(tool: str, message: str) -> Result:
 
 
 def misshapen(message: str) -> Result:
-    """What the tool returned could not be presented, which repeating the call does not change."""
+    """The refusal for a tool that returned something that could not be presented.
+
+    Repeating the call does not change that.
+    """
     return _refused("INTERNAL_ERROR", message, recovery=envelopes.BROKEN)
 
 

@@ -1,7 +1,7 @@
-"""What stands in a tool's result without being its data: what the adapter itself has said there of files. Pure.
+"""The parts of a tool's result that are not its data: what the adapter itself has said there of files. Pure.
 
-It is known by ``_meta``, where the adapter describes each artifact in members that leave no room for anything else.
-Whoever writes the data anew keeps it; links that an upstream has made itself are part of its data.
+They are known by ``_meta``, where the adapter describes each artifact in members that leave no room for anything
+else. Code that writes the data anew keeps them. Links that an upstream has made itself are part of its data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Attachments:
 
 
 def attachments(result: Mapping[str, Any]) -> Attachments:
-    """What of a result of ``tools/call`` is the adapter's, and what the tool's."""
+    """Separate the adapter's part of a result of ``tools/call`` from the tool's part."""
     meta = result.get("_meta")
     shown = list(_artifacts(meta)) if isinstance(meta, Mapping) else []
     members = {"resultType": result["resultType"]} if "resultType" in result else {}

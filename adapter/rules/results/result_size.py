@@ -49,7 +49,7 @@ def dropped(result: Mapping[str, Any], limit: int) -> list[int]:
 
 
 def sentence(limit: int) -> str:
-    """What the last item of a result says that was more than so many bytes."""
+    """The sentence in the last item of a result that was larger than so many bytes."""
     return (
         f"\n\n[SYSTEM INTERVENTION: Payload truncated at {_size(max(limit, LEAST))} to prevent memory crash. "
         "You MUST use pagination (limit/offset) or filters to retrieve smaller result sets.]"
@@ -82,7 +82,10 @@ def _kept(
 
 
 def _weight_of(whole: Any) -> Weight:
-    """What measures the parts of a whole, in bytes of the JSON that ``envelope.dump`` makes of it."""
+    """Return the function that measures the parts of a whole.
+
+    The size of a part is the number of its bytes in the JSON that ``envelope.dump`` makes of the whole.
+    """
     try:
         orjson.dumps(whole)
     except orjson.JSONEncodeError:

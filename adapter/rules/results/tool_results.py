@@ -86,7 +86,7 @@ class Shown:
 
 
 def succeeded(message: object) -> bool:
-    """Whether a response to ``tools/call``, decoded, is the complete result of a call that did not fail."""
+    """Tell whether a response to ``tools/call``, decoded, is the complete result of a call that did not fail."""
     result = message.get("result") if isinstance(message, dict) else None
     return (
         isinstance(result, dict)
@@ -96,8 +96,10 @@ def succeeded(message: object) -> bool:
 
 
 def is_task(result: object) -> bool:
-    """Whether a call goes on in the background, so that this is not its result: MCP 2025-11-25, "Tasks", and the
-    extension of that name for 2026-07-28, which says so in ``resultType``.
+    """Tell whether a call goes on in the background, so that this is not its result.
+
+    Source of the rules: MCP 2025-11-25, "Tasks", and the extension of that name for 2026-07-28, which says so in
+    ``resultType``.
     """
     if not isinstance(result, dict):
         return False
@@ -221,8 +223,11 @@ def _with(
 def _appended(
     response: bytes, content_end: int, tail: int, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]]
 ) -> bytes:
-    """What most results need, in one go: blocks behind those in the list that ends at ``content_end``, and ``_meta``
-    behind the last member of the result, which ends at ``tail``."""
+    """Add what most results need, in one go.
+
+    Blocks are added behind those in the list that ends at ``content_end``, and ``_meta`` behind the last member of
+    the result, which ends at ``tail``.
+    """
     at = content_end - 1
     while response[at - 1] in _SPACE:
         at -= 1
@@ -258,7 +263,10 @@ def _content_edits(
 
 
 def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
-    """Where a message holds strings that are read, in order, and under which keys there it holds none."""
+    """Yield the places in a message that hold strings that are read, in order.
+
+    With each place come the keys under which it holds no such strings.
+    """
     for member in spans.members(response):
         if member.key == "result" and byte(response, member.value_start) == _OBJECT:
             parts = list(spans.members(response, member.value_start))

@@ -25,7 +25,7 @@ _COPIED: Final = 9
 
 
 def is_number(value: Any) -> bool:
-    """Whether JSON has it for a number."""
+    """Tell whether the value is a number in JSON."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -98,7 +98,7 @@ def unique_items(
 
 
 def equal(run: Evaluation, one: Any, two: Any) -> bool:
-    """Whether JSON has them for the same: 1 is 1.0, true is not 1. Raises OutOfSteps."""
+    """Tell whether two values are equal in JSON: 1 is 1.0, true is not 1. Raises OutOfSteps."""
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
     if isinstance(one, list) and isinstance(two, list):

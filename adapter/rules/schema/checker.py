@@ -1,6 +1,6 @@
-"""Whether arguments are what a JSON Schema says, and everything that is wrong with them at once. Pure.
+"""A check of arguments against a JSON Schema that finds all their faults at once. Pure.
 
-The schema may be a stranger's: nothing it refers to is fetched, and checking ends whatever it says.
+The schema may come from a stranger: nothing it refers to is fetched, and checking ends whatever the schema says.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SPEAKING_OF_MEMBERS = frozenset(
 
 
 class Judgement(NamedTuple):
-    """What is wrong with a value, members that are unknown last; which patterns were not looked at, and why; and how
-    many steps it took.
+    """The faults of a value, unknown members last; the patterns that were not checked, with the reason for each; and
+    the number of steps that the check took.
     """
 
     faults: Sequence[Fault]

@@ -70,11 +70,11 @@ class SchemaNode:
         return self._document.node(schema, self.resource)
 
     def referred(self, reference: str) -> SchemaNode:
-        """Where ``$ref`` leads. Raises SchemaInvalid for what is not there."""
+        """Return the schema to which ``$ref`` leads. Raises SchemaInvalid if there is none."""
         return self._document.resolved(reference, self.resource)
 
     def dynamically_referred(self, reference: str, scope: Sequence[SchemaResource]) -> SchemaNode:
-        """Where ``$dynamicRef`` leads: of dynamic anchors of its name the one that was entered first."""
+        """Return the schema to which ``$dynamicRef`` leads: the dynamic anchor of its name that was entered first."""
         target = self.referred(reference)
         name = reference.partition("#")[2]
         if target.resource.dynamic.get(name) is not target.schema:
@@ -83,7 +83,10 @@ class SchemaNode:
         return self._document.node(first.dynamic[name], first)
 
     def recursively_referred(self, reference: str, scope: Sequence[SchemaResource]) -> SchemaNode:
-        """Where ``$recursiveRef`` leads: to the schema around that was entered first, of those that say so."""
+        """Return the schema to which ``$recursiveRef`` leads.
+
+        Of the surrounding schemas with ``$recursiveAnchor`` it is the one that was entered first.
+        """
         target = self.referred(reference)
         if not target.resource.recursive or target.schema is not target.resource.root:
             return target
@@ -119,7 +122,7 @@ class SchemaDocument:
         return node
 
     def resolved(self, reference: str, resource: SchemaResource) -> SchemaNode:
-        """Where a reference leads that stands in ``resource``. Raises SchemaInvalid for what is not there."""
+        """Return the schema to which a reference in ``resource`` leads. Raises SchemaInvalid if there is none."""
         key = (id(resource), reference)
         target = self._targets.get(key)
         if target is None:

@@ -61,7 +61,7 @@ class Mismatch:
 
 
 class Findings:
-    """What is wrong, until it is as much as anybody wants to know."""
+    """The mismatches that were found, up to the number that the caller wants."""
 
     __slots__ = ("_most", "all")
 
@@ -79,7 +79,7 @@ class Findings:
 
 
 class Evaluated:
-    """Which members and items of one value some keyword has spoken of, for ``unevaluated…``."""
+    """The members and items of one value that some keyword has evaluated, for ``unevaluated…``."""
 
     __slots__ = ("all_items", "all_names", "first_items", "items", "names")
 
@@ -149,7 +149,7 @@ class Evaluation:
         return fits
 
     def fits(self, node: SchemaNode, instance: Any) -> bool:
-        """Whether a value fits, and nothing about why not."""
+        """Tell whether a value fits the schema, without the reasons."""
         return self.apply(node, instance, None, Findings(1))
 
     def _judge(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
@@ -176,7 +176,7 @@ class Evaluation:
         return len(findings.all) == before
 
     def occurs(self, source: str, text: str) -> bool | None:
-        """Whether a pattern occurs in a text; None where nobody can tell. Raises OutOfSteps."""
+        """Tell whether a pattern occurs in a text; None if the pattern cannot be judged. Raises OutOfSteps."""
         pattern = self._patterns.get(source)
         if pattern is None:
             if source in self.unjudged:

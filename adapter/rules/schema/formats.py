@@ -139,7 +139,7 @@ def unformatted(schema: Any, value: Any, path: Path = ()) -> Iterator[tuple[Path
 
 
 def speaks_of_formats(schema: Any, depth: int = 0) -> bool:
-    """Whether any part of a schema names a format that is checked here."""
+    """Tell whether any part of a schema names a format that is checked here."""
     if depth > _DEEPEST:
         return False
     if isinstance(schema, Mapping):

@@ -48,7 +48,7 @@ def _is_size(value: Any) -> bool:
 
 
 def is_schema(value: Any) -> bool:
-    """Whether this may be a schema, as far as its outside tells."""
+    """Tell whether this may be a schema, judged by its type alone."""
     return isinstance(value, dict | bool)
 
 

@@ -1,7 +1,7 @@
-"""What is said of a mistake: to models, to programs, and to whoever reads of the first one only. Pure.
+"""The words for a mistake: for models, for programs, and for a reader of the first mistake only. Pure.
 
-Everything is short, whatever was sent and whatever the schema has: a long value is called "The value", a long list ends
-where it is too long.
+Everything is short, whatever was sent and whatever the schema has: a long value is called "The value", a long list
+is cut.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _listed(types: Any) -> list[str]:
 
 
 def message_of(mismatch: Mismatch) -> str:
-    """What is wrong, in one line."""
+    """Return one line that says what is wrong."""
     said = _WORDS.get(mismatch.keyword)
     if said is not None:
         return _cut(f"{_value(mismatch.instance)} {said.format(_repr(mismatch.value))}")
@@ -234,7 +234,7 @@ def _repr_all(values: Iterable[Any]) -> str:
 
 
 def _value(value: Any, otherwise: str = "The value") -> str:
-    """What was sent, where that is short."""
+    """Return the value that was sent if it is short, else ``otherwise``."""
     if _weight(value, _LONGEST_SENT) < 0:
         return otherwise
     text = repr(value)
@@ -249,7 +249,7 @@ def _repr(value: Any) -> str:
 
 
 def _weight(value: Any, left: int) -> int:
-    """What is left of ``left`` characters when the value has been written, less than 0 for one that is too long."""
+    """Return what is left of ``left`` characters after the value is written; less than 0 if the value is too long."""
     left -= 1
     if isinstance(value, str):
         return left - len(value)

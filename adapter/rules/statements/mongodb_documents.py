@@ -131,7 +131,7 @@ class MongoCommand:
         return filled
 
     def values(self, sources: Sources) -> tuple[Value, ...]:
-        """What took the placeholders' places, in their order."""
+        """The values that took the places of the placeholders, in their order."""
         return tuple(sources.given(placeholder) for placeholder in self.placeholders)
 
 
@@ -247,7 +247,7 @@ def _refuse_in_code_and_names(parts: tuple[Part, ...], path: Path, command: str)
 
 
 def _is_name(path: Path, command: str) -> bool:
-    """Whether a text at this place names a database, a collection or a field."""
+    """Tell whether a text at this place names a database, a collection or a field."""
     if path in (("database",), ("command", command)) or (command, *path[1:]) in _NAMES_OF_COMMANDS:
         return True
     if _is_data(path):
@@ -272,8 +272,9 @@ def _refuse_structures(parts: tuple[Part, ...], *, is_data: bool) -> None:
 
 
 def _is_data(path: Path) -> bool:
-    """Whether a text at this place is a text also when it begins with a dollar sign. Where it cannot be told it may
-    be an expression, and there ``$name`` is the field of a document.
+    """Tell whether a text at this place is a text even when it begins with a dollar sign.
+
+    Where nobody can tell, it may be an expression, in which ``$name`` is the field of a document.
     """
     if path[-1] == "$literal":
         return True

@@ -56,7 +56,7 @@ class RedisCommand:
         return tuple(sources.text(word) for word in self.words)
 
     def values(self, sources: Sources) -> tuple[Scalar, ...]:
-        """What took the placeholders' places, in their order."""
+        """The values that took the places of the placeholders, in their order."""
         return tuple(sources.value(part) for word in self.words for part in word if not isinstance(part, str))
 
 

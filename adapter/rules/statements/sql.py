@@ -1,4 +1,7 @@
-"""What the text of an SQL statement is made of, dialect by dialect: code, literals, quoted names, comments. Pure."""
+"""The parts of the text of an SQL statement, dialect by dialect. Pure.
+
+They are code, literals, quoted names and comments.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Dialect:
     foreign: re.Pattern[str] | None = None
 
     def mark(self, number: int) -> str:
-        """What stands for the statement's bind of this number, the first of which is 1."""
+        """The text that stands for the statement's bind of this number; the first number is 1."""
         return {"sqlite": "?", "postgres": f"${number}", "mysql": "%s"}[self.name]
 
 
@@ -182,8 +185,9 @@ _WORD = re.compile(r"([^\W\d]\w*)(?=(\s*\())?")
 
 
 def reads(code: str) -> bool:
-    """Whether a statement, by the words of its code, only reads. What its functions do is not seen, and where it
-    cannot be told the answer is no.
+    """Tell whether a statement only reads, by the words of its code.
+
+    What its functions do is not seen. Where nobody can tell, the answer is no.
     """
     first = _WORD.match(code.lstrip(" \t\r\n\f("))
     if first is None or first[1].lower() not in _READING:

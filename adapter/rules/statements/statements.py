@@ -116,5 +116,5 @@ def bind(statement: Statement, values: Mapping[str, object]) -> Bound:
 
 
 def reads(statement: Statement) -> bool:
-    """Whether the statement, by its words, changes nothing; only then may its results be kept."""
+    """Tell whether the statement, by its words, changes nothing; only then may its results be kept."""
     return statement.reads

@@ -144,7 +144,7 @@ def _names_only(declared: Input) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the values of one call come from."""
+    """The sources of the values of one call."""
 
     inputs: Mapping[str, object]
     env: Environment

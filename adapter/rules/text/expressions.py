@@ -56,11 +56,11 @@ class Expression:
         return f"<Expression {self.source!r}>"
 
     def occurs_in(self, text: str) -> bool:
-        """Whether any part of the text matches."""
+        """Tell whether any part of the text matches."""
         return self._program.search(_bytes(text)) is not None
 
     def is_all_of(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Tell whether the whole text matches."""
         return self._program.fullmatch(_bytes(text)) is not None
 
     def claims(self, text: str) -> Iterator[str]:

@@ -49,14 +49,14 @@ class Glob:
         return self.pattern
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern is one for this name, as far as that can be told in MOST_STEPS."""
+        """Tell whether the pattern matches this name, as far as that can be told in MOST_STEPS."""
         if name == self.pattern:
             return True
         steps = _Steps()
         return _bounded(lambda: _matches(self.segments, name.split("."), "**", _segment(steps), steps))
 
     def covers(self, other: Glob) -> bool:
-        """Whether every name that ``other`` matches is surely matched by this pattern."""
+        """Tell whether this pattern surely matches every name that ``other`` matches."""
         steps = _Steps()
 
         def covered(mine: str, its: str) -> bool:
@@ -92,9 +92,9 @@ def _matches(
     fits: Callable[[str, str], bool],
     steps: _Steps,
 ) -> bool:
-    """Whether the pattern's parts fit the subject's one by one, ``any_number`` standing for as many as it takes.
+    """Tell whether the pattern's parts fit the subject's one by one; ``any_number`` fits any number of them.
 
-    Only the last ``any_number`` is ever reconsidered: what an earlier one could take, that one can take too.
+    Only the last ``any_number`` is tried again with more parts: it can take all that an earlier one could take.
     """
     at = part = 0
     retry_at = retry_part = -1

@@ -33,9 +33,9 @@ class Difference(NamedTuple):
 
 
 def differences(old: Any, new: Any) -> Iterator[Difference]:
-    """Where two values are not the same in canonical form, sorted by their keys.
+    """Yield the places where two values differ in canonical form, sorted by their keys.
 
-    A list of which an item is no object or list, or that became longer or shorter, differs as a whole.
+    A list differs as a whole if one of its items is no object or list, or if it became longer or shorter.
     """
     todo = [Difference("", old, new)]
     while todo:

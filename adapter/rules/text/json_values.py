@@ -1,4 +1,4 @@
-"""What scripts and drivers return, as JSON: plain values, and their two spellings. Pure."""
+"""The values that scripts and drivers return, as JSON: plain values, and their two spellings. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def require_size(value: Any) -> None:
 
 
 def _members(value: Any) -> list[Any]:
-    """What is within an object of another class, as far as that can be told without asking it."""
+    """The values within an object of another class, as far as they can be found without asking the object."""
     if isinstance(value, str | bytes | bytearray | memoryview):
         return [str(value) if isinstance(value, str) else bytes(value)]
     if isinstance(value, Mapping):

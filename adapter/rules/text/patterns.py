@@ -1,7 +1,7 @@
-"""Whether a text fits a pattern of somebody's schema. Pure.
+"""Tell whether a text fits a pattern of somebody's schema. Pure.
 
-Both may come from strangers. A pattern that the engine has no words for is judged by nobody here: the tool itself has
-the last word on what it takes.
+Both may come from strangers. A pattern that the engine cannot express is not judged here: the tool itself decides
+what it takes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PatternTooLarge(Exception):
 
 
 def why_not(source: str) -> str | None:
-    """What of a pattern the engine has no words for, None for one that is judged."""
+    """The reason why the engine cannot express a pattern; None for a pattern that is judged."""
     try:
         pattern_of(source, large=True)
     except ExpressionInvalid as invalid:

@@ -78,7 +78,10 @@ class Redactor:
         return "[path]" if kind in ("path", "quoted", "file") else self._hidden
 
     def _without_user(self, rest: str) -> str:
-        """What stands behind ``://``: an ``@`` ends the user, wherever it stands, for passwords hold all characters."""
+        """Return the text behind ``://`` with its user hidden.
+
+        The last ``@`` ends the user, wherever it stands, because passwords hold all characters.
+        """
         user, at, host = rest.rpartition("@")
         place, mark, query = host.partition("?")
         hidden = self._hidden if user else ""
@@ -93,5 +96,5 @@ for_caller = Redactor("[redacted]", places=True)
 
 
 def is_telling(key: str) -> bool:
-    """Whether what stands under such a key is a secret, whatever it is."""
+    """Tell whether the value under such a key is a secret, whatever the value is."""
     return _KEY.search(key) is not None

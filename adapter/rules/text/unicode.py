@@ -53,8 +53,9 @@ def visible(text: str) -> str:
 
 
 def reading(name: str) -> str:
-    """What a reader takes ``name`` for: equal for names that differ in case, form or invisible characters only, or in
-    white space around them.
+    """The name that a reader takes ``name`` for.
+
+    It is equal for names that differ only in case, form, invisible characters or the white space around them.
     """
     if name.isascii() and name.isprintable():
         return name.strip().lower()
@@ -68,7 +69,10 @@ LONGEST_NAME = 1024
 
 
 def has_no_reading(name: str) -> bool:
-    """Whether nobody can say what readers take ``name`` for: it is too long, or has a NUL, at which some stop."""
+    """Tell whether nobody can say what readers take ``name`` for.
+
+    This is so for a name that is too long, or that has a NUL, at which some readers stop.
+    """
     return len(name) > LONGEST_NAME or "\0" in name
 
 

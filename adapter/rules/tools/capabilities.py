@@ -1,4 +1,4 @@
-"""What the adapter adds to an upstream's capabilities, in the answer to initialize or server/discover. Pure."""
+"""The capabilities that the adapter adds to an upstream's, in the answer to initialize or server/discover. Pure."""
 
 from __future__ import annotations
 

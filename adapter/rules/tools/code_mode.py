@@ -25,7 +25,7 @@ class Misasked(Exception):
 
 
 class Query(NamedTuple):
-    """What a call of the search tool asks for."""
+    """The query in a call of the search tool."""
 
     words: str
     limit: int
@@ -33,7 +33,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeModeNames:
-    """What the three tools of a server are called."""
+    """The names of the three tools of a server."""
 
     server: str
 
@@ -55,7 +55,7 @@ class CodeModeNames:
 
     @property
     def hint(self) -> str:
-        """How a tool is called that was called by its name."""
+        """The way to call a tool, in words for a client that called it by its own name."""
         return (
             f"Tools of this server are called through {self.call}, with the tool's name and its arguments; "
             f"{self.search} finds tools and {self.schema} tells their arguments."
@@ -91,7 +91,7 @@ def asked_name(envelope: Envelope, names: CodeModeNames) -> str:
 
 
 def asked_query(envelope: Envelope) -> Query:
-    """What a call of ``names.search`` asks for. Raises Misasked."""
+    """Return the query of a call of ``names.search``. Raises Misasked."""
     asked = _asked(envelope, known=("query", "limit"))
     words, limit = asked.get("query"), asked.get("limit")
     if not isinstance(words, str):
@@ -150,7 +150,7 @@ def _span(body: bytes, path: tuple[str, ...]) -> tuple[int, int]:
 
 
 def told(found: Sequence[SearchHit], total: int, names: CodeModeNames) -> tuple[str, dict[str, Any]]:
-    """What the search tool answers: as text, and as data that fits its output schema."""
+    """Return the answer of the search tool: as text, and as data that fits its output schema."""
     if not found:
         return "No tool was found. Try other words, or an empty query for all tools by name.", {
             "tools": [],

@@ -78,7 +78,7 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
 
 
 def is_doubtful(raw: bytes, value: dict[str, Any]) -> bool:
-    """Whether another reader may find another definition in these bytes than this value, which was read in them."""
+    """Tell whether another reader of these bytes may find another definition than ``value``, which was read in them."""
     if not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None:
         return True
     return _has_duplicates(raw, value) and stands_twice(raw, TOOL)

@@ -1,4 +1,4 @@
-"""What became of the tools of a server since they were pinned: found as a value, and told. Pure."""
+"""The changes of a server's tools since they were pinned: found as a value, and put in words. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Rename(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed in one tool.
+    """The changes in one tool.
 
-    ``fields`` are the paths of what differs in the known members, at most 50, then ``…``; ``unsafe`` names the
-    annotations that turned less safe; ``other_keys`` says that the unknown members differ, which alone is no
-    change of what a model is told.
+    ``fields`` are the paths of the differences in the known members, at most 50, then ``…``. ``unsafe`` names the
+    annotations that became less safe. ``other_keys`` says that the unknown members differ; that alone does not
+    change what a model is told.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Drift:
 
     @cached_property
     def reasons(self) -> Mapping[str, Change | Rename]:
-        """What there is to say of the tools of now, by name; nothing of those that were added."""
+        """The changes and renames of the present tools, by present name; added tools are not in it."""
         changed: dict[str, Change | Rename] = {change.name: change for change in self.changed}
         return changed | {rename.new: rename for rename in self.renamed}
 
     @property
     def is_of_other_keys_only(self) -> bool:
-        """Whether nothing that a model is told is another."""
+        """Tell whether nothing that a model is told has changed."""
         return not (self.unsettled or self.removed)
 
     @property
     def size(self) -> int:
-        """How many tools are not what they were."""
+        """The number of tools that are not as they were pinned."""
         return len(self.changed) + len(self.added) + len(self.renamed) + len(self.removed)
 
 
@@ -85,7 +85,7 @@ Pinned = Mapping[str, PinnedTool]
 
 
 def drift(baseline: Pinned, now: Pinned) -> Drift | None:
-    """What differs between two catalogues by the names of their tools, None if nothing does."""
+    """Return the difference between two catalogues, by the names of their tools; None if there is none."""
     return at_once(drift_piecewise(baseline, now))
 
 
@@ -192,7 +192,7 @@ def as_data(drift: Drift) -> dict[str, Any]:
 
 
 def counts(drift: Drift) -> dict[str, int]:
-    """How many tools changed, and in which way."""
+    """Return the number of tools that drifted, for each way of drifting."""
     return {
         "changed": len(drift.changed),
         "added": len(drift.added),

@@ -42,7 +42,7 @@ class _Run(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """How wide a column is, in cells of the terminal, and whether it has colors."""
+    """The width of a column, in cells of the terminal, and whether it has colors."""
 
     column: int
     color: bool
@@ -98,7 +98,7 @@ def _columns(old: Any, new: Any, page: _Page) -> Iterator[str]:
 
 
 def _words(value: Any) -> list[str]:
-    """What is shown of a value, cut into words, spaces and line breaks; each safe to show."""
+    """Return the shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
     if value is ABSENT:
         return []
     text = value if isinstance(value, str) else _laid_out(value)

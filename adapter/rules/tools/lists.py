@@ -42,21 +42,21 @@ def ended_with(
 
 
 def next_cursor(response: bytes) -> str | None:
-    """Where the upstream says its list goes on, or None."""
+    """Return the cursor with which the upstream says its list goes on, or None."""
     result = _result(response)
     cursor = result.get("nextCursor") if result is not None else None
     return cursor if isinstance(cursor, str) else None
 
 
 def has_no_such_method(response: bytes) -> bool:
-    """Whether the upstream answered that it does not know the method at all."""
+    """Tell whether the upstream answered that it does not know the method at all."""
     if b"-32601" not in response:
         return False
     return says_no_such_method(parse(response))
 
 
 def says_no_such_method(message: Any) -> bool:
-    """Whether a message (as parsed) says that the upstream does not know the method at all."""
+    """Tell whether a message (as parsed) says that the upstream does not know the method at all."""
     error = message.get("error") if isinstance(message, dict) else None
     return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND
 
@@ -77,7 +77,10 @@ def _result(response: bytes) -> dict[str, Any] | None:
 
 
 def _kept_private(*, modern: bool) -> list[Edit]:
-    """What was added is for this scope alone, so nobody may share the list (MCP 2026-07-28, caching)."""
+    """Return the edits that make a list private (MCP 2026-07-28, caching).
+
+    What was added is for this scope alone, so nobody may share the list.
+    """
     return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
 
 

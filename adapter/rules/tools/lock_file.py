@@ -52,7 +52,7 @@ def write_lock(servers: Mapping[str, Mapping[str, PinnedTool]]) -> str:
 
 
 def read_lock(text: str) -> dict[str, dict[str, PinnedTool]]:
-    """What ``write_lock`` was given. Raises LockError, also where a definition is not what its digest says."""
+    """Return what ``write_lock`` was given. Raises LockError, also if a definition does not match its digest."""
     reader = _Reader()
     # Not splitlines(): to that, half a dozen characters of Unicode end a line.
     for line in text.split("\n"):

@@ -1,7 +1,7 @@
-"""Where in a tool's definition the prose stands that a model reads: titles and descriptions. Pure.
+"""The prose in a tool's definition that a model reads: titles and descriptions, with their places. Pure.
 
-One walk over the bytes finds it at any depth and also where a member appears twice, so nothing a client may read
-is missed; what is not replaced keeps its bytes.
+One walk over the bytes finds it at any depth, also if a member appears twice, so that nothing a client may read is
+missed. Bytes that are not replaced stay as they are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Prose(NamedTuple):
         return self.where.endswith("Schema")
 
     def text(self, definition: bytes) -> str:
-        """What it says. A lone surrogate in it stays one."""
+        """Return the text of this prose. A lone surrogate in it stays one."""
         quoted = definition[self.start : self.end]
         if b"\\" not in quoted:
             return quoted[1:-1].decode("utf-8")
@@ -129,7 +129,7 @@ _COMMA = re.compile(rb"\s*+,\s*+")
 
 
 def _behind(definition: bytes, end: int) -> int:
-    """Where the next member begins, or ``end`` if there is none."""
+    """Return the index where the next member begins, or ``end`` if there is none."""
     found = _COMMA.match(definition, end)
     return found.end() if found else end
 

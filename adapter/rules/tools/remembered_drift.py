@@ -111,7 +111,7 @@ class RememberedDrift:
 
     @property
     def sessions(self) -> int:
-        """How many sessions met any of it; one that met two counts twice."""
+        """The number of sessions that met any of this drift; a session that met two catalogues counts twice."""
         return sum(each.count for each in self.met)
 
     def told(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def encode_remembered(found: RememberedDrift) -> bytes:
 
 
 def decode_remembered(value: bytes) -> RememberedDrift:
-    """What a row's value says. Raises ValueError for one of another version."""
+    """Decode a row's value. Raises ValueError for a value of another version."""
     try:
         row = orjson.loads(value)
         met = tuple(MetDrift(**{**each, "scopes": tuple(each["scopes"])}) for each in row["met"])

@@ -47,9 +47,9 @@ class PageRefused(Exception):
 
 
 class Shaping(NamedTuple):
-    """What policy makes of one definition: its bytes, and what was changed; ``raw`` None hides the tool.
+    """The result of policy for one definition: its bytes, and what was changed. If ``raw`` is None, the tool is hidden.
 
-    ``blocked``: it is hidden for what it says, not for its name.
+    ``blocked``: the tool is hidden for what its definition says, not for its name.
     """
 
     raw: bytes | None
@@ -73,7 +73,7 @@ BOUNDS = ListLimits()
 
 @dataclass(frozen=True, slots=True)
 class PageRules:
-    """What pages are shaped by. ``own`` are the adapter's tools as JSON, which stand first on a first page."""
+    """The rules that shape pages. ``own`` are the adapter's tools as JSON, which stand first on a first page."""
 
     shape: ShapeTool
     own: Sequence[bytes] = ()
@@ -82,7 +82,7 @@ class PageRules:
 
 
 class PolicyNote(NamedTuple):
-    """What became of a tool that policy concerned. ``key`` is equal for the same definition.
+    """A note on what policy did to a tool. ``key`` is equal for the same definition.
 
     ``unread``: nobody may call the tool, since nobody knows what its definition says.
     """
@@ -197,7 +197,7 @@ def with_warning(definition: bytes, name: str, found: Drift) -> bytes:
 
 
 class _Taken(NamedTuple):
-    """What becomes of one entry."""
+    """The result for one entry of a page."""
 
     text: bytes | None
     tool: Tool | None = None
@@ -266,12 +266,12 @@ class _Entries:
 
 
 def _doubt(message: object, rest: bytes) -> str | None:
-    """What a client could find else beside the tools."""
+    """Return a sentence on what else a client could find beside the tools, None if there is nothing."""
     return doubt_of_answer(rest, RESULT) if isinstance(message, dict) else None
 
 
 def _left_out(raw: bytes, why: str) -> Piecewise[_Taken]:
-    """What becomes of a definition that nobody looks into: it is hidden, by the name that it has."""
+    """Return the result for a definition that is not examined: it is hidden, under the name that it has."""
     span = yield from member(raw, "name")
     said = parse(raw[slice(*span)]) if span is not None and span[1] - span[0] <= _LONGEST_NAME else None
     name = said if isinstance(said, str) else ""

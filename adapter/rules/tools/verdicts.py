@@ -1,4 +1,4 @@
-"""What a scope may use of the tools of now, judged by those it saw first. Pure."""
+"""The present tools that a scope may use, judged by the tools that it saw first. Pure."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Sighting:
     pages: frozenset[str] = frozenset()
 
     def is_same(self, other: Sighting) -> bool:
-        """Whether both show, and hide, the same tools."""
+        """Tell whether both show the same tools and hide the same tools."""
         return self.catalogue.digest == other.catalogue.digest and self.hidden == other.hidden
 
     def covers(self, page: Sighting) -> bool:
-        """Whether all that is on the page is on this list."""
+        """Tell whether everything on the page is also on this list."""
         # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
         if self.pages >= page.pages:
             return True
@@ -55,10 +55,11 @@ class Sighting:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
-    """How a scope stands to the tools of ``now``.
+    """The judgement of the tools of ``now`` for one scope.
 
-    ``found`` is all that differs from what it saw first, ``drift`` the same if a model is told anything else than
-    before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what it saw first.
+    ``found`` is every difference from what the scope saw first. ``drift`` is the same if a model is told anything
+    else than before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what the scope saw
+    first.
     """
 
     seen: Sighting
@@ -74,16 +75,16 @@ class Verdict:
         return self.seen.catalogue
 
     def with_page(self, page: Sighting) -> Piecewise[Sighting]:
-        """What was judged with what is on the page in its place."""
+        """Return what was judged, with the tools of the page in place of those of the same names."""
         tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
         return Sighting(tools, self.seen.hidden | page.hidden)
 
     def hides(self, name: str) -> bool:
-        """Whether policy hides what a server might take this name for."""
+        """Tell whether policy hides a tool that a server might understand by this name."""
         return bool(self.seen.hidden) and (has_no_reading(name) or reading(name) in self.seen.hidden)
 
     def bars(self, name: str) -> bool:
-        """Whether drift, or the want of a pin, keeps a call of this name from going on."""
+        """Tell whether drift, or a missing pin, stops a call of this name."""
         if name in self.allowed:
             return False
         if self._only_allowed or not self._suspect:

@@ -1,7 +1,7 @@
-"""What clients may see of an upstream's tools: which, and how much of their prose. Pure.
+"""The part of an upstream's tools that clients may see: which tools, and how much of their prose. Pure.
 
-The order is that of the catalogue: disabled tools go, what is left is sanitized, then described as the policy has
-it, then wrapped tools say how files reach them.
+The order is that of the catalogue: disabled tools are removed, the others are sanitized, then their descriptions
+are made as the policy says, then wrapped tools say how files reach them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sanitization:
     max_schema_text: int | None = 8192
 
     def clean(self, piece: Prose, text: str) -> str:
-        """What is left of a text. It depends on nothing but the text and where it stands."""
+        """Return what is left of a text. That depends only on the text and its place."""
         if self.remove_invisible:
             text = visible(text)
         if self.normalize_unicode:
@@ -74,14 +74,14 @@ def _longer(title: int, description: int) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """How much of the descriptions is passed on; the limits (characters) are those of ``truncate``."""
+    """The part of the descriptions that is passed on. The limits, in characters, are those of ``truncate``."""
 
     mode: Literal["preserve", "truncate", "strip"] = "preserve"
     max_tool: int | None = 280
     max_schema: int | None = 280
 
     def kept(self, piece: Prose, text: str) -> str | None:
-        """What is passed on of a text, None to leave it out. Titles always are."""
+        """Return the part of a text that is passed on, None to leave the text out. Titles are always passed on."""
         if piece.is_title or self.mode == "preserve":
             return text
         if self.mode == "strip":
@@ -123,7 +123,7 @@ class Disabled:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What holds for the tools of one server. ``shorten`` leaves wrapped tools ``short_words`` words at most."""
+    """The policies for the tools of one server. ``shorten`` leaves wrapped tools ``short_words`` words at most."""
 
     sanitization: Sanitization = Sanitization()
     descriptions: Descriptions = Descriptions()
@@ -134,7 +134,7 @@ class Policies:
 
     @property
     def change_nothing(self) -> bool:
-        """Whether every definition is shown as it came."""
+        """Tell whether every definition is shown as it came."""
         quiet = self.sanitization.mode == "off" and self.descriptions.mode == "preserve"
         return quiet and not self.disabled.readings and not self.wrapped
 
@@ -153,9 +153,9 @@ class Shaped:
 
 
 def is_disabled(policies: Policies, name: str) -> bool:
-    """Whether clients may neither see nor call a tool of this name, or of one that reads like it.
+    """Tell whether a tool of this name is disabled, so that clients may neither see nor call it.
 
-    Where any is disabled, so is a name that has no reading.
+    A name that reads like a disabled one is disabled too. If any is disabled, so is a name that has no reading.
     """
     disabled = policies.disabled
     if not disabled.readings:

@@ -1,1 +1,1 @@
-"""What has to fit together across sections, and warnings about what is legal but dangerous."""
+"""Checks of what has to fit together across sections, and warnings about what is legal but dangerous."""

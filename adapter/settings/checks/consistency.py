@@ -1,4 +1,4 @@
-"""What no single field can judge: ids, mounts and tools against each other, and what must be there at all."""
+"""Checks that no single field can make: ids, mounts and tools against each other, and values that must be present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to fit together for servers that the adapter hosts itself: their tools, and the connectors these use."""
+"""Checks of what has to fit together for servers that the adapter hosts: their tools, and the connectors these use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Pro
 
 
 def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
-    """What contradicts itself in the tools of one server, and tools where no server is hosted."""
+    """Find contradictions in the tools of one server, and tools where no server is hosted."""
     if server.upstream.transport != "hosted":
         for key in ("define", "directory", "require_auth"):
             if getattr(server.tools, key):

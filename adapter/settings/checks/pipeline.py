@@ -1,4 +1,4 @@
-"""What has to fit together around the stages of tools: presenters, who is named where, and the console's routes."""
+"""Checks of what has to fit together around tool stages: presenters, the places that name them, and console routes."""
 
 from __future__ import annotations
 

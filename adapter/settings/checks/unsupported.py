@@ -1,6 +1,6 @@
-"""What may be written in the file but is not there yet: a value that asks for it is refused, never ignored.
+"""Features that may be written in the file but do not exist yet: a value that asks for one is refused, never ignored.
 
-A feature that arrives takes its lines out of ``MISSING``.
+Remove the lines of a feature from ``MISSING`` once the feature exists.
 """
 
 from __future__ import annotations

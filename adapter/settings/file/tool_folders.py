@@ -33,9 +33,9 @@ class Conventions(NamedTuple):
 
 
 def conventions(names: Iterable[str]) -> Conventions:
-    """What the Python files among ``names`` are: the first of each kind, in the order of names.
+    """Find the first Python file of each kind among ``names``, in the order of names.
 
-    A handler is called so, or has ``handler`` in its name; an input mapper is ``input.py`` or has ``input`` and
+    A handler has ``handler`` in its name; an input mapper is ``input.py`` or has ``input`` and
     ``validator``; an output mapper is ``output.py`` or has ``data`` and ``mapper``.
     """
     scripts = sorted(name for name in names if name.endswith(".py"))
@@ -51,7 +51,7 @@ def conventions(names: Iterable[str]) -> Conventions:
 
 
 def default_name(path: Path) -> str:
-    """What a tool at ``path`` below the directory is called unless its file says so; empty if nothing is left of it."""
+    """The name of a tool at ``path`` below the directory, unless its file gives one; empty if nothing is left of it."""
     parts = (re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-").lower() for part in path.parts)
     return "-".join(part for part in parts if part)
 
@@ -203,7 +203,7 @@ class _Reading:
         self._found.append(FoundTool(self._place(file or path), said))
 
     def _written(self, file: Path) -> dict[str, Any] | None:
-        """What a tool's file says, or None where it cannot be used."""
+        """The content of a tool's file, or None where it cannot be used."""
         path, place = self._at(file), self._place(file)
         if not path.is_file():
             self._refuse(file, "is no file that can be read")

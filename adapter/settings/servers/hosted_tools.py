@@ -124,7 +124,7 @@ class ToolInput(Section):
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """What is said beside the keys of the short form, by the words of JSON Schema."""
+        """The values given beside the keys of the short form, under their names in JSON Schema."""
         fields = type(self).model_fields
         return {
             fields[name].alias or name: value for name, value in self.said.items() if name not in _SHORT_FORM
@@ -210,13 +210,13 @@ class ToolSettings(Section):
 
     @property
     def stages(self) -> ToolStages:
-        """What it says of its own stages, as ``servers[].stages`` would have it."""
+        """The stages that the tool itself sets, in the form of ``servers[].stages``."""
         said = {key: value for key, value in self.said.items() if key in ToolStages.model_fields}
         return ToolStages().model_copy(update=said)
 
     @property
     def destructive(self) -> bool:
-        """Whether the tool says of itself that it destroys something."""
+        """Tell whether the tool says of itself that it destroys something."""
         return bool(self.annotations.get("destructiveHint"))
 
 

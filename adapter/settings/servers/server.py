@@ -165,7 +165,7 @@ class ServerSettings(Section):
         return value.strip()
 
     def stages_for(self, tool: str) -> ToolStages:
-        """What ``stages`` says of the tool of this name, all globs that match taken together."""
+        """The stages that ``stages`` sets for the tool of this name: all matching globs taken together."""
         return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
 
     def stages_of(self, tool: ToolSettings) -> ToolStages:
@@ -175,6 +175,6 @@ class ServerSettings(Section):
 
 
 def fits(tool: str, glob: str) -> bool:
-    """Whether a glob of ``stages`` is one for the tool of this name."""
+    """Tell whether a glob of ``stages`` matches the tool of this name."""
     # Here a bracket is a bracket; for fnmatch it begins a set of characters.
     return fnmatchcase(tool, glob.replace("[", "[[]"))

@@ -161,7 +161,7 @@ class StageCache(Section):
     )
 
     def idle(self, server_keeps: bool) -> bool:
-        """Whether it says something about results that nobody keeps: by mistake, then."""
+        """Tell whether it sets something about results that nobody keeps, which is a mistake."""
         return bool(self.said) and self.enabled is None and not server_keeps
 
 

@@ -1,4 +1,4 @@
-"""What clients see of upstream tools: models shared by ``core`` and ``servers[]``."""
+"""The part of upstream tools that clients see: models shared by ``core`` and ``servers[]``."""
 
 from __future__ import annotations
 

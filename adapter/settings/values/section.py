@@ -1,4 +1,4 @@
-"""What every section of the file has in common, and the kinds of value a field can hold."""
+"""The common base of all sections of the file, and the kinds of value a field can hold."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @dataclass(frozen=True)
 class Spelled:
-    """How the reference page names a kind of value."""
+    """The name of a kind of value on the reference page."""
 
     kind: str
 
