@@ -43,7 +43,7 @@ class Unreadable(Exception):
 
 
 class Baseline(NamedTuple):
-    """What sessions start from. ``origin`` says where that comes from.
+    """The tools that sessions start from. ``origin`` says where that comes from.
 
     ``binding``: it holds for every session, by a lock file or an operator's word.
     """
@@ -76,7 +76,7 @@ class ServerPinStatus:
 async def standings(
     settings: Settings, entries: Iterable[ServerSettings], *, seen: bool
 ) -> list[ServerPinStatus]:
-    """How each of these servers stands; ``seen`` takes for now what the adapter saw last, and asks no server.
+    """Return how each of these servers stands; ``seen`` takes for now what the adapter saw last, and asks no server.
 
     Raises StoreUnavailable.
     """
@@ -201,7 +201,7 @@ def counted(scopes: int) -> str:
 
 
 async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
-    """What the server offers at this moment, as clients would see it. Raises Unreadable."""
+    """Return what the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
     # Only what this entry names is made: the scripts of other servers are none of its affair.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))

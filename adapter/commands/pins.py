@@ -43,7 +43,7 @@ WIDTH = 120
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for. ``server`` None means all.
+    """The request of the command line. ``server`` None means all.
 
     ``seen``: look at what the adapter saw last. ``yes``: accept without a question. ``output`` is the file that
     ``export`` writes, ``-`` standard output; None: each server's own lock file, or one in ``directory``.
@@ -227,7 +227,7 @@ def _accept(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) 
 
 
 def _is_settled_by_lock(standing: ServerPinStatus) -> bool:
-    """Whether other tools than those of the server's lock file were met, and it offers those of the file again."""
+    """Tell whether other tools than those of the server's lock file were met, and it offers those of the file again."""
     if standing.entry.tools_lock is None or standing.now is None or standing.remembered is None:
         return False
     return standing.baselines[0].catalogue.digest == standing.now.digest
@@ -286,7 +286,7 @@ def _size(catalogue: Catalogue) -> str:
 
 
 def _told(found: Mapping[str, int]) -> str:
-    """What ``drift.counts`` says, in words."""
+    """Return the result of ``drift.counts`` in words."""
     words = ("changed", "added", "renamed", "removed")
     parts = [f"{found[word]} {word}" for word in words if found.get(word)]
     less_safe = found.get("less_safe")

@@ -175,7 +175,7 @@ def open_at(base: int, parts: Sequence[str], name: str) -> FoundFile | None:
 
 
 def says_absent(error: OSError) -> bool:
-    """Whether opening failed because there is no such thing, or it is a link or no file."""
+    """Tell whether opening failed because there is no such thing, or it is a link or no file."""
     return error.errno in _ABSENT
 
 
@@ -193,7 +193,7 @@ def claim(directory: int) -> None:
 
 
 def claimed(directory: int) -> bool:
-    """Whether somebody else, in this process or another, has claimed the directory."""
+    """Tell whether somebody else, in this process or another, has claimed the directory."""
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -32,7 +32,7 @@ _MEASURINGS = 3
 
 
 class Way(NamedTuple):
-    """Where a path leads: the directory to begin at, and the components below it. ``inside`` the store or not."""
+    """The target of a path: the directory to begin at, and the components below it. ``inside`` the store or not."""
 
     base: str
     parts: tuple[str, ...]

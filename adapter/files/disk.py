@@ -75,7 +75,7 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def _labour(works: SimpleQueue[_Work | None]) -> None:
-    """What a thread does until there is None to do."""
+    """Run the works of the queue in a thread until one is None."""
     while (work := works.get()) is not None:
         work.run()
         del work  # what it holds is not to live until the next one comes
@@ -146,7 +146,7 @@ class Disk:
             raise failure(error) from error
 
     def close(self) -> None:
-        """What runs still ends; nothing new begins."""
+        """Begin nothing new. Work that already runs still ends."""
         if self._closed:
             return
         self._closed = True

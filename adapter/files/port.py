@@ -13,7 +13,7 @@ from adapter.rules.files.file_records import Place
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What was found out of a whole file: ``size`` in bytes, ``sha256`` in hex, ``head`` its first bytes (at
+    """The measure of a whole file: ``size`` in bytes, ``sha256`` in hex, ``head`` its first bytes (at
     most 512), ``modified`` in nanoseconds since the epoch.
     """
 
@@ -135,14 +135,14 @@ class FileStore(Protocol):
         """Open for reading; None if it is not there, or no longer the file that was recorded."""
 
     async def holds(self, place: Place, *, size: int, modified: int) -> bool:
-        """Whether ``open_file`` would find the file that was recorded there."""
+        """Tell whether ``open_file`` would find the file that was recorded there."""
 
     def path_of(self, place: Place) -> str:
         """The absolute path of a placed file, for a tool that reads it."""
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """How the store's root may be spelled in a text, the longest first; to withhold it."""
+        """The spellings of the store's root in a text, the longest first; to withhold it."""
 
     async def remove(self, place: Place) -> None:
         """Remove a file and the directories that this leaves empty. Harmless when it is not there."""
@@ -154,4 +154,4 @@ class FileStore(Protocol):
         """Remove what nobody knows and what has not changed since ``before`` (Unix seconds); how many files."""
 
     async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
-        """Which of these (with their sizes) are not there whole."""
+        """Find which of these (with their sizes) are not there whole."""

@@ -1,4 +1,4 @@
-"""What a hosted server says, as bytes: results and errors of both eras, and the HTTP status that goes with them.
+"""The messages of a hosted server, as bytes: results and errors of both eras, and the HTTP status that goes with them.
 
 Source of the rules: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP", and the schemas of both revisions.
 """

@@ -54,14 +54,14 @@ class Incoming:
 
     @property
     def progress_token(self) -> ProgressToken | None:
-        """What the client wants progress under, None where it cannot be told any."""
+        """The token under which the client wants progress, None where it cannot be told any."""
         token = self.meta.get("progressToken") if self.streams else None
         return token if isinstance(token, str | int | float) and not isinstance(token, bool) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Who the server is, and how it answers."""
+    """The identity of the server, and the way it answers."""
 
     name: str
     version: str
@@ -80,7 +80,7 @@ class Served:
 
 
 class Opened(NamedTuple):
-    """What a session was opened with."""
+    """The values that a session was opened with."""
 
     version: str
     capabilities: Mapping[str, Any]
@@ -244,7 +244,7 @@ class Methods:
 
 
 def _check_modern(incoming: Incoming) -> None:
-    """What every request of MCP 2026-07-28 carries. Raises Refused, HeaderMismatch."""
+    """Check for what every request of MCP 2026-07-28 carries. Raises Refused, HeaderMismatch."""
     missing = [key for key in (VERSION_KEY, answers.CAPABILITIES_KEY) if key not in incoming.meta]
     if missing:
         raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")

@@ -1,4 +1,4 @@
-"""What a hosted server offers: tools, the calls they get and the answers they give."""
+"""The offer of a hosted server: tools, the calls they get and the answers they give."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ToolCall:
 
 
 class Answered(Protocol):
-    """What a tool answers."""
+    """The answer of a tool."""
 
     def as_result(self) -> dict[str, Any]:
         """The members of the JSON-RPC result."""

@@ -1,4 +1,4 @@
-"""How many more files the system lets this process open."""
+"""The number of further files that the system lets this process open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RESERVE = 64
 
 
 def scarce(number: int, reserves: int) -> bool:
-    """Whether so few files may be opened beside the one of this number that ``reserves`` times the reserve is not left.
+    """Tell whether fewer files than ``reserves`` times the reserve may still be opened beside the one of this number.
 
     A new file has the lowest number that is free, so all below it are in use.
     """

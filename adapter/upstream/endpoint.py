@@ -1,4 +1,4 @@
-"""Where an upstream listens, and how a request to it looks in bytes. Pure: opens nothing."""
+"""The address of an upstream, and the bytes of a request to it. Pure: opens nothing."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class UpstreamReply(Protocol):
 
 
 class Sink(Protocol):
-    """Where an answer is poured: a client's end of it."""
+    """The receiver of an answer: the client's end of it."""
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """Take a chunk. False: it was the last for now; the next may come when ``drained`` has returned.

@@ -1,1 +1,1 @@
-"""What bytes mean: JSON-RPC, server-sent events, ranges, links. Pure."""
+"""The meaning of bytes: JSON-RPC, server-sent events, ranges, links. Pure."""

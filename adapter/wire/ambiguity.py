@@ -123,7 +123,7 @@ _USUAL = frozenset(("name", "arguments", "_meta"))
 
 
 def _names_elsewhere(params: Mapping[str, Any], meta: Any) -> int:
-    """How many members called "name" sit where calls usually have some: arguments and client info."""
+    """Count the members called "name" where calls usually have some: arguments and client info."""
     arguments = params.get("arguments")
     found = 1 if isinstance(arguments, dict) and "name" in arguments else 0
     if isinstance(meta, dict):
@@ -145,7 +145,7 @@ def _twice(body: bytes, params: Any, meta: Any) -> str | None:
 
 
 def _standing(body: bytes, start: int, names: Names) -> tuple[dict[str, int], str | None]:
-    """Where the values of these names stand in the object at ``start``, and the sentence on one that does so twice."""
+    """Find the values of these names in the object at ``start``, and the sentence on one that is there twice."""
     found: dict[str, int] = {}
     doubt = None
     for number, member in enumerate(spans.members(body, start)):
@@ -171,7 +171,7 @@ Way = Sequence[tuple[str, int]]
 
 
 def leads_elsewhere(message: bytes, way: Way) -> bool:
-    """Whether a reader may come to another value than the one at the end of this way, which begins at the message.
+    """Tell whether a reader may come to another value than the one at the end of this way, which begins at the message.
 
     It may where a member on the way stands there twice or in another spelling, or where there is a text or a list in
     the place of an object that the way leads through: a lenient reader finds a value in it.
@@ -274,13 +274,13 @@ def _alike(doc: bytes, start: int, names: Names | None) -> tuple[dict[str, spans
 
 
 def stands_twice(doc: bytes, names: Names) -> bool:
-    """Whether one of the names stands twice in an object, or the object has too many members to tell."""
+    """Tell whether one of the names stands twice in an object, or the object has too many members to tell."""
     return _alike(doc, skip_space(doc, 0), names)[1] is not None
 
 
 def may_hold(message: object, *names: str) -> bool:
-    """Whether a client could find something under these names, each within the one before, in JSON or in any message of
-    a list of them.
+    """Tell whether a client could find something under these names, each within the one before, in JSON or in any
+    message of a list of them.
     """
     found = message if isinstance(message, list) else [message]
     for name in names:

@@ -130,7 +130,7 @@ def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope 
 
 
 def answers(data: bytes, request_id: str | int | float | None) -> bool:
-    """Whether ``data`` is the JSON-RPC response to that request: its id, or an error that names no id.
+    """Tell whether ``data`` is the JSON-RPC response to that request: its id, or an error that names no id.
 
     Ids compare as JSON does: 1 is 1.0, but neither "1" nor true. What is no JSON answers nothing.
     """
@@ -199,7 +199,7 @@ def dump(value: Any) -> bytes:
 
 
 def _parse_patiently(body: bytes) -> Any:
-    """What orjson refuses may be legal all the same: lone surrogate escapes, 1e999."""
+    """Parse what orjson refuses though it may be legal: lone surrogate escapes, 1e999."""
     if has_more_values(body, ODD_VALUES):
         raise BadJson(
             f"JSON with half characters or numbers beyond any float is read up to {ODD_VALUES} values only."

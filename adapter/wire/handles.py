@@ -1,4 +1,4 @@
-"""How files are named in messages: ``upload://sessions/…`` handles and ``artifact://sessions/…`` URIs.
+"""The names of files in messages: ``upload://sessions/…`` handles and ``artifact://sessions/…`` URIs.
 
 A text is exactly one handle or none. Nothing is repaired, so nothing behind a handle can lead elsewhere.
 """

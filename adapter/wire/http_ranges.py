@@ -39,7 +39,7 @@ def read_range(header: str | None, size: int) -> tuple[int, int] | Unsatisfiable
 
 
 def if_range_allows(header: str | None, etag: str) -> bool:
-    """Whether a Range still holds: there is no If-Range, or it is this very tag.
+    """Tell whether a Range still holds: there is no If-Range, or it is this very tag.
 
     A weak tag says nothing of single bytes, and no date is sent that a client could ask for (RFC 9110 §13.1.5).
     """
@@ -47,7 +47,7 @@ def if_range_allows(header: str | None, etag: str) -> bool:
 
 
 def not_modified(if_none_match: str | None, etag: str) -> bool:
-    """Whether the client has this file already, by the weak comparison that RFC 9110 §13.1.2 asks for."""
+    """Tell whether the client has this file already, by the weak comparison that RFC 9110 §13.1.2 asks for."""
     if if_none_match is None:
         return False
     if if_none_match.strip(_BLANK) == "*":

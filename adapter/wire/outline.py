@@ -1,4 +1,4 @@
-"""Where the parts of a JSON-RPC response with a list stand, found in pieces of bounded length. Pure.
+"""The places of the parts of a JSON-RPC response with a list, found in pieces of bounded length. Pure.
 
 ``scan`` and ``envelope.parse`` do the same at once, which takes seconds for what a hostile server may send.
 Positions are found without judging what stands between them: what is not valid JSON ends in BadJson here, or where
@@ -140,7 +140,7 @@ def _members_of(doc: bytes) -> Piecewise[dict[str, Span] | None]:
 
 
 def member(doc: bytes, key: str) -> Piecewise[Span | None]:
-    """Where the object ``doc`` has the value of ``key``; None where it is no object, or has none. Raises BadJson."""
+    """Find the value of ``key`` in the object ``doc``; None where it is no object, or has none. Raises BadJson."""
     reader = _Reader(doc)
     found: list[Span] = []
 
@@ -170,7 +170,7 @@ class _Reader:
         self._looks = 0
 
     def _is_due(self) -> bool:
-        """Whether this piece has been long enough."""
+        """Tell whether this piece has been long enough."""
         self._looks += 1
         if self.at < self._pause_at and self._looks < LOOKS:
             return False
@@ -271,7 +271,7 @@ class _Reader:
             more = yield from self._next(CLOSE_OBJECT)
 
     def items(self, most: int) -> Piecewise[array[int]]:
-        """Where the items of the array that begins here begin and end. Raises TooManyItems."""
+        """Find where the items of the array that begins here begin and end. Raises TooManyItems."""
         found = array("Q")
         more = yield from self._enter(CLOSE_ARRAY)
         while more:
@@ -308,7 +308,7 @@ class _Reader:
         return unescape(self.doc[start:end]) if end - start <= _LONGEST_KEY else ""
 
     def _enter(self, closing: int) -> Piecewise[bool]:
-        """Whether there is anything in the container that begins here; then stands at the first of it."""
+        """Tell whether there is anything in the container that begins here; then stands at the first of it."""
         self.at += 1
         yield from self.space()
         if byte(self.doc, self.at) != closing:
@@ -317,7 +317,7 @@ class _Reader:
         return False
 
     def _next(self, closing: int) -> Piecewise[bool]:
-        """Whether another member or item follows; then stands there, else behind the container."""
+        """Tell whether another member or item follows; then stands there, else behind the container."""
         found = byte(self.doc, self.at)
         if found in _SPACES:
             yield from self.space()

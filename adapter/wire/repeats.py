@@ -1,4 +1,4 @@
-"""Whether a JSON text can be read in more than one way: of a key that an object has twice readers differ."""
+"""JSON texts that can be read in more than one way: readers differ on a key that an object has twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from adapter.wire.envelope import parse
 
 
 def repeats(doc: bytes) -> bool:
-    """Whether any object in a valid JSON text has a key twice. Raises BadJson for one too deep to be looked through."""
+    """Tell whether any object in a valid JSON text has a key twice. Raises BadJson for one that is too deep."""
     if _surely_not(doc):
         return False
     repeated = False

@@ -1,4 +1,4 @@
-"""Where the values stand in JSON bytes.
+"""The places of the values in JSON bytes.
 
 The input is taken to be valid JSON, because whoever asks has read it; what is not valid ends in ValueError or
 in a meaningless span, never in a loop. Work is linear in the document and independent of its nesting.
@@ -151,7 +151,7 @@ def _enter(doc: bytes, start: int, opening: int) -> int:
 
 
 def _next(doc: bytes, end: int, closing: int) -> int:
-    """Where the next member or item begins, or -1 if the container closes here."""
+    """Find where the next member or item begins, or -1 if the container closes here."""
     at = skip_space(doc, end)
     found = byte(doc, at)
     if found == closing:
@@ -174,7 +174,7 @@ def _string_end(doc: bytes, start: int) -> int:
 
 
 def end_of_value(doc: bytes, start: int) -> int:
-    """Where the value that begins at ``start`` ends. Raises ValueError if none does."""
+    """Find where the value that begins at ``start`` ends. Raises ValueError if none does."""
     opening = byte(doc, start)
     if opening == _QUOTE:
         return _string_end(doc, start)
@@ -212,7 +212,7 @@ def _container_end(doc: bytes, start: int) -> int:
 
 
 def _end_of_closing(doc: bytes, at: int, depth: int) -> int:
-    """Where the bracket ends that closes ``depth`` containers, in a run of closing ones that begins at ``at``."""
+    """Find where the bracket ends that closes ``depth`` containers, in a run of closing ones that begins at ``at``."""
     while depth > 1:
         depth, at = depth - 1, _run_end(doc, at + 1)
     return at + 1

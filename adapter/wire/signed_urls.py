@@ -34,7 +34,7 @@ def sign(secret: bytes, purpose: str, *parts: str) -> str:
 
 
 def signed(secret: bytes, signature: str, purpose: str, *parts: str) -> bool:
-    """Whether this is the signature, in constant time. Never raises, whatever the texts hold."""
+    """Tell whether this is the signature, in constant time. Never raises, whatever the texts hold."""
     # As bytes: compare_digest refuses text that is not ASCII.
     return hmac.compare_digest(_bytes(signature), _bytes(sign(secret, purpose, *parts)))
 
@@ -90,7 +90,7 @@ def file_query_valid(
     query: Mapping[str, str],
     now: float,
 ) -> bool:
-    """Whether these parameters were signed for this file and purpose and have not expired."""
+    """Tell whether these parameters were signed for this file and purpose and have not expired."""
     expires, signature = _seconds(query.get("exp")), query.get("sig")
     if expires is None or signature is None:
         return False

@@ -185,7 +185,7 @@ def _new_members(added: dict[str | int, _Node]) -> list[bytes]:
 
 
 def _wanted(node: _Node) -> bool:
-    """Whether anything but drops is asked for here, so that what is missing matters."""
+    """Tell whether anything but drops is asked for here, so that what is missing matters."""
     if node.change is not None:
         return not isinstance(node.change, Drop)
     return any(map(_wanted, node.children.values()))

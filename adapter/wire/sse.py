@@ -66,7 +66,7 @@ class SseReader:
 
     @property
     def inside(self) -> bool:
-        """Whether a block has begun and not ended."""
+        """Tell whether a block has begun and not ended."""
         if self._overflow is not None:
             return True
         lead = self._lead(self._pending, 0)
@@ -100,7 +100,7 @@ class SseReader:
         return events
 
     def _lead(self, buffer: bytes | bytearray, start: int) -> int:
-        """How many bytes at ``start`` precede the first line; -1 while that cannot be told."""
+        """Return the number of bytes at ``start`` before the first line; -1 while that cannot be told."""
         if self._first:
             head = bytes(buffer[start : start + len(_BOM)])
             if head == _BOM:
@@ -151,7 +151,7 @@ class SseReader:
 
 
 def _block_end(buffer: bytes | bytearray, start: int, scanned: int, only_lf: bool) -> int:
-    """Where the block whose first line is at ``start`` ends, or -1; nothing ends before ``scanned``."""
+    """Find where the block whose first line is at ``start`` ends, or -1; nothing ends before ``scanned``."""
     if start >= len(buffer):
         return -1
     first = buffer[start]
@@ -177,7 +177,7 @@ def _lines(block: bytes) -> list[bytes]:
 
 
 def _line_spans(block: bytes, start: int) -> Iterator[tuple[int, int, int]]:
-    """Where each line begins, where its line end does, and where that ends; the last line may have none."""
+    """Find where each line begins, where its line end does, and where that ends; the last line may have none."""
     size = len(block)
     lf = cr = start - 1
     while start < size:

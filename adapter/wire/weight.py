@@ -16,7 +16,7 @@ def values_at_most(text: bytes) -> int:
 
 
 def has_more_values(text: bytes, most: int) -> bool:
-    """Whether a JSON text has more than ``most`` values, an empty array or object counted as two."""
+    """Tell whether a JSON text has more than ``most`` values, an empty array or object counted as two."""
     if len(text) <= most or values_at_most(text) <= most:
         return False
     plain = text.replace(rb"\\", b"").replace(rb"\"", b"")

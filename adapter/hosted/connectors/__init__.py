@@ -1,4 +1,4 @@
-"""What hosted tools ask data of: one connector for each kind of database, behind the port of ``port.py``.
+"""The databases that hosted tools ask: one connector for each kind of database, behind the port of ``port.py``.
 
 SQLite is built in. The drivers of the others are extras of the package and are imported when a configuration
 names their kind.

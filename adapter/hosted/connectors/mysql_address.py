@@ -1,4 +1,4 @@
-"""Where a MySQL server is: a URL, or the form that its other clients know (``user:password@tcp(host:port)/db``)."""
+"""The address of a MySQL server: a URL, or the form of other clients (``user:password@tcp(host:port)/db``)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class ConnectorOptions:
         return value.lower()
 
     def pool_size(self, *, default: int) -> int:
-        """How many connections there may be at once, at least 1."""
+        """Return the number of connections that may be open at once, at least 1."""
         value = self.text("pool_size")
         if value is None:
             return default

@@ -1,4 +1,4 @@
-"""What a driver returns, as JSON knows it."""
+"""Values that a driver returns, as JSON values."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from adapter.rules.statements.statements import Bound, Kind
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a statement gave, as JSON knows it: objects, lists, texts, numbers, booleans and None only.
+    """The result of a statement, as JSON values: objects, lists, texts, numbers, booleans and None only.
 
     ``truncated``: there was more than ``max_rows``. ``affected``: how many rows or documents a write changed, None
     where nothing was counted.

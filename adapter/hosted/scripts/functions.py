@@ -35,7 +35,7 @@ class LoadedFunction:
         return f"<LoadedFunction {self.reference!r} of {self.parameters}>"
 
     def stale(self) -> bool:
-        """Whether its file is another than when it was loaded, or gone."""
+        """Tell whether its file is another than when it was loaded, or gone."""
         return stamp_of(self._path) != self._stamp
 
     async def __call__(self, *arguments: Any) -> Any:
@@ -65,7 +65,7 @@ def load_function(
 
 
 def _taken(function: Callable[..., Any], reference: Reference, least: int, most: int) -> int:
-    """How many of ``most`` arguments it takes."""
+    """Return the number of arguments that it takes, of ``most``."""
     needed, possible = arity_of(function)
     taken = most if possible is None else min(possible, most)
     if taken < least or needed > most:

@@ -91,7 +91,7 @@ class InProcessScript:
 
 
 async def _tell_nobody(percent: float, message: str | None) -> None:
-    """Where nobody asked."""
+    """Do nothing: nobody asked for progress."""
 
 
 async def _told(tell: Tell, step: Progress) -> None:
@@ -132,7 +132,7 @@ def _exhausted(
 
 
 def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
-    """What of the module is called: the function that is named, else ``default``, else its only public function.
+    """Find the function of the module to call: the one that is named, else ``default``, else its only public function.
 
     Raises ScriptInvalid.
     """
@@ -156,7 +156,7 @@ def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
 
 
 class Arity(NamedTuple):
-    """How many arguments a function takes by position; ``most`` is None where it takes any number."""
+    """The number of arguments that a function takes by position; ``most`` is None where it takes any number."""
 
     least: int
     most: int | None
@@ -175,7 +175,7 @@ def arity_of(function: Callable[..., Any]) -> Arity:
 
 
 def _accepted(function: Callable[..., Any], reference: Reference) -> int:
-    """How many of payload and context it takes."""
+    """Return the number of arguments that it takes, of payload and context."""
     least, most = arity_of(function)
     if most == 0 or least > 2:
         raise ScriptInvalid(f"{reference.text!r}: the function takes (payload) or (payload, context).")

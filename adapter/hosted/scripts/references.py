@@ -1,4 +1,4 @@
-"""Where a script is, and what of it is called: ``path#function`` as it is configured."""
+"""The place of a script, and the function of it to call: ``path#function`` as it is configured."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Script(Protocol):
         """As the configuration writes it."""
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
-        """What the script returns, within ``timeout`` seconds.
+        """Return what the script returns, within ``timeout`` seconds.
 
         Raises ScriptTimedOut, ScriptFailed, ToolUserError, and in process whatever the script raises. Its progress
         goes to ``tell``, which it waits for. If the caller is cancelled the script is too, as far as that can be.
         """
 
     def stale(self) -> bool:
-        """Whether its file is another than when it was loaded, or gone."""
+        """Tell whether its file is another than when it was loaded, or gone."""
 
 
 class Stamp(NamedTuple):
-    """What tells two states of a file apart."""
+    """The values that differ between two states of a file."""
 
     modified: int
     size: int

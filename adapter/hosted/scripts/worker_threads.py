@@ -40,7 +40,7 @@ class Workers:
         return f"<Workers: {len(self._idle)} idle, {self.leftover} left over>"
 
     async def run(self, job: Callable[[], Any]) -> Any:
-        """What ``job`` returns, in a thread, under the caller's context variables.
+        """Run ``job`` in a thread and return what it returns, under the caller's context variables.
 
         Raises ScriptFailed where too many are left over. If the caller is cancelled, the thread goes on by itself and
         is counted in ``leftover`` until it ends.

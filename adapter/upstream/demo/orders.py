@@ -103,7 +103,7 @@ class OrderBook:
         return [Order(*row) for row in rows]
 
     def months(self) -> list[Month]:
-        """What was ordered in each month, oldest first."""
+        """The orders of each month, oldest first."""
         rows = self._rows(
             "SELECT substr(placed_on, 1, 7), count(*), sum(quantity * unit_cents)"
             " FROM orders GROUP BY 1 ORDER BY 1",
