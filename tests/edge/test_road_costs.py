@@ -1,0 +1,105 @@
+"""The Python calls that an exchange costs, so that no feature makes every call dearer without anybody's knowing.
+
+Frames of ``adapter/`` alone are counted, on a warm road: the number is the same on every machine. Whoever changes one
+below says in the same commit why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import orjson
+import pytest
+
+import adapter as package
+from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body
+
+HOUSE = str(Path(package.__file__).parent)
+WARM, COUNTED = 5, 21
+
+Go = Callable[[RawClient], Awaitable[Any]]
+
+COSTS = {
+    "a call that is passed on": 137,
+    "a call whose tool is guarded": 138,
+    "a list whose tools are guarded": 177,
+    "a session that is opened and ended": 399,
+}
+"""Calls of Python functions for one exchange."""
+
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "other", "hidden")]
+GUARD: dict[str, Any] = {"core": {"tool_definition_pinning": {"mode": "warn"}}}
+
+
+async def listing(exchange: Exchange) -> None:
+    """Answers lists of tools, and every call with the text "done"."""
+    if exchange.message.get("method") != "tools/list":
+        return await done(exchange)
+    number = exchange.message["id"]
+    return await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": TOOLS}}))
+
+
+async def call(client: RawClient) -> None:
+    head, body = await client.request("POST", call_body())
+    assert head.status == 200, body
+
+
+async def list_tools(client: RawClient) -> None:
+    asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+    head, body = await client.request("POST", asked)
+    assert head.status == 200 and b'"other"' in body
+
+
+async def session(client: RawClient) -> None:
+    client.session = None
+    head, body = await client.request("POST", INITIALIZE)
+    assert head.status == 200, body
+    client.session = head["mcp-session-id"]
+    assert (await client.request("DELETE"))[0].status == 200
+
+
+async def usual_cost(go: Go, client: RawClient) -> int:
+    """The number of calls that most of the exchanges took; now and then one meets a timer or a second read."""
+    for _ in range(WARM):
+        await go(client)
+    costs: Counter[int] = Counter()
+    calls = 0
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename.startswith(HOUSE)
+
+    for _ in range(COUNTED):
+        calls = 0
+        sys.setprofile(look)
+        try:
+            await go(client)
+        finally:
+            sys.setprofile(None)
+        costs[calls] += 1
+    return costs.most_common(1)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("road", "go", "settings"),
+    [
+        ("a call that is passed on", call, {}),
+        ("a call whose tool is guarded", call, GUARD),
+        ("a list whose tools are guarded", list_tools, GUARD),
+        ("a session that is opened and ended", session, {}),
+    ],
+)
+async def test_a_road_costs_no_more_than_is_known(
+    upstream: StartUpstream, adapter: StartAdapter, road: str, go: Go, settings: dict[str, Any]
+) -> None:
+    """A call more in every exchange is a decision, not an accident."""
+    async with upstream(listing) as up, adapter(up, **settings) as front, front.client() as client:
+        await client.initialize()
+        await list_tools(client)
+        assert await usual_cost(go, client) <= COSTS[road]
