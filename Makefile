@@ -5,18 +5,24 @@ BIN := $(VENV)/bin
 
 .PHONY: run test lint bench conformance reference screenshots vendor clean
 
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.ready  # what only tests and their like need
+	$(PIP) -e '.[dev]'
 	touch $@
 
 run: $(VENV)/.ready  ## the adapter in front of a demo upstream, until stopped
 	$(BIN)/mcp-adapter demo
 
-test: $(VENV)/.ready  ## every test that this machine can run
+test: $(VENV)/.dev  ## every test that this machine can run
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/.ready  ## ruff and mypy --strict, over code and tests
+lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,17 +30,17 @@ lint: $(VENV)/.ready  ## ruff and mypy --strict, over code and tests
 reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 
-conformance: $(VENV)/.ready  ## the public conformance suite, direct and through the adapter, both eras
+conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras
 	$(BIN)/python -m tests.e2e.conformance
 
-bench: $(VENV)/.ready  ## CPU, latency and memory beside nginx and FastMCP's proxy, in one run
+bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx and FastMCP's proxy, in one run
 	$(BIN)/python -m tests.bench
 
-screenshots: $(VENV)/.ready  ## writes docs/images/*.png: the console in front of scripted servers
+screenshots: $(VENV)/.dev  ## writes docs/images/*.png: the console in front of scripted servers
 	$(BIN)/python -m tests.e2e.console_screenshots
 
 vendor:  ## copies what the console ships of others out of pinned npm packages
-	adapter/edge/page/vendor/refresh.sh
+	adapter/edge/console/page/vendor/refresh.sh
 
 clean:
 	rm -rf $(VENV) .venvs .cache build dist
