@@ -67,11 +67,11 @@ class App:
     settings: Settings
     store: WatchedStore
     servers: Mapping[str, Server]
-    watches: Mapping[str, HealthMonitor]
-    lookers: Sequence[WiringWatch]
+    monitors: Mapping[str, HealthMonitor]
+    wiring_watches: Sequence[WiringWatch]
     sessions: Sessions
     janitor: Janitor
-    errands: BackgroundTasks
+    background: BackgroundTasks
     front: Front
     filing: Filing
     hosting: Hosting
@@ -96,13 +96,13 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     store = watched
     sessions = Sessions(store, parts.limits(settings), clock)
     scopes = Scopes(store, per_principal=settings.sessions.scope == "principal")
-    notices = Notifications()
-    filing = Filing.of(settings, store, scopes, notices, clock, logger)
+    notifications = Notifications()
+    filing = Filing.of(settings, store, scopes, notifications, clock, logger)
     sessions.on_end.append(filing.end_session)
-    errands = BackgroundTasks()
-    mapping = SessionMapping(
+    background = BackgroundTasks()
+    upstream_sessions = SessionMapping(
         sessions,
-        LateSessions(errands, logger),
+        LateSessions(background, logger),
         renewals=settings.sessions.upstream_session_termination_retries,
         clock=clock,
         log=logger,
@@ -114,12 +114,12 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         settings,
         filing,
         made.planning,
-        notices,
+        notifications,
         Pins(store, clock),
         scopes,
         sessions,
-        mapping,
-        errands,
+        upstream_sessions,
+        background,
         locks(settings),
         logger,
     )
@@ -135,34 +135,34 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     }
     cataloguing.servers.update(servers)
     sharing = Sharing(settings, servers.values(), store, clock)
-    parking = DeferredAnswers(
+    deferred = DeferredAnswers(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
     kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
-    opening = SessionOpener(sessions, mapping, kept, clock)
-    relay = _relay(opening, sessions, mapping, parking, errands, scopes, notices)
+    opener = SessionOpener(sessions, upstream_sessions, kept, clock)
+    relay = _relay(opener, sessions, upstream_sessions, deferred, background, scopes, notifications)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
-    watches = _watches(settings, servers, logger)
-    lookers = [
+    monitors = _monitors(settings, servers, logger)
+    wiring_watches = [
         WiringWatch(server, logger)
         for server in servers.values()
-        if server.id not in watches and server.wiring.configured
+        if server.id not in monitors and server.wiring.configured
     ]
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
     tracing = None if telemetry is None else telemetry.tracing
-    health = _health(settings, servers, watches, sessions, guard, watched, cataloguing.acceptance)
+    health = _health(settings, servers, monitors, sessions, guard, watched, cataloguing.pin_review)
     around = Surroundings(
         relay,
         servers,
-        watches,
+        monitors,
         health,
         sessions,
         filing,
-        cataloguing.acceptance,
+        cataloguing.pin_review,
         guard,
         bases,
-        errands,
+        background,
         made.loading,
         made.checks,
         logger,
@@ -174,16 +174,16 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     front = _front(settings, around, explored, recent)
     interval = settings.core.cleanup_interval_seconds or float("inf")
     rounds = (sharing.tidy, filing.tidy, cataloguing.tidy, explored.tidy)
-    janitor = Janitor(sessions, mapping, parking, servers, interval, logger, rounds)
+    janitor = Janitor(sessions, upstream_sessions, deferred, servers, interval, logger, rounds)
     return App(
         settings,
         watched,
         servers,
-        watches,
-        lookers,
+        monitors,
+        wiring_watches,
         sessions,
         janitor,
-        errands,
+        background,
         front,
         filing,
         made.hosting,
@@ -233,7 +233,7 @@ def _front(settings: Settings, around: Surroundings, explored: Exploring, recent
     )
 
 
-def _watches(
+def _monitors(
     settings: Settings, servers: Mapping[str, Server], logger: FilteringBoundLogger
 ) -> dict[str, HealthMonitor]:
     """The monitors that ping the servers, by server id, for each server where pings are enabled."""
@@ -254,38 +254,38 @@ def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing 
 
 
 def _relay(
-    opening: SessionOpener,
+    opener: SessionOpener,
     sessions: Sessions,
-    mapping: SessionMapping,
-    parking: DeferredAnswers,
-    errands: BackgroundTasks,
+    upstream_sessions: SessionMapping,
+    deferred: DeferredAnswers,
+    background: BackgroundTasks,
     scopes: Scopes,
-    notices: Notifications,
+    notifications: Notifications,
 ) -> Relay:
-    calling = CallGate(mapping, scopes.of)
+    call_gate = CallGate(upstream_sessions, scopes.of)
     return Relay(
         sessions,
-        mapping,
-        opening,
-        calling,
-        PassThrough(mapping, parking, errands),
-        StagedExchange(calling, mapping, parking, errands),
-        GetStreams(calling, mapping, parking, notices),
+        upstream_sessions,
+        opener,
+        call_gate,
+        PassThrough(upstream_sessions, deferred, background),
+        StagedExchange(call_gate, upstream_sessions, deferred, background),
+        GetStreams(call_gate, upstream_sessions, deferred, notifications),
     )
 
 
 def _health(
     settings: Settings,
     servers: Mapping[str, Server],
-    watches: Mapping[str, HealthMonitor],
+    monitors: Mapping[str, HealthMonitor],
     sessions: Sessions,
     guard: Guard,
     store: WatchedStore,
-    acceptance: PinReview,
+    pin_review: PinReview,
 ) -> Health:
     return Health(
         servers=list(servers.values()),
-        watches=watches,
+        monitors=monitors,
         sessions=sessions,
         guard=guard,
         persistence=settings.state_persistence.type,
@@ -294,5 +294,5 @@ def _health(
         max_start_wait=settings.core.max_start_wait_seconds,
         store=store,
         readiness=settings.core.readiness,
-        acceptance=acceptance,
+        pin_review=pin_review,
     )

@@ -27,7 +27,7 @@ def shelf(settings: Settings) -> Shelf:
     )
 
 
-def holdings(
+def registry(
     settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
 ) -> FileRegistry:
     storage = settings.storage

@@ -52,9 +52,9 @@ class Filing:
 
     settings: Settings
     scopes: Scopes
-    notices: Notifications
+    notifications: Notifications
     files: FileStore
-    holdings: FileRegistry
+    registry: FileRegistry
     credentials: Credentials
     links: Links
     clock: Callable[[], float]
@@ -69,7 +69,7 @@ class Filing:
         settings: Settings,
         store: Store,
         scopes: Scopes,
-        notices: Notifications,
+        notifications: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> Filing:
@@ -86,19 +86,19 @@ class Filing:
             ttl=LINK_TTL if settings.artifacts.ttl_seconds is None else settings.artifacts.ttl_seconds,
             clock=clock,
         )
-        holdings = file_parts.holdings(settings, store, files, clock, log)
-        holdings.on_gone.append(partial(_tell_gone, notices))
+        registry = file_parts.registry(settings, store, files, clock, log)
+        registry.on_gone.append(partial(_tell_gone, notifications))
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         return cls(
             settings=settings,
             scopes=scopes,
-            notices=notices,
+            notifications=notifications,
             files=files,
-            holdings=holdings,
+            registry=registry,
             credentials=credentials,
             links=links,
             clock=clock,
-            rounds=Rounds(store, holdings, files, credentials, limits, clock, log),
+            rounds=Rounds(store, registry, files, credentials, limits, clock, log),
             log=log,
             active=any(entry.adapters for entry in settings.servers),
         )
@@ -110,27 +110,27 @@ class Filing:
         await self.scopes.open()
         await self.credentials.open()
         if self.active:
-            await self.holdings.open()
+            await self.registry.open()
             await self.rounds.open()
 
     async def close(self) -> None:
         """Raises StoreUnavailable."""
         if self.active:
-            await self.holdings.close()
+            await self.registry.close()
 
     async def tidy(self) -> None:
         """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
             await self.rounds.expire()
-            await self.holdings.tidy(self.scopes.gone)
+            await self.registry.tidy(self.scopes.gone)
             await self.scopes.tidy()
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: what it owned is dropped. Raises StoreUnavailable."""
         scope = self.scopes.of_session_key(key)
         if self.active:
-            await self.holdings.drop_scope(scope.id)
+            await self.registry.drop_scope(scope.id)
             await self.rounds.end_scope(scope.id)
             await self.scopes.forget(scope)
 
@@ -151,10 +151,10 @@ class Filing:
         )
         takers = [entry.id for entry in settings.servers if self._offer(entry) is not None]
         uploads = UploadRoute(
-            self.holdings, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
+            self.registry, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
         )
         every = [entry.id for entry in settings.servers]
-        downloads = DownloadRoute(self.holdings, self.credentials, claims, every)
+        downloads = DownloadRoute(self.registry, self.credentials, claims, every)
         routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
         return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 
@@ -187,10 +187,10 @@ class Filing:
         }
         prefixed: dict[str, dict[str, Stages]] = {}
         if resources:
-            listed = ResourceList(entry.id, self.holdings, documents, artifacts.uri_scheme, exposed=exposed)
+            listed = ResourceList(entry.id, self.registry, documents, artifacts.uri_scheme, exposed=exposed)
             links = self.links if self.settings.core.allow_artifacts_download else None
             read = ResourceRead(
-                self.holdings,
+                self.registry,
                 documents,
                 artifacts.uri_scheme,
                 limit=artifacts.max_resource_bytes,
@@ -198,7 +198,7 @@ class Filing:
             )
             methods["resources/list"] = (listed,)
             if exposed:
-                methods["subscriptions/listen"] = (SubscriptionStage(self.notices),)
+                methods["subscriptions/listen"] = (SubscriptionStage(self.notifications),)
             methods["resources/templates/list"] = (ResourceTemplates(),)
             named |= {("resources/read", document.uri): (read,) for document in documents}
             if exposed:
@@ -233,7 +233,7 @@ class Filing:
             upload_scheme=_scheme(self.settings, adapter),
             artifact_scheme=self.settings.artifacts.uri_scheme,
         )
-        return Consumer(rule, self.holdings, self.files, self.links, self.mirrors_of(entry))
+        return Consumer(rule, self.registry, self.files, self.links, self.mirrors_of(entry))
 
     def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
@@ -257,11 +257,11 @@ class Filing:
         )
         return Producer(
             rule,
-            self.holdings,
+            self.registry,
             self.files,
             self.links,
             self.mirrors_of(entry),
-            self.notices,
+            self.notifications,
             self.clock,
             self.log,
         )
@@ -298,9 +298,9 @@ class Filing:
         return self.mirrors.setdefault(entry.id, ParamHeaders())
 
 
-def _tell_gone(notices: Notifications, record: FileRecord) -> None:
+def _tell_gone(notifications: Notifications, record: FileRecord) -> None:
     if record.kind is FileKind.ARTIFACT and record.exposed:
-        notices.resources_changed(Scope(record.scope, record.owner))
+        notifications.resources_changed(Scope(record.scope, record.owner))
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:

@@ -102,7 +102,7 @@ class Hosting:
         finally:
             self.planning.loading.close()
 
-    def silences(self, entry: ServerSettings) -> dict[str, float | None]:
+    def read_timeouts(self, entry: ServerSettings) -> dict[str, float | None]:
         """The tools of a server that may take longer than the relay would wait for them."""
         patience = self.settings.tool_defaults_for(entry).tool_call_timeout_seconds
         return {

@@ -73,14 +73,14 @@ class Surroundings:
 
     relay: Relay
     servers: Mapping[str, Server]
-    watches: Mapping[str, HealthMonitor]
+    monitors: Mapping[str, HealthMonitor]
     health: Health
     sessions: Sessions
     filing: Filing
-    acceptance: PinReview
+    pin_review: PinReview
     guard: Guard
     bases: Bases
-    errands: BackgroundTasks
+    background: BackgroundTasks
     loading: Loading
     checks: SchemaChecks
     log: FilteringBoundLogger
@@ -97,7 +97,11 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
     callers = Callers(around.guard, around.bases, credentials)
     sessions = {
         server.id: HttpSessions(
-            around.relay, server, around.errands, time.monotonic, era=_era_of(around.watches.get(server.id))
+            around.relay,
+            server,
+            around.background,
+            time.monotonic,
+            era=_era_of(around.monitors.get(server.id)),
         )
         for server in around.servers.values()
     }
@@ -142,7 +146,7 @@ def exploring(settings: Settings, around: Surroundings, recent: Recent | None) -
         health=around.health,
         sessions=around.sessions,
         filing=around.filing,
-        acceptance=around.acceptance,
+        pin_review=around.pin_review,
         recent=recent,
         version=VERSION,
         look=look,

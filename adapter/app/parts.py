@@ -9,7 +9,7 @@ from adapter.edge.http.access import Cors, Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.timeouts import Patience
-from adapter.relay.server import Server, Silence
+from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.health_probe import PingSettings
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.relay.stages import Plan
@@ -52,10 +52,10 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         mount=entry.mount_path,
         upstream=hosting.upstreams.get(entry.id) or _over_http(settings, upstream),
         breaker=breaker if ping.enabled else None,
-        silence=Silence(
+        timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=hosting.silences(entry) | _tool_silences(entry),
+            tools=hosting.read_timeouts(entry) | _tool_silences(entry),
         ),
         passthrough=frozenset(
             name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)

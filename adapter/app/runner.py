@@ -81,8 +81,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     await app.store.open()
     await app.filing.open()
     await app.sessions.load()
-    tasks = [loop.create_task(watch.run()) for watch in app.watches.values()]
-    tasks += [loop.create_task(looker.run()) for looker in app.lookers]
+    tasks = [loop.create_task(watch.run()) for watch in app.monitors.values()]
+    tasks += [loop.create_task(looker.run()) for looker in app.wiring_watches]
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(loop.create_task(app.janitor.run()))
     try:
@@ -95,14 +95,16 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 async def _let_go(app: App) -> None:
-    own = [watch.close() for watch in app.watches.values()] + [looker.close() for looker in app.lookers]
+    own = [watch.close() for watch in app.monitors.values()] + [
+        looker.close() for looker in app.wiring_watches
+    ]
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(FAREWELL):
             await asyncio.gather(*own)
     with contextlib.suppress(StoreUnavailable):
         await app.sessions.write_last_seen()
     await app.exploring.close(FAREWELL)
-    await app.errands.close()
+    await app.background.close()
     app.validation.close()
     for server in app.servers.values():
         await server.upstream.close()

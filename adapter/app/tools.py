@@ -67,22 +67,22 @@ class Cataloguing:
     settings: Settings
     filing: Filing
     planning: Planning
-    notices: Notifications
+    notifications: Notifications
     pins: Pins
     scopes: Scopes
     sessions: Sessions
-    mapping: SessionMapping
-    errands: BackgroundTasks
+    upstream_sessions: SessionMapping
+    background: BackgroundTasks
     locks: Mapping[str, Catalogue]
     log: FilteringBoundLogger
     servers: dict[str, RelayServer] = field(default_factory=dict)
     gates: list[ToolGuard] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
-    acceptance: PinReview = field(init=False)
+    pin_review: PinReview = field(init=False)
 
     def __post_init__(self) -> None:
         modes = {entry.id: self.settings.pinning_for(entry).mode for entry in self.settings.servers}
-        self.acceptance = PinReview(self.pins, modes, self.locks, self.log)
+        self.pin_review = PinReview(self.pins, modes, self.locks, self.log)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
@@ -91,7 +91,7 @@ class Cataloguing:
             gate.forget(scope.id)
         self.pins.end(scope.id)
         if not self.ended:
-            self.errands.run(self._forget_ended())
+            self.background.run(self._forget_ended())
         self.ended.append(scope.id)
 
     async def _forget_ended(self) -> None:
@@ -124,30 +124,30 @@ class Cataloguing:
             self.log,
             limits_of(self.settings),
         )
-        vetting = ToolGuard(
+        tool_guard = ToolGuard(
             lists,
             hides(policies),
             self._baselines(entry),
             revoke=partial(self._revoke, entry.id),
             fresh_for=self.settings.core.upstream_metadata_cache_ttl_seconds,
             now=time.monotonic,
-            errands=self.errands,
+            background=self.background,
             log=self.log,
             by_content=policies.sanitization.mode == "block",
             definitions=Definitions() if names is not None or planned else None,
         )
-        self.gates.append(vetting)
+        self.gates.append(tool_guard)
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         plan = replace(
             plan,
-            methods={**plan.methods, "tools/list": (vetting,)},
-            gate=vetting,
+            methods={**plan.methods, "tools/list": (tool_guard,)},
+            gate=tool_guard,
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
         if planned:
-            plans = self._plans(entry, vetting)
+            plans = self._plans(entry, tool_guard)
             plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
-        return plan if names is None else CodeMode(names, vetting, own).around(plan)
+        return plan if names is None else CodeMode(names, tool_guard, own).around(plan)
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
         said = self.settings.pinning_for(entry)
@@ -160,27 +160,27 @@ class Cataloguing:
         )
         return Baselines(entry.id, pinning, self.pins, self.scopes.of_principal, time.time)
 
-    def _plans(self, entry: ServerSettings, vetting: ToolGuard) -> Plans:
+    def _plans(self, entry: ServerSettings, tool_guard: ToolGuard) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
-        definitions = ToolDefinitions(vetting)
+        definitions = ToolDefinitions(tool_guard)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
             lambda tool: self.planning.proxied(entry, tool, known),
             self.filing.mirrors_of(entry),
-            self.notices,
+            self.notifications,
             self.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:
         record = await self.sessions.revoke(key, reason)
         if record is not None:
-            self.errands.run(self._close_upstream(self.servers[server], record))
+            self.background.run(self._close_upstream(self.servers[server], record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):
-            reply = await self.mapping.close(server, record)
+            reply = await self.upstream_sessions.close(server, record)
             if reply is not None:
-                await read_body(reply, server.silence.request)
+                await read_body(reply, server.timeouts.request)
 
 
 def locks(settings: Settings) -> dict[str, Catalogue]:

@@ -21,13 +21,13 @@ from adapter.state.watched import WatchedStore
 
 @dataclass(slots=True)
 class Health:
-    """``watches`` hold no entry for a server that is not pinged. Times are Unix seconds.
+    """``monitors`` hold no entry for a server that is not pinged. Times are Unix seconds.
 
     ``persistence`` is the kind of store that is configured.
     """
 
     servers: Sequence[Server]
-    watches: Mapping[str, HealthMonitor]
+    monitors: Mapping[str, HealthMonitor]
     sessions: Sessions
     guard: Guard
     persistence: str
@@ -36,7 +36,7 @@ class Health:
     max_start_wait: float
     store: WatchedStore
     readiness: Literal["any", "all"] = "any"
-    acceptance: PinReview | None = None
+    pin_review: PinReview | None = None
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
@@ -83,7 +83,7 @@ class Health:
 
     def status_of(self, server: Server) -> str:
         """In a word: ok, unhealthy, or starting. A server that is not pinged is ok."""
-        watch = self.watches.get(server.id)
+        watch = self.monitors.get(server.id)
         if watch is None:
             return "ok"
         if watch.pulse.last_success is None and self._may_still_start():
@@ -91,7 +91,7 @@ class Health:
         return "ok" if self._is_ready(server) and watch.pulse.reached else "unhealthy"
 
     def _is_ready(self, server: Server) -> bool:
-        watch = self.watches.get(server.id)
+        watch = self.monitors.get(server.id)
         if watch is None:
             return True
         open_breaker = server.breaker is not None and server.breaker.state is not BreakerState.CLOSED
@@ -104,7 +104,7 @@ class Health:
             "mount_path": server.mount,
             "status": "ok" if status == "ok" else "degraded",
         }
-        watch = self.watches.get(server.id)
+        watch = self.monitors.get(server.id)
         if watch is None:
             return {**shown, "detail": "upstream_ping_disabled"}
         pulse = watch.pulse
@@ -132,10 +132,10 @@ class Health:
 
         With ``details``, also tell which.
         """
-        if self.acceptance is None:
+        if self.pin_review is None:
             return {}
         try:
-            found = await self.acceptance.remembered(server.id)
+            found = await self.pin_review.remembered(server.id)
         except StoreUnavailable:
             return {"tools": {"drift": "unknown"}}
         if found is None:
@@ -146,8 +146,8 @@ class Health:
 
     def _is_starting(self) -> bool:
         """No server has answered yet, and the time they are given for it is not over."""
-        reached = any(watch.pulse.last_success is not None for watch in self.watches.values())
-        return bool(self.watches) and not reached and self._may_still_start()
+        reached = any(watch.pulse.last_success is not None for watch in self.monitors.values())
+        return bool(self.monitors) and not reached and self._may_still_start()
 
     def _may_still_start(self) -> bool:
         """Tell whether the time is not over that servers are given to start."""

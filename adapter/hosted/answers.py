@@ -71,7 +71,7 @@ class WholeReply:
         self._unread = body
         self._aborted = False
 
-    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
         """See UpstreamReply."""
         if self._aborted and self._unread:
             raise UpstreamBroken("The connection to the upstream server was dropped.")

@@ -58,7 +58,7 @@ class RunningCall:
             self._seconds, self._overdue = seconds, overdue
             self._alarm = loop.call_later(seconds, self._expire)
 
-    async def head(self, silence: float | None) -> UpstreamReply:
+    async def head(self, read_timeout: float | None) -> UpstreamReply:
         """The answer as soon as its kind is known.
 
         Raises UpstreamSilent, and UpstreamBroken when the server closes; then, as when the caller is cancelled, the
@@ -68,8 +68,8 @@ class RunningCall:
         # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A call with a limit
         # has its timer already.
         late = None
-        if silence is not None and (self._seconds is None or self._seconds >= silence):
-            late = self._settled.get_loop().call_later(silence, self._settle)
+        if read_timeout is not None and (self._seconds is None or self._seconds >= read_timeout):
+            late = self._settled.get_loop().call_later(read_timeout, self._settle)
         try:
             await self._settled
         except BaseException:
@@ -84,7 +84,7 @@ class RunningCall:
             return WholeReply(self._said.status, JSON, self._said.body)
         if not self._task.done():
             self.cancel()
-            raise UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+            raise UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.")
         if self._task.cancelled():
             if self._withdrawn:
                 return WholeReply(202)

@@ -85,13 +85,13 @@ class HostedUpstream:
                 session.say(answers.notification("notifications/tools/list_changed"))
             self._methods.subscriptions.tools_changed()
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
-        """See Upstream. Raises UpstreamSilent for a tool that says nothing for ``silence`` seconds."""
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        """See Upstream. Raises UpstreamSilent for a tool that says nothing for ``read_timeout`` seconds."""
         if self._closed:
             raise UpstreamUnreachable()
         try:
             if request.method == "POST":
-                return await self._post(request, silence)
+                return await self._post(request, read_timeout)
             return self._stand_by(request.method, fields_of(request.headers))
         except _REFUSED as error:
             return refused_whole(error)
@@ -112,21 +112,21 @@ class HostedUpstream:
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def _post(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         head = _Head(fields_of(request.headers), request.caller)
         body = _plain(request.body, head.fields)
         message = parse(body)
         envelope = envelope_of(message, body)
         version = head.fields.get("mcp-protocol-version")
         if classify(version, envelope) is Era.LEGACY:
-            return await self._legacy(head, message, envelope, version, silence)
+            return await self._legacy(head, message, envelope, version, read_timeout)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
             raise BadRequest("A request body of this protocol version is one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
         incoming = _incoming(envelope, message, head, Era.MODERN, None)
-        return await self._answer(incoming, silence)
+        return await self._answer(incoming, read_timeout)
 
     async def _legacy(
         self,
@@ -134,7 +134,7 @@ class HostedUpstream:
         message: Any,
         envelope: Envelope | Batch,
         version: str | None,
-        silence: float | None,
+        read_timeout: float | None,
     ) -> UpstreamReply:
         if isinstance(envelope, Envelope) and _opens(envelope):
             return self._open(_incoming(envelope, message, head, Era.LEGACY, None))
@@ -144,11 +144,11 @@ class HostedUpstream:
         if isinstance(envelope, Batch):
             if session.version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-            return await self._batch(head, message, envelope, session, silence)
+            return await self._batch(head, message, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
-            _heed(envelope, message, session)
+            _observe(envelope, message, session)
             return WholeReply(202)
-        return await self._answer(_incoming(envelope, message, head, Era.LEGACY, session), silence)
+        return await self._answer(_incoming(envelope, message, head, Era.LEGACY, session), read_timeout)
 
     def _open(self, incoming: Incoming) -> UpstreamReply:
         said, opened = self._methods.initialize(incoming)
@@ -158,7 +158,12 @@ class HostedUpstream:
         return WholeReply(said.status, [*JSON, ("Mcp-Session-Id", session.id)], said.body)
 
     async def _batch(
-        self, head: _Head, messages: list[Any], batch: Batch, session: HostedSession, silence: float | None
+        self,
+        head: _Head,
+        messages: list[Any],
+        batch: Batch,
+        session: HostedSession,
+        read_timeout: float | None,
     ) -> UpstreamReply:
         """All members at once; a batch is answered whole, so nobody hears of its calls' progress."""
         waited = []
@@ -166,18 +171,18 @@ class HostedUpstream:
             if member.kind is Kind.REQUEST:
                 incoming = _incoming(member, message, head, Era.LEGACY, session)
                 incoming.streams = False
-                waited.append(self._answer(incoming, silence))
+                waited.append(self._answer(incoming, read_timeout))
             else:
-                _heed(member, message, session)
+                _observe(member, message, session)
         replies = await asyncio.gather(*waited)
         said = [reply.whole for reply in replies if reply.whole]
         return WholeReply(200, JSON, b"[" + b",".join(said) + b"]") if said else WholeReply(202)
 
-    async def _answer(self, incoming: Incoming, silence: float | None) -> UpstreamReply:
+    async def _answer(self, incoming: Incoming, read_timeout: float | None) -> UpstreamReply:
         said = self._methods.answer(incoming)
         if isinstance(said, RunningCall):
             self._running.add(said)
-            return await said.head(silence)
+            return await said.head(read_timeout)
         if isinstance(said, answers.HostedAnswer):
             return WholeReply(said.status, JSON, said.body)
         return said
@@ -226,7 +231,7 @@ def _opens(envelope: Envelope) -> bool:
     return envelope.method == "initialize" and envelope.kind is Kind.REQUEST
 
 
-def _heed(envelope: Envelope, message: dict[str, Any], session: HostedSession) -> None:
+def _observe(envelope: Envelope, message: dict[str, Any], session: HostedSession) -> None:
     """A notification or response of a legacy client; only a cancellation means anything here."""
     if envelope.method != "notifications/cancelled":
         return

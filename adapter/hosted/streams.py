@@ -65,15 +65,15 @@ class EventStream:
 
     # --- the reader -------------------------------------------------------------------------------------------
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
         if not self._unread and not self._ended and not self._aborted:
             self._filled.clear()
             try:
-                async with asyncio.timeout(silence):
+                async with asyncio.timeout(read_timeout):
                     await self._filled.wait()
             except TimeoutError:
-                raise UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.") from None
+                raise UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.") from None
         if self._aborted:
             raise UpstreamBroken("The connection to the upstream server was dropped.")
         chunk = b"".join(self._unread)

@@ -14,7 +14,7 @@ class BackgroundTasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        return f"<Errands: {len(self._running)} running>"
+        return f"<BackgroundTasks: {len(self._running)} running>"
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Start ``work``, which handles its own failures."""

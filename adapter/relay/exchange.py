@@ -150,7 +150,7 @@ def asking_plain(
 
 def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:
     """The longest silence (seconds) that any of the requests allows; None: for ever."""
-    allowed = [ask.server.silence_for(request.method, request.name) for request in requests]
+    allowed = [ask.server.read_timeout_of(request.method, request.name) for request in requests]
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
 
 

@@ -32,29 +32,31 @@ class Along:
         return self._sink.put(chunk, more=more)
 
 
-def piped(reply: UpstreamReply, silence: float | None, first: bytes = b"") -> Flow:
+def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") -> Flow:
     """``first``, then the rest of an answer as it comes.
 
     Raises UpstreamBroken or UpstreamSilent where that breaks off.
     """
-    return Flow(_piped(reply, silence, first), partial(_pour_piped, reply, silence, first))
+    return Flow(_piped(reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
 
 
-async def _piped(reply: UpstreamReply, silence: float | None, first: bytes) -> AsyncGenerator[bytes, None]:
+async def _piped(
+    reply: UpstreamReply, read_timeout: float | None, first: bytes
+) -> AsyncGenerator[bytes, None]:
     try:
         if first:
             yield first
-        while chunk := await reply.read(silence):
+        while chunk := await reply.read(read_timeout):
             yield chunk
     finally:
         reply.abort()
 
 
-async def _pour_piped(reply: UpstreamReply, silence: float | None, first: bytes, sink: Sink) -> None:
+async def _pour_piped(reply: UpstreamReply, read_timeout: float | None, first: bytes, sink: Sink) -> None:
     try:
         if first and not sink.put(first):
             await sink.drained()
-        await pour(reply, sink, silence)
+        await pour(reply, sink, read_timeout)
     finally:
         reply.abort()
 
@@ -62,12 +64,12 @@ async def _pour_piped(reply: UpstreamReply, silence: float | None, first: bytes,
 class GetStream:
     """A GET stream. It may be silent for ever and just ends when the upstream's does, as clients expect.
 
-    ``heed`` sees what comes.
+    ``observe`` sees what comes.
     """
 
-    def __init__(self, reply: UpstreamReply, heed: Callable[[bytes], None] | None) -> None:
+    def __init__(self, reply: UpstreamReply, observe: Callable[[bytes], None] | None) -> None:
         self._reply = reply
-        self._heed = heed
+        self._observe = observe
         self._end = b""
 
     def body(self) -> Flow:
@@ -80,8 +82,8 @@ class GetStream:
 
     def _look(self, chunk: bytes) -> None:
         self._end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (self._end + chunk)[-_SEAM:]
-        if self._heed is not None:
-            self._heed(chunk)
+        if self._observe is not None:
+            self._observe(chunk)
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         try:

@@ -34,15 +34,15 @@ UNREADABLE_REST = 3600.0
 
 @dataclass(slots=True)
 class Janitor:
-    """Goes round every ``interval`` seconds until cancelled. ``errands`` are what others want done then."""
+    """Goes round every ``interval`` seconds until cancelled. ``background`` are what others want done then."""
 
     sessions: Sessions
-    mapping: UpstreamSessions
-    parking: DeferredAnswers
+    upstream_sessions: UpstreamSessions
+    deferred: DeferredAnswers
     servers: Servers
     interval: float
     log: FilteringBoundLogger
-    errands: tuple[Callable[[], Awaitable[None]], ...] = ()
+    background: tuple[Callable[[], Awaitable[None]], ...] = ()
     _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -64,8 +64,8 @@ class Janitor:
 
     def _begin_round(self) -> None:
         self._begin("sessions", self._tend_sessions)
-        self._begin("parking", self.parking.expire)
-        for number, errand in enumerate(self.errands):
+        self._begin("parking", self.deferred.expire)
+        for number, errand in enumerate(self.background):
             self._begin(number, errand)
 
     def _begin(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
@@ -149,8 +149,8 @@ class Janitor:
         server = self.servers.get(record.server)
         if server is None:
             return True
-        silence = min(CLOSE_SILENCE, server.silence.request)
-        reply = await self.mapping.close(server, record, silence=silence)
+        read_timeout = min(CLOSE_SILENCE, server.timeouts.request)
+        reply = await self.upstream_sessions.close(server, record, read_timeout=read_timeout)
         if reply is not None:
-            await discard(reply, silence)
+            await discard(reply, read_timeout)
         return reply is None or reply.status < 500

@@ -51,7 +51,7 @@ class Notifications:
         self._subscribed: dict[str, dict[Inbox, bytes]] = {}
 
     def __repr__(self) -> str:
-        return f"<Notices: {sum(len(each) for each in self._streams.values())} sessions listen>"
+        return f"<Notifications: {sum(len(each) for each in self._streams.values())} sessions listen>"
 
     def open(self, scope: Scope, session_key: str, *, resumed: bool = False) -> Inbox:
         """Open the inbox of a stream.

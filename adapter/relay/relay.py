@@ -37,12 +37,12 @@ class Relay:
     """Built by the composition root; ``handle`` is its one entrance."""
 
     sessions: Sessions
-    mapping: UpstreamSessions
-    opening: SessionOpener
-    calling: CallGate
-    piping: PassThrough
-    reading: StagedExchange
-    listening: GetStreams
+    upstream_sessions: UpstreamSessions
+    opener: SessionOpener
+    call_gate: CallGate
+    passthrough: PassThrough
+    staged: StagedExchange
+    get_streams: GetStreams
 
     async def handle(self, ask: ClientRequest) -> ClientResponse:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
@@ -52,12 +52,12 @@ class Relay:
         if ask.era is Era.LEGACY:
             if ask.method == "DELETE":
                 # It needs an id: nobody may end a session that others go on in.
-                return await self.end(ask, min(CLOSE_SECONDS, ask.server.silence.request))
+                return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
             if ask.session_id is None:
-                session = await self.opening.kept.find(ask)
+                session = await self.opener.kept.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
-        return await self.listening.listen(ask, session)
+        return await self.get_streams.listen(ask, session)
 
     # --- POST -------------------------------------------------------------------------------------------------
 
@@ -72,10 +72,10 @@ class Relay:
             _judge(ask, envelope)
             ask.server.require_healthy(asyncio.get_running_loop().time())
             ask.server.counters.exchanges += 1
-            return await self.opening.open(ask, envelope)
+            return await self.opener.open(ask, envelope)
         else:
             if ask.session_id is None:
-                session = await self.opening.kept.find(ask)
+                session = await self.opener.kept.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
@@ -103,17 +103,17 @@ class Relay:
     ) -> ClientResponse:
         ask.server.counters.exchanges += len(requests)
         if isinstance(envelope, Batch):
-            concerned = [each for each in requests if not await self.calling.is_free(ask, session, each)]
+            concerned = [each for each in requests if not await self.call_gate.is_free(ask, session, each)]
             if concerned:
                 return await self._part(ask, session, envelope, concerned)
         else:
             if ask.server.plan.unfold is not None:
-                envelope = await self.calling.unfolded(ask, session, envelope, ask.server.plan.unfold)
+                envelope = await self.call_gate.unfolded(ask, session, envelope, ask.server.plan.unfold)
                 requests = [envelope]
-            await self.calling.admit(ask, session, envelope)
+            await self.call_gate.admit(ask, session, envelope)
             if stages := ask.server.plan.stages_for(envelope):
-                return await self.reading.read(ask, session, envelope, stages)
-        return await self.piping.pipe(ask, session, requests)
+                return await self.staged.read(ask, session, envelope, stages)
+        return await self.passthrough.pipe(ask, session, requests)
 
     async def _part(
         self, ask: ClientRequest, session: Session | None, batch: Batch, concerned: list[Envelope]
@@ -142,9 +142,9 @@ class Relay:
             if envelope.method == "notifications/cancelled" and ask.server.plan.withdraw is not None:
                 # The upstream hears of it too, as it may have the request already.
                 ask.server.plan.withdraw(session.key, envelope)
-        silence = ask.server.silence.request
-        reply = await self.mapping.send(ask, session, ask.body, silence)
-        body = await read_body(reply, silence, ask.server.answer_limit)
+        read_timeout = ask.server.timeouts.request
+        reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
+        body = await read_body(reply, read_timeout, ask.server.answer_limit)
         return ClientResponse(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
@@ -171,9 +171,9 @@ class Relay:
                 if session.renewal is not None:
                     # Begun before the end was, it would leave a session upstream that nobody closes.
                     await asyncio.wait([session.renewal])
-                reply = await self.mapping.close(ask.server, session, ask.headers, ask.query)
-                silence, limit = ask.server.silence.request, ask.server.answer_limit
-                body = await read_body(reply, silence, limit) if reply else b""
+                reply = await self.upstream_sessions.close(ask.server, session, ask.headers, ask.query)
+                read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+                body = await read_body(reply, read_timeout, limit) if reply else b""
         except (AdapterError, TimeoutError):
             await self.sessions.end(session, closed=False)
             return ClientResponse(200, [], b"")

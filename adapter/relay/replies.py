@@ -67,7 +67,7 @@ class ReadReply:
         self.whole: bytes | None = body
         self._unread = body
 
-    async def read(self, silence: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
         """See UpstreamReply."""
         chunk, self._unread = self._unread, b""
         return chunk
@@ -99,14 +99,14 @@ def too_large(limit: int) -> AnswerTooLarge:
     )
 
 
-async def read_body(reply: UpstreamReply, silence: float | None, limit: int = ANSWER_LIMIT) -> bytes:
+async def read_body(reply: UpstreamReply, read_timeout: float | None, limit: int = ANSWER_LIMIT) -> bytes:
     """The whole body as it came. Raises AnswerTooLarge above ``limit`` bytes, UpstreamBroken, UpstreamSilent."""
     if reply.whole is not None and len(reply.whole) <= limit:
         return reply.whole
     chunks: list[bytes] = []
     size = 0
     try:
-        while chunk := await reply.read(silence):
+        while chunk := await reply.read(read_timeout):
             size += len(chunk)
             if size > limit:
                 raise too_large(limit)
@@ -119,13 +119,13 @@ async def read_body(reply: UpstreamReply, silence: float | None, limit: int = AN
     return b"".join(chunks)
 
 
-async def discard(reply: UpstreamReply, silence: float | None) -> None:
+async def discard(reply: UpstreamReply, read_timeout: float | None) -> None:
     """Read an answer of which only the status counts, so that its connection can serve again; drop a long or broken
     one with its connection.
     """
     size = 0
     try:
-        while size <= DISCARDED and (chunk := await reply.read(silence)):
+        while size <= DISCARDED and (chunk := await reply.read(read_timeout)):
             size += len(chunk)
     except AdapterError:
         return
@@ -134,16 +134,16 @@ async def discard(reply: UpstreamReply, silence: float | None) -> None:
 
 
 async def with_result(
-    reply: UpstreamReply, request_ids: Collection[str | int | float | None], silence: float
+    reply: UpstreamReply, request_ids: Collection[str | int | float | None], read_timeout: float
 ) -> UpstreamReply | None:
     """The same reply read to its end, where it is JSON with the result of one of these requests; else None, and its
     connection is dropped.
 
-    An answer that is longer than DISCARDED bytes, or takes longer than ``silence`` seconds, is none.
+    An answer that is longer than DISCARDED bytes, or takes longer than ``read_timeout`` seconds, is none.
     """
     try:
-        async with asyncio.timeout(silence):
-            raw = await read_body(reply, silence, DISCARDED)
+        async with asyncio.timeout(read_timeout):
+            raw = await read_body(reply, read_timeout, DISCARDED)
         body = decoded(raw, reply, DISCARDED)
     except (AdapterError, TimeoutError):
         return None
@@ -187,7 +187,7 @@ def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> byt
 async def read_answer(
     reply: UpstreamReply,
     request_id: str | int | float | None,
-    silence: float | None,
+    read_timeout: float | None,
     resume: Resume,
     limit: int = ANSWER_LIMIT,
 ) -> WholeAnswer:
@@ -197,14 +197,14 @@ async def read_answer(
     can be had; UpstreamSilent.
     """
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        raw = await read_body(reply, silence, limit)
+        raw = await read_body(reply, read_timeout, limit)
         return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
     pieces: list[bytes] = []
     left, last_id = limit, b""
     for _ in range(RESUMPTIONS):
         reader = SseReader(limit)
         reader.last_id = last_id
-        piece, event = await _read_events(reply, reader, request_id, silence, left)
+        piece, event = await _read_events(reply, reader, request_id, read_timeout, left)
         pieces.append(piece)
         left -= len(piece)
         if event is not None:
@@ -224,7 +224,7 @@ async def _read_events(
     reply: UpstreamReply,
     reader: SseReader,
     request_id: str | int | float | None,
-    silence: float | None,
+    read_timeout: float | None,
     left: int,
 ) -> tuple[bytes, SseEvent | None]:
     """Whole events up to and with the response, as they came, and the response's; None if it did not come.
@@ -234,7 +234,7 @@ async def _read_events(
     # Not a list: of blank lines each byte is an event.
     raw = bytearray()
     try:
-        while chunk := await reply.read(silence):
+        while chunk := await reply.read(read_timeout):
             for part in slices(chunk):
                 events = reader.feed(part)
                 for event in events:

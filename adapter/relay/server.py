@@ -16,7 +16,7 @@ from adapter.wire.envelope import Batch, Envelope, Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Timeouts:
     """Seconds an upstream may send nothing before an exchange fails; None: it may take for ever.
 
     ``tools`` are the tools that have a time of their own.
@@ -51,7 +51,7 @@ class Server:
     mount: str
     upstream: Upstream
     breaker: Breaker | None = None
-    silence: Silence = field(default_factory=Silence)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     passthrough: frozenset[str] = frozenset()
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
@@ -93,12 +93,12 @@ class Server:
             if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
                 raise BadRequest("tools/call is a request and needs an id.")
 
-    def silence_for(self, method: str, name: str | None = None) -> float | None:
+    def read_timeout_of(self, method: str, name: str | None = None) -> float | None:
         """The time that an exchange may be silent: no limit for a subscription, which is normally silent."""
         if method == "tools/call":
-            tools = self.silence.tools
-            return tools[name] if name is not None and name in tools else self.silence.tool_call
-        return None if method == "subscriptions/listen" else self.silence.request
+            tools = self.timeouts.tools
+            return tools[name] if name is not None and name in tools else self.timeouts.tool_call
+        return None if method == "subscriptions/listen" else self.timeouts.request
 
     def listener(self) -> Callable[[bytes], None] | None:
         """A function that sees all chunks of one stream of this upstream; None if nothing needs to see them."""

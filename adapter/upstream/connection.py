@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
             return False
         return not self._readable.poll(0)
 
-    async def exchange(self, head: bytes, body: bytes, silence: float | None) -> HttpReply:
+    async def exchange(self, head: bytes, body: bytes, read_timeout: float | None) -> HttpReply:
         """Send one request, wait for the head of its answer.
 
         Drops the connection when it raises NoAnswerError, UpstreamBroken or UpstreamSilent, or is cancelled.
@@ -129,8 +129,8 @@ class Connection(asyncio.Protocol):
             while not answer.status:
                 if answer.failure is not None:
                     raise again(answer.failure)
-                if not await self.watch.news(silence):
-                    raise silent(silence)
+                if not await self.watch.news(read_timeout):
+                    raise silent(read_timeout)
         except BaseException:
             answer.abort()
             raise

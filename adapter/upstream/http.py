@@ -63,7 +63,7 @@ class HttpUpstream:
     def __repr__(self) -> str:
         return f"<HttpUpstream '{self._endpoint}': {self._pool.active} active, {self._pool.idle} idle>"
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises BadRequest when the method or a header cannot be sent safely.
 
         A request is written a second time only where it is repeatable and a *kept* connection ended before a byte of
@@ -79,7 +79,7 @@ class HttpUpstream:
         if request.purpose is Purpose.STREAM:
             _prepare_stream(connection)
         try:
-            return await connection.exchange(head, request.body, silence)
+            return await connection.exchange(head, request.body, read_timeout)
         except NotSentError:
             pass
         except NoAnswerError as error:
@@ -89,7 +89,7 @@ class HttpUpstream:
         if request.purpose is Purpose.STREAM:
             _prepare_stream(connection)
         try:
-            return await connection.exchange(head, request.body, silence)
+            return await connection.exchange(head, request.body, read_timeout)
         except NotSentError as error:
             raise unreachable("it closed the connection as soon as it was open") from error
         except NoAnswerError as error:

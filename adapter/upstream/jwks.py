@@ -37,12 +37,12 @@ async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST
         await upstream.close()
 
 
-async def _body(reply: UpstreamReply, limit: int, silence: float) -> bytes:
+async def _body(reply: UpstreamReply, limit: int, read_timeout: float) -> bytes:
     try:
         if reply.status != 200:
             raise UpstreamBroken(f"The answer is {reply.status} instead of the document.")
         body = bytearray()
-        while chunk := await reply.read(silence):
+        while chunk := await reply.read(read_timeout):
             body += chunk
             if len(body) > limit:
                 raise UpstreamBroken(f"The document is larger than {limit} bytes.")

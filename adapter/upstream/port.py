@@ -90,10 +90,10 @@ class UpstreamReply(Protocol):
     def needs_request(self) -> bool:
         """True while the request's body is still held for it: a part waits to be sent, or whoever answers has it."""
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """The next bytes as they came, ``b""`` once at the clean end and from then on.
 
-        Raises UpstreamSilent after ``silence`` seconds without a byte, UpstreamBroken when the body breaks off.
+        Raises UpstreamSilent after ``read_timeout`` seconds without a byte, UpstreamBroken when the body breaks off.
         """
 
     def abort(self) -> None:
@@ -119,30 +119,30 @@ class Pouring(ABC):
     __slots__ = ()
 
     @abstractmethod
-    async def pour(self, sink: Sink, silence: float | None) -> None:
+    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
         """See the function ``pour``; the caller sleeps while the sink takes what comes."""
 
 
-async def pour(reply: UpstreamReply, sink: Sink, silence: float | None) -> None:
+async def pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> None:
     """Hand an answer on as it comes, to its clean end; a sink that is full slows the upstream down.
 
     Raises as ``read`` does, in whose stead it may be called at any time, and what the sink raises. The upstream's
     silence counts only while the sink takes what comes.
     """
     if isinstance(reply, Pouring):
-        await reply.pour(sink, silence)
+        await reply.pour(sink, read_timeout)
         return
-    while chunk := await reply.read(silence):
+    while chunk := await reply.read(read_timeout):
         if not sink.put(chunk):
             await sink.drained()
 
 
 class Upstream(Protocol):
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """Deliver one request and wait for the head of its answer.
 
         Raises UpstreamUnreachable (no connection; or a repeatable request got no byte of answer), UpstreamUnanswered
-        (any other request got none), UpstreamBroken (what came is no HTTP), UpstreamSilent (``silence`` seconds
+        (any other request got none), UpstreamBroken (what came is no HTTP), UpstreamSilent (``read_timeout`` seconds
         passed without a byte), LimitReached (the limit of its purpose). If the caller is cancelled the connection is
         dropped.
         """
@@ -156,9 +156,9 @@ def unreachable(why: str) -> UpstreamUnreachable:
     return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")
 
 
-def silent(silence: float | None) -> UpstreamSilent:
+def silent(read_timeout: float | None) -> UpstreamSilent:
     """The failure of a wait that ended after so many seconds without a byte."""
-    return UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+    return UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.")
 
 
 def fields_of(headers: Headers) -> dict[str, str]:

@@ -53,18 +53,18 @@ class HttpReply(Pouring):
         """See UpstreamReply."""
         return self._connection is not None and self._connection.sends
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply. After UpstreamSilent the answer is intact: asking again waits again."""
         while not self._chunks:
             if self._connection is None:
                 return b""
             if self.failure is not None:
                 raise again(self.failure)
-            if not await self._connection.watch.news(silence):
-                raise silent(silence)
+            if not await self._connection.watch.news(read_timeout):
+                raise silent(read_timeout)
         return self._take()
 
-    async def pour(self, sink: Sink, silence: float | None) -> None:
+    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
         """See Pouring. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
         self._sink = sink
         try:
@@ -76,8 +76,8 @@ class HttpReply(Pouring):
                     raise again(self.failure)
                 elif self._connection is None:
                     return
-                elif not await self._connection.watch.news(silence):
-                    raise silent(silence)
+                elif not await self._connection.watch.news(read_timeout):
+                    raise silent(read_timeout)
         finally:
             self._sink, self._full = None, False
 

@@ -61,14 +61,14 @@ class ScriptedReply:
         self._dropped = asyncio.Event()
         self.whole = _whole(self._chunks)
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
         while self._chunks and not self.aborted:
             chunk = self._chunks[0]
             if isinstance(chunk, Exception):
                 raise chunk
             if isinstance(chunk, asyncio.Event):
-                await _first_of(chunk, self._dropped, silence)
+                await _first_of(chunk, self._dropped, read_timeout)
                 if not chunk.is_set():
                     continue
             self._chunks.pop(0)
@@ -110,14 +110,14 @@ class ScriptedUpstream:
         """Write one more step into the transcript while it is played."""
         self._steps.append((expect, answer))
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Raises AssertionError for a request that is not in the transcript."""
         self.requests.append(request)
         answer = self._take_step(request)
         if isinstance(answer, Exception):
             raise answer
         if answer.after is not None:
-            await _first_of(answer.after, answer.after, silence)
+            await _first_of(answer.after, answer.after, read_timeout)
         reply = ScriptedReply(answer)
         self.replies.append(reply)
         return reply
@@ -143,13 +143,13 @@ def _whole(chunks: Sequence[bytes | Exception | asyncio.Event]) -> bytes | None:
     return only if len(chunks) == 1 and isinstance(only, bytes) else None
 
 
-async def _first_of(one: asyncio.Event, other: asyncio.Event, silence: float | None) -> None:
-    """Wait until either is set. Raises UpstreamSilent after ``silence`` seconds."""
+async def _first_of(one: asyncio.Event, other: asyncio.Event, read_timeout: float | None) -> None:
+    """Wait until either is set. Raises UpstreamSilent after ``read_timeout`` seconds."""
     waits = [asyncio.create_task(event.wait()) for event in {one, other}]
     try:
-        done, _ = await asyncio.wait(waits, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waits, timeout=read_timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
     if not done:
-        raise UpstreamSilent(f"The upstream server sent nothing for {silence:g} s.")
+        raise UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.")

@@ -13,25 +13,25 @@ class ReadTimer:
     deadline when it does. So a call on a warm connection pays for one look at the clock and for no timer.
     """
 
-    __slots__ = ("_alarm", "_alarm_at", "_deadline", "_loop", "_silence", "_waiter")
+    __slots__ = ("_alarm", "_alarm_at", "_deadline", "_loop", "_read_timeout", "_waiter")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiter: asyncio.Future[bool] | None = None
-        self._silence: float | None = None
+        self._read_timeout: float | None = None
         self._deadline = inf
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
 
-    async def news(self, silence: float | None) -> bool:
-        """True when woken, False after ``silence`` seconds without a sign of life; None waits for ever."""
+    async def news(self, read_timeout: float | None) -> bool:
+        """True when woken, False after ``read_timeout`` seconds without a sign of life; None waits for ever."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._waiter = waiter
-        self._silence = silence
-        if silence is None:
+        self._read_timeout = read_timeout
+        if read_timeout is None:
             self._deadline = inf
         else:
-            self._deadline = self._loop.time() + silence
+            self._deadline = self._loop.time() + read_timeout
             if self._deadline < self._alarm_at:
                 self._set_alarm()
         try:
@@ -50,8 +50,8 @@ class ReadTimer:
 
     def sign_of_life(self) -> None:
         """Bytes came that are no news yet, so the wait starts anew."""
-        if self._silence is not None:
-            self._deadline = self._loop.time() + self._silence
+        if self._read_timeout is not None:
+            self._deadline = self._loop.time() + self._read_timeout
 
     def stop(self) -> None:
         """No wait will follow."""

@@ -83,7 +83,7 @@ class Desk:
     root: Path
     clock: Clock
     shelf: Shelf
-    holdings: FileRegistry
+    registry: FileRegistry
     credentials: Credentials
     scopes: Scopes
     sessions: Sessions
@@ -111,7 +111,7 @@ class Desk:
         staging = await self.shelf.stage()
         await staging.write(content)
         measure = await staging.finish()
-        return await self.holdings.keep_artifact(
+        return await self.registry.keep_artifact(
             scope,
             SERVER,
             file_id=hashlib.md5(filename.encode()).hexdigest(),
@@ -140,12 +140,12 @@ class Desk:
     async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
         async with self.client() as client:
             _, answer = await send_form(client, self.upload_path(scope), form(file_part(content, filename)))
-        record = await self.holdings.find(scope.id, FileKind.UPLOAD, answer["upload"]["upload_id"])
+        record = await self.registry.find(scope.id, FileKind.UPLOAD, answer["upload"]["upload_id"])
         assert record is not None
         return record
 
     async def read(self, record: FileRecord) -> bytes:
-        with contextlib.closing(await self.holdings.read(record)) as opened:
+        with contextlib.closing(await self.registry.read(record)) as opened:
             return await opened.read(0, record.size)
 
     def files(self) -> list[Path]:
@@ -181,7 +181,7 @@ async def filing(
     sessions = Sessions(store, SessionLimits(), clock)
     scopes = Scopes(store, per_principal=per_principal)
     credentials = Credentials(store, configured=None, ttl=120.0, clock=clock)
-    holdings = FileRegistry(
+    registry = FileRegistry(
         store,
         shelf,
         Limits(scope_bytes=quota, total_bytes=total),
@@ -205,19 +205,19 @@ async def filing(
     )
     claims = Claims(sessions, scopes, guard)
     limits = UploadLimits(max_file_bytes, max_files, quota, require_sha256, stall_timeout)
-    uploads = UploadRoute(holdings, credentials, scopes, claims, [SERVER], limits)
-    sending = DownloadRoute(holdings, credentials, claims, [SERVER])
+    uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], limits)
+    sending = DownloadRoute(registry, credentials, claims, [SERVER])
     branches = [uploads.branch("/upload"), sending.deliveries("/upload")]
     if downloads:
         branches.append(sending.artifacts())
     # No mount is served here, so nobody asks for an endpoint.
     front = Front(cast(Endpoint, None), {}, {}, guard, log, None, branches)
-    for part_of_it in (scopes, credentials, holdings):
+    for part_of_it in (scopes, credentials, registry):
         await part_of_it.open()
     listener = await Listener.open(front, "127.0.0.1", 0)
     try:
-        yield Desk(listener.address[1], root, clock, shelf, holdings, credentials, scopes, sessions)
+        yield Desk(listener.address[1], root, clock, shelf, registry, credentials, scopes, sessions)
     finally:
         listener.close()
         await listener.drop()
-        await holdings.close()
+        await registry.close()

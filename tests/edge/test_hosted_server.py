@@ -40,8 +40,8 @@ async def test_the_relay_waits_for_a_tool_that_may_take_long(place: Path) -> Non
     (place / "config.yaml").write_text(CONFIG.replace("timeout: 0.3", "timeout: 2m"))
     async with serving(place) as front:
         server = front.app.servers["shop"]
-        assert server.silence_for("tools/call", "spin") == 125
-        assert server.silence_for("tools/call", "wait") == 60
+        assert server.read_timeout_of("tools/call", "spin") == 125
+        assert server.read_timeout_of("tools/call", "wait") == 60
 
 
 @pytest.mark.parametrize("code", [-32601, -32602])

@@ -31,7 +31,7 @@ async def test_two_thousand_hostile_forms(
         await client.initialize()
         await asyncio.gather(*(send_forms(scene, client, seed) for seed in range(SENDERS)))
         scope = scene.scope_of(client)
-        assert scene.front.app.filing.holdings.used(scope) <= QUOTA
+        assert scene.front.app.filing.registry.used(scope) <= QUOTA
         assert scene.answers[200] > FORMS // 10 and scene.answers[400] > FORMS // 10, scene.answers
         assert {200, 400, 413, 415} <= set(scene.answers) <= {200, 400, 401, 408, 413, 415, 429}
 

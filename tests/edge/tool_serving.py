@@ -24,7 +24,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import Front
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
-from adapter.relay.server import Silence
+from adapter.relay.server import Timeouts
 from adapter.rules.access.principals import Principals
 from adapter.upstream.port import Upstream
 from tests.edge.raw import Head, RawClient
@@ -96,11 +96,11 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Execution is on unless ``options``, those of ApiOptions, say otherwise."""
     relaying = Relaying(upstream)
-    relaying.server.silence = Silence(10, 10)
+    relaying.server.timeouts = Timeouts(10, 10)
     guard, recent = guard_of(tokens), Recent()
     bases = Bases(None, guard)
     callers = Callers(guard, bases, frozenset({"x-adapter-token"}))
-    sessions = HttpSessions(relaying.relay, relaying.server, relaying.errands, relaying.clock)
+    sessions = HttpSessions(relaying.relay, relaying.server, relaying.background, relaying.clock)
     provider = ServerTools("one", sessions, callers)
     api = ToolApi(
         provider,
@@ -119,7 +119,7 @@ async def serving(
             yield Served(port, relaying, sessions, recent, lines)
         finally:
             await sessions.close(within=5)
-            await relaying.errands.close()
+            await relaying.background.close()
             await upstream.close()
 
 

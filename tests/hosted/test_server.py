@@ -42,9 +42,9 @@ def message(method: str, params: Any = None, number: Any = 1) -> bytes:
 
 
 async def post(
-    upstream: Upstream, body: bytes, *fields: tuple[str, str], silence: float | None = 5.0
+    upstream: Upstream, body: bytes, *fields: tuple[str, str], read_timeout: float | None = 5.0
 ) -> UpstreamReply:
-    return await upstream.send(UpstreamRequest("POST", [BOTH, *fields], body), silence)
+    return await upstream.send(UpstreamRequest("POST", [BOTH, *fields], body), read_timeout)
 
 
 async def opened(upstream: Upstream, version: str = "2025-11-25") -> tuple[str, str]:
@@ -144,7 +144,7 @@ async def test_a_client_that_gives_up_ends_its_call(tmp_path: Path, era: str) ->
 
 async def test_the_adapter_s_own_ping_finds_a_healthy_server(served: Front) -> None:
     """The probe opens a session here as anywhere, so health and breaker need no exception."""
-    watch = served.app.watches["hosted"]
+    watch = served.app.monitors["hosted"]
     async with asyncio.timeout(5):
         await watch.first.wait()
     assert watch.pulse.reached
@@ -475,7 +475,7 @@ async def test_a_tool_that_says_nothing_is_given_up() -> None:
     waiting = Waiting()
     upstream = hosted([tool("wait", waiting)])
     with pytest.raises(UpstreamSilent):
-        await post(upstream, call_body("wait"), await opened(upstream), silence=0.01)
+        await post(upstream, call_body("wait"), await opened(upstream), read_timeout=0.01)
     await waiting.ended.wait()
     assert waiting.cancelled == 1
 

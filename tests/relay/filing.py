@@ -1,4 +1,4 @@
-"""Holdings on their own: a disk and a store in memory that fail or wait when told, and scopes that fill them."""
+"""A file registry on its own: a disk and a store in memory that fail or wait when told, and scopes that fill them."""
 
 from __future__ import annotations
 
@@ -226,9 +226,9 @@ class Filing:
     def __post_init__(self) -> None:
         self.store = SteppedStore(self.steps)
         self.files = MemoryFiles(self.steps)
-        self.holdings = self._holdings()
+        self.registry = self._registry()
 
-    def _holdings(self) -> FileRegistry:
+    def _registry(self) -> FileRegistry:
         return FileRegistry(
             self.store,
             self.files,
@@ -246,12 +246,12 @@ class Filing:
     async def restart(self) -> None:
         """The process is killed and the next one starts: what was staged is nobody's any more."""
         self.files.stagings.clear()
-        self.holdings = self._holdings()
-        await self.holdings.open()
+        self.registry = self._registry()
+        await self.registry.open()
 
     async def begin(self, *contents: bytes, scope: Scope = ALICE) -> UploadBatch:
         """A batch whose files, ``0.bin`` and so on, have wholly arrived."""
-        batch = await self.holdings.begin(scope, "one", sum(map(len, contents)))
+        batch = await self.registry.begin(scope, "one", sum(map(len, contents)))
         try:
             for number, content in enumerate(contents):
                 await batch.add(f"{number}.bin", None)
@@ -276,7 +276,7 @@ class Filing:
         """What a tool wrote at the place it was told."""
         place = Place(FileKind.ARTIFACT, scope.id, file_id, "out.bin")
         self.files.placed[place] = content
-        return await self.holdings.keep_artifact(
+        return await self.registry.keep_artifact(
             scope,
             "one",
             file_id=file_id,
@@ -288,10 +288,10 @@ class Filing:
         )
 
     async def is_found(self, record: FileRecord) -> bool:
-        return await self.holdings.find(record.scope, record.kind, record.id) is not None
+        return await self.registry.find(record.scope, record.kind, record.id) is not None
 
     def held(self, scope: Scope = ALICE) -> list[FileRecord]:
-        return [record for kind in FileKind for record in self.holdings.list(scope.id, kind)]
+        return [record for kind in FileKind for record in self.registry.list(scope.id, kind)]
 
     async def agrees(self) -> bool:
         """Whether rows, files and bytes counted are the same set, and nothing is staged or reserved."""
@@ -300,14 +300,14 @@ class Filing:
         counted = sum(map(len, self.files.placed.values()))
         return (
             rows == files
-            and self.holdings.total == counted
+            and self.registry.total == counted
             and not self.files.stagings
-            and "0 more staged, 0 held" in repr(self.holdings)
+            and "0 more staged, 0 held" in repr(self.registry)
         )
 
 
 async def all_open(filing: Filing, scope: Scope = ALICE) -> bool:
     """Whether a batch as large as the whole quota is let in at once: nothing holds a place in the queue."""
-    batch = await asyncio.wait_for(filing.holdings.begin(scope, "one", None), 1)
+    batch = await asyncio.wait_for(filing.registry.begin(scope, "one", None), 1)
     await batch.discard()
     return True

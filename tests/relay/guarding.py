@@ -73,7 +73,7 @@ class Shop:
         self.calls: list[str] = []
         self.begun = 1
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         self.requests.append(request)
         session = header(request.headers, "mcp-session-id") or ""
         if session in self.lost:
@@ -157,25 +157,25 @@ class Guarded:
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
         self.steady = Clock()
-        self.errands = BackgroundTasks()
+        self.background = BackgroundTasks()
         self.pins = Pins(self.store, self.clock)
         pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock)
         self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
-        self.vetting = ToolGuard(
+        self.tool_guard = ToolGuard(
             self.lists,
             hides(self.policies),
             Baselines("one", pinning, self.pins, partial(principal_scope, b""), self.clock),
             revoke=self._revoke,
             fresh_for=self.fresh_for,
             now=self.steady,
-            errands=self.errands,
+            background=self.background,
             log=logger,
             by_content=self.policies.sanitization.mode == "block",
         )
         refuses = bool(self.policies.disabled.readings or self.policies.wrapped)
         plan = Plan(
-            methods={"tools/list": (self.vetting,)},
-            gate=self.vetting,
+            methods={"tools/list": (self.tool_guard,)},
+            gate=self.tool_guard,
             refuses=refuses or self.mode == "block" or self.policies.sanitization.mode == "block",
         )
         self.relaying = Relaying(self.shop, plan, self.store, self.clock)
@@ -185,8 +185,8 @@ class Guarded:
 
     async def idle(self) -> None:
         """Wait until nothing is done behind the calls any more."""
-        while self.errands._running:
-            await asyncio.gather(*self.errands._running)
+        while self.background._running:
+            await asyncio.gather(*self.background._running)
 
     async def open(self, version: str = "2025-11-25") -> str:
         return await self.relaying.open(version)
@@ -233,5 +233,5 @@ async def guarded(shop: Shop, mode: Mode = "block", **more: Any) -> AsyncIterato
     try:
         yield process
     finally:
-        await process.errands.close()
-        await process.relaying.errands.close()
+        await process.background.close()
+        await process.relaying.background.close()

@@ -18,7 +18,7 @@ from adapter.relay.exchange import ClientRequest, ClientResponse
 from adapter.relay.idle_sessions import Janitor
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
-from adapter.relay.server import Server, Silence
+from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
@@ -69,26 +69,28 @@ class Relaying:
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
-        self.server = Server("one", "/mcp", self.upstream, silence=Silence(0.2, 0.2), plan=self.plan)
+        self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), plan=self.plan)
         self.sessions = Sessions(self.store, self.limits, self.clock)
-        self.errands = BackgroundTasks()
-        self.late = LateSessions(self.errands, logger, latest=5.0)
-        self.mapping = UpstreamSessions(self.sessions, self.late, renewals=1, clock=self.clock, log=logger)
-        self.parking = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
+        self.background = BackgroundTasks()
+        self.late = LateSessions(self.background, logger, latest=5.0)
+        self.upstream_sessions = UpstreamSessions(
+            self.sessions, self.late, renewals=1, clock=self.clock, log=logger
+        )
+        self.deferred = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
         self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
-        opening = SessionOpener(self.sessions, self.mapping, self.kept, self.clock)
-        calling = CallGate(self.mapping, scope_of)
+        opener = SessionOpener(self.sessions, self.upstream_sessions, self.kept, self.clock)
+        call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,
-            self.mapping,
-            opening,
-            calling,
-            PassThrough(self.mapping, self.parking, self.errands),
-            StagedExchange(calling, self.mapping, self.parking, self.errands),
-            GetStreams(calling, self.mapping, self.parking, Notifications()),
+            self.upstream_sessions,
+            opener,
+            call_gate,
+            PassThrough(self.upstream_sessions, self.deferred, self.background),
+            StagedExchange(call_gate, self.upstream_sessions, self.deferred, self.background),
+            GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
-        self.janitor = Janitor(self.sessions, self.mapping, self.parking, servers, 60.0, logger)
+        self.janitor = Janitor(self.sessions, self.upstream_sessions, self.deferred, servers, 60.0, logger)
 
     async def open(self, version: str = "2025-11-25", state: SessionState = SessionState.OPEN) -> str:
         """A session that a client opened earlier, whose upstream session is ``up-1``. Its id."""

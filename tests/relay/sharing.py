@@ -49,9 +49,9 @@ class Stream:
     def end(self) -> None:
         self._said.put_nowait(b"")
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
-        async with asyncio.timeout(silence):
+        async with asyncio.timeout(read_timeout):
             return await self._said.get()
 
     def abort(self) -> None:
@@ -88,7 +88,7 @@ class LiveUpstream:
     def __post_init__(self) -> None:
         self.opens.set()
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream."""
         self.requests.append(request)
         if self.away:
@@ -158,7 +158,7 @@ def sharing(
     )
     process.server.upstream = process.shared
     process.server.shares = shares
-    process.janitor.errands = (process.shared.tidy,)
+    process.janitor.background = (process.shared.tidy,)
     return process
 
 

@@ -52,7 +52,7 @@ async def test_file_goes_in_and_another_comes_out(tmp_path: Path) -> None:
         handle, response = await converted(one, filename="turned.txt")
         artifact = artifact_of(response)
         (record,) = one.artifacts()
-        opened = await one.holdings.read(record)
+        opened = await one.registry.read(record)
         assert (artifact["filename"], await opened.whole()) == ("turned.txt", b"olleh")
         opened.close()
         text = response["result"]["content"][0]["text"]
@@ -83,8 +83,8 @@ async def test_bad_place_lets_the_handle_go(tmp_path: Path) -> None:
         _, response = await converted(one, file_name="/etc/x")
         assert response["result"]["isError"] and one.upstream.requests == []
         one.clock.now += 101
-        await one.holdings.expire()
-        assert one.holdings.total == 0
+        await one.registry.expire()
+        assert one.registry.total == 0
 
 
 async def test_nothing_written_still_shows_the_handle(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ async def test_pouring_gives_what_the_pieces_give(
     assert by_pouring == by_pieces
     for relaying in (taken, flowed):
         await asyncio.sleep(0)
-        await relaying.errands.close()
+        await relaying.background.close()
     one, other = taken.upstream, flowed.upstream
     assert isinstance(one, ScriptedUpstream) and isinstance(other, ScriptedUpstream)
     assert [(each.method, each.body) for each in one.requests] == [

@@ -38,7 +38,7 @@ class Second:
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
-        stage = Consumer(rule, first.holdings, first.files, first.links, ParamHeaders())
+        stage = Consumer(rule, first.registry, first.files, first.links, ParamHeaders())
         plan = Plan({("tools/call", "read"): (stage,)})
         self.relaying = Relaying(self.upstream, plan, first.store, first.clock)
 
@@ -68,7 +68,7 @@ async def test_artifact_of_one_server_feeds_a_tool_of_another(tmp_path: Path, mo
 
     async with tools(tmp_path, DRAWN) as one:
         two = Second(one)
-        one.relaying.relay.calling.scope_of = two.relaying.relay.calling.scope_of = principals
+        one.relaying.relay.call_gate.scope_of = two.relaying.relay.call_gate.scope_of = principals
         uri = await drawn(one, modern=modern)
         came = await two.read(uri, None if modern else await two.relaying.open())
         assert came["result"]["content"] == [{"type": "text", "text": "seen"}]

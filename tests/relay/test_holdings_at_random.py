@@ -51,7 +51,7 @@ class Visitor:
         # Files that somebody was told of: those whose sender goes away meanwhile are taken back, used or not.
         if records := [record for record in self.filing.held(scope) if record in self.told]:
             record = self.random.choice(records)
-            release = self.filing.holdings.hold(record)
+            release = self.filing.registry.hold(record)
             try:
                 for _ in range(self.random.randrange(10)):
                     await asyncio.sleep(0)
@@ -61,22 +61,22 @@ class Visitor:
 
     async def tend(self, scope: Scope) -> None:
         self.filing.clock.now += self.random.randrange(60)
-        await self.filing.holdings.tidy()
+        await self.filing.registry.tidy()
         if records := self.filing.held(scope):
-            await self.filing.holdings.read(self.random.choice(records))
+            await self.filing.registry.read(self.random.choice(records))
 
 
 async def watch(filing: Filing) -> None:
     """Fails at the first instant at which something is too much."""
     while True:
         for scope in (ALICE, BOB):
-            assert filing.holdings.used(scope.id) <= QUOTA
+            assert filing.registry.used(scope.id) <= QUOTA
         rows = [decode(row.value) for row in await filing.store.scan(TABLE)]
         for scope in (ALICE, BOB):
             assert sum(record.size for record in rows if record.scope == scope.id) <= QUOTA
         assert {record.place for record in rows} <= set(filing.files.placed), "a row without its file"
         staged = sum(staging.size for staging in filing.files.stagings)
-        assert filing.holdings.total + staged <= TOTAL
+        assert filing.registry.total + staged <= TOTAL
         await asyncio.sleep(0)
 
 
@@ -112,7 +112,7 @@ async def test_invariants_hold_whatever_happens(seed: int) -> None:
         await watching
     assert await filing.agrees()
     assert await all_open(filing) and await all_open(filing, BOB)
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     held = {record.key for record in filing.held(ALICE) + filing.held(BOB)}
     await filing.restart()
     assert {record.key for record in filing.held(ALICE) + filing.held(BOB)} == held

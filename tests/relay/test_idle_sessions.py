@@ -10,7 +10,7 @@ import pytest
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.idle_sessions import CLOSINGS, Janitor
-from adapter.relay.server import Server, Silence
+from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
@@ -32,15 +32,15 @@ class Closing:
     at_once: int = 0
     most_at_once: int = 0
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         assert request.method == "DELETE"
         self.asked.append(header(request.headers, "mcp-session-id") or "")
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0 if not self.hangs else silence or 3600)
+        await asyncio.sleep(0 if not self.hangs else read_timeout or 3600)
         self.at_once -= 1
         if self.hangs:
-            raise UpstreamSilent(f"The upstream server sent nothing for {silence} s.")
+            raise UpstreamSilent(f"The upstream server sent nothing for {read_timeout} s.")
         return ScriptedReply(ScriptedAnswer(self.status))
 
     async def close(self) -> None:
@@ -54,19 +54,19 @@ class Keeping:
     relaying: Relaying = field(default_factory=lambda: Relaying(ScriptedUpstream(), limits=IDLE))
     hanging: Closing = field(default_factory=lambda: Closing(hangs=True))
     well: Closing = field(default_factory=Closing)
-    errands: int = 0
+    background: int = 0
 
     def __post_init__(self) -> None:
-        silence = Silence(0.1, 0.1)
+        timeouts = Timeouts(0.1, 0.1)
         servers = {
-            "hanging": Server("hanging", "/h", self.hanging, silence=silence),
-            "well": Server("well", "/w", self.well, silence=silence),
+            "hanging": Server("hanging", "/h", self.hanging, timeouts=timeouts),
+            "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
         self.janitor = Janitor(
             relaying.sessions,
-            relaying.mapping,
-            relaying.parking,
+            relaying.upstream_sessions,
+            relaying.deferred,
             servers,
             60.0,
             logger,
@@ -75,7 +75,7 @@ class Keeping:
 
     async def count(self) -> None:
         """An errand that counts how often it is done."""
-        self.errands += 1
+        self.background += 1
 
     async def fail(self) -> None:
         """An errand that cannot be done."""
@@ -116,7 +116,7 @@ async def test_others_are_tended_while_one_server_hangs(keeping: Keeping) -> Non
     keeping.hanging.hangs = True
     round_ = asyncio.create_task(keeping.janitor.go_round())
     async with asyncio.timeout(0.09):
-        while keeping.relaying.sessions.active > 20 or not keeping.errands:
+        while keeping.relaying.sessions.active > 20 or not keeping.background:
             await asyncio.sleep(0.001)
     assert not round_.done() and len(keeping.well.asked) == 20
     await round_

@@ -85,7 +85,7 @@ async def test_session_without_a_stream_is_not_told(tmp_path: Path) -> None:
         await stream_of(one, one.session)
         await one.opened.pop().close()
         artifact_of(await one.call("write", "{}"))
-        assert repr(one.relaying.relay.listening.notices) == "<Notices: 0 sessions listen>"
+        assert repr(one.relaying.relay.get_streams.notifications) == "<Notifications: 0 sessions listen>"
         assert one.upstream.replies[0].aborted
 
 
@@ -94,30 +94,30 @@ async def test_session_without_a_stream_is_not_told(tmp_path: Path) -> None:
 
 async def test_each_session_gets_one_word_on_its_newest_stream() -> None:
     """A scope that several sessions share tells each of them; said twice before it was taken is said once."""
-    notices = Notifications()
-    older, newer = notices.open(SCOPE, "a"), notices.open(SCOPE, "a")
-    other = notices.open(SCOPE, "b")
-    notices.resources_changed(SCOPE)
-    notices.resources_changed(SCOPE)
+    notifications = Notifications()
+    older, newer = notifications.open(SCOPE, "a"), notifications.open(SCOPE, "a")
+    other = notifications.open(SCOPE, "b")
+    notifications.resources_changed(SCOPE)
+    notifications.resources_changed(SCOPE)
     assert [await _held(inbox) for inbox in (older, newer, other)] == [
         b"",
         RESOURCES_CHANGED,
         RESOURCES_CHANGED,
     ]
     for session, inbox in (("a", newer), ("a", newer), ("b", other)):
-        notices.close(SCOPE, session, inbox)
-    notices.resources_changed(SCOPE)
+        notifications.close(SCOPE, session, inbox)
+    notifications.resources_changed(SCOPE)
     assert await _held(older) == RESOURCES_CHANGED and await _held(newer) == b""
 
 
 async def test_resumed_stream_is_the_last_resort() -> None:
     """It may be the rest of a call's stream; where it is all there is, it is better than silence."""
-    notices = Notifications()
-    opened, resumed = notices.open(SCOPE, "a"), notices.open(SCOPE, "a", resumed=True)
-    notices.resources_changed(SCOPE)
+    notifications = Notifications()
+    opened, resumed = notifications.open(SCOPE, "a"), notifications.open(SCOPE, "a", resumed=True)
+    notifications.resources_changed(SCOPE)
     assert await _held(opened) == RESOURCES_CHANGED and await _held(resumed) == b""
-    notices.close(SCOPE, "a", opened)
-    notices.resources_changed(SCOPE)
+    notifications.close(SCOPE, "a", opened)
+    notifications.resources_changed(SCOPE)
     assert await _held(resumed) == RESOURCES_CHANGED
 
 
@@ -218,8 +218,8 @@ async def test_subscription_hears_that_an_artifact_came_and_went(
 ) -> None:
     """Under its own id, behind the word that it is agreed to, which is added where the upstream has no such news."""
     async with tools(tmp_path, subscribing(agreed)) as one:
-        one.holdings.on_gone.append(
-            lambda record: one.notices.resources_changed(principal_scope(b"", "anonymous"))
+        one.registry.on_gone.append(
+            lambda record: one.notifications.resources_changed(principal_scope(b"", "anonymous"))
         )
         stream = await subscribed(one, WANTED)
         assert b'"params":{"n": 1.50,"notifications":%b}' % leaves.encode() in await anext(stream)
@@ -231,7 +231,7 @@ async def test_subscription_hears_that_an_artifact_came_and_went(
             "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": "s-1"}},
         }
         one.clock.now += 101
-        await one.holdings.expire()
+        await one.registry.expire()
         assert parsed(await anext(stream)) == event
 
 

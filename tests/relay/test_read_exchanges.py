@@ -215,7 +215,7 @@ async def test_stage_is_finished_once(
         with pytest.raises(error):
             await relaying.post(ASKED, session)
     assert made.finished == 1
-    await relaying.errands.close()
+    await relaying.background.close()
 
 
 @pytest.mark.parametrize("read_first", [True, False])

@@ -45,7 +45,7 @@ class Forgetful:
     asking: int = 0
     _everybody: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         session = header(request.headers, "mcp-session-id")
         if b'"initialize"' in request.body:
             self.asking += 1

@@ -44,7 +44,7 @@ async def credential(filing: Filing) -> tuple[Callable[[], Awaitable[UploadCrede
 async def test_batch_is_held_in_the_order_it_came() -> None:
     """Names, sizes and digests are those of the files; the records, rows and files are one set."""
     filing = Filing()
-    batch = await filing.holdings.begin(ALICE, "one", None)
+    batch = await filing.registry.begin(ALICE, "one", None)
     for name, pieces in (("名前.txt", [b"he", b"llo"]), ("b.bin", [])):
         await batch.add(name, "text/plain")
         for piece in pieces:
@@ -55,7 +55,7 @@ async def test_batch_is_held_in_the_order_it_came() -> None:
     assert (first.filename, first.size, first.sha256) == ("名前.txt", 5, sha256(b"hello"))
     assert (second.filename, second.size, second.server) == ("b.bin", 0, "one")
     assert first.owner == ALICE.owner
-    assert filing.holdings.list(ALICE.id, FileKind.UPLOAD) == [first, second]
+    assert filing.registry.list(ALICE.id, FileKind.UPLOAD) == [first, second]
     assert filing.files.placed[first.place] == b"hello"
     assert await filing.agrees()
 
@@ -64,8 +64,8 @@ async def test_files_of_one_scope_are_nothing_to_another() -> None:
     """The same id asked for in another scope is a file that never was."""
     filing = Filing()
     [record] = await filing.upload(b"x")
-    assert await filing.holdings.find(BOB.id, FileKind.UPLOAD, record.id) is None
-    assert await filing.holdings.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
+    assert await filing.registry.find(BOB.id, FileKind.UPLOAD, record.id) is None
+    assert await filing.registry.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
     assert filing.held(BOB) == []
 
 
@@ -75,7 +75,7 @@ async def test_files_of_one_scope_are_nothing_to_another() -> None:
 async def test_file_is_refused_at_the_byte_too_many() -> None:
     """The limit holds while the file comes, and its error names the setting."""
     filing = Filing(max_file_bytes=10)
-    batch = await filing.holdings.begin(ALICE, "one", None)
+    batch = await filing.registry.begin(ALICE, "one", None)
     await batch.add("a", None)
     await batch.write(b"x" * 10)
     with pytest.raises(FileTooLarge, match=r"uploads\.max_file_bytes"):
@@ -98,7 +98,7 @@ async def test_batch_that_never_fits_is_refused_while_it_comes() -> None:
     """Files that each fit but not together end at the quota, and drive nothing out."""
     filing = Filing()
     [old] = await filing.upload(b"o" * 500)
-    batch = await filing.holdings.begin(ALICE, "one", None)
+    batch = await filing.registry.begin(ALICE, "one", None)
     await batch.add("a", None)
     await batch.write(b"x" * 600)
     await batch.end_file()
@@ -118,7 +118,7 @@ async def test_full_storage_ends_a_batch_and_no_other() -> None:
         await filing.begin(b"x" * 41, scope=BOB)
     await batch.keep((), None)
     await filing.upload(b"x" * 40, scope=BOB)
-    assert filing.holdings.total == 100
+    assert filing.registry.total == 100
     assert await filing.agrees()
 
 
@@ -128,7 +128,7 @@ async def test_full_storage_lets_expired_files_go_first() -> None:
     await filing.upload(b"x" * 100, scope=BOB)
     filing.clock.now += 101
     await filing.upload(b"y" * 100)
-    assert filing.holdings.total == 100
+    assert filing.registry.total == 100
     assert await filing.agrees()
 
 
@@ -137,7 +137,7 @@ async def test_full_storage_takes_the_scopes_own_files_for_an_upload_that_will_f
     filing = Filing(total_bytes=100)
     [theirs] = await filing.upload(b"b" * 20, scope=BOB)
     [oldest] = await filing.upload(b"o" * 20)
-    release = filing.holdings.hold(oldest)
+    release = filing.registry.hold(oldest)
     filing.clock.now += 1
     [older] = await filing.upload(b"p" * 20)
     filing.clock.now += 1
@@ -146,7 +146,7 @@ async def test_full_storage_takes_the_scopes_own_files_for_an_upload_that_will_f
     assert filing.held() == [oldest, newer, new] and not await filing.is_found(older)
     assert filing.held(BOB) == [theirs]
     release()
-    assert filing.holdings.total == 95
+    assert filing.registry.total == 95
     assert await filing.agrees()
 
 
@@ -156,7 +156,7 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
     filing = Filing(total_bytes=100)
     await filing.upload(b"b" * 20, scope=BOB)
     [mine] = await filing.upload(b"m" * 60)
-    batch = await filing.holdings.begin(ALICE, "one", announced)
+    batch = await filing.registry.begin(ALICE, "one", announced)
     await batch.add("a", None)
     with pytest.raises(StorageFull, match=r"storage\.max_size"):
         await batch.write(b"x" * 30)
@@ -168,7 +168,7 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
 async def test_more_than_was_announced_is_refused() -> None:
     """A batch was let in with what it announced, so it may not bring more."""
     filing = Filing()
-    batch = await filing.holdings.begin(ALICE, "one", 5)
+    batch = await filing.registry.begin(ALICE, "one", 5)
     await batch.add("a", None)
     with pytest.raises(UploadRefused):
         await batch.write(b"x" * 6)
@@ -298,7 +298,7 @@ async def test_64_batches_at_once_never_exceed_the_quota(size: int) -> None:
 
     async def watch() -> None:
         while True:
-            most["held"] = max(most["held"], filing.holdings.used(ALICE.id))
+            most["held"] = max(most["held"], filing.registry.used(ALICE.id))
             most["staged"] = max(most["staged"], sum(staging.size for staging in filing.files.stagings))
             most["rows"] = max(most["rows"], await filing.store.count("files") * size)
             await asyncio.sleep(0)
@@ -308,7 +308,7 @@ async def test_64_batches_at_once_never_exceed_the_quota(size: int) -> None:
     watching.cancel()
     assert all(len(records) == 1 for records in batches)
     assert max(most.values()) <= 1000
-    assert filing.holdings.used(ALICE.id) == min(64, 1000 // size) * size
+    assert filing.registry.used(ALICE.id) == min(64, 1000 // size) * size
     assert await filing.agrees() and await all_open(filing)
 
 
@@ -317,24 +317,24 @@ async def test_64_batches_that_all_fit_are_all_kept() -> None:
     filing = Filing(scope_bytes=64 * 2 * 7)
     batches = await asyncio.gather(*(filing.upload(b"x" * 7, b"y" * 7) for _ in range(64)))
     assert len(filing.held()) == sum(map(len, batches)) == 128
-    assert filing.holdings.used(ALICE.id) == 64 * 2 * 7
+    assert filing.registry.used(ALICE.id) == 64 * 2 * 7
 
 
 async def test_batches_come_in_in_the_order_they_asked() -> None:
     """A small one does not pass a large one that waits, so the large one's turn comes."""
     filing = Filing()
-    first = await filing.holdings.begin(ALICE, "one", 600)
+    first = await filing.registry.begin(ALICE, "one", 600)
     order: list[str] = []
 
     async def enter(name: str, bound: int | None) -> None:
-        batch = await filing.holdings.begin(ALICE, "one", bound)
+        batch = await filing.registry.begin(ALICE, "one", bound)
         order.append(name)
         await batch.discard()
 
     waiting = [asyncio.ensure_future(enter("large", None)), asyncio.ensure_future(enter("small", 1))]
     await asyncio.sleep(0.01)
     assert order == []
-    other = await filing.holdings.begin(BOB, "one", None)
+    other = await filing.registry.begin(BOB, "one", None)
     await other.discard()
     await first.discard()
     await asyncio.gather(*waiting)
@@ -344,11 +344,11 @@ async def test_batches_come_in_in_the_order_they_asked() -> None:
 async def test_batch_that_waited_in_vain_is_told_when_to_try_again() -> None:
     """It holds up nobody behind it either."""
     filing = Filing(admission_wait=0.01)
-    first = await filing.holdings.begin(ALICE, "one", 600)
+    first = await filing.registry.begin(ALICE, "one", 600)
     with pytest.raises(QuotaReached) as caught:
-        await filing.holdings.begin(ALICE, "one", 500)
+        await filing.registry.begin(ALICE, "one", 500)
     assert caught.value.retry_after
-    second = await filing.holdings.begin(ALICE, "one", 400)
+    second = await filing.registry.begin(ALICE, "one", 400)
     await first.discard()
     await second.discard()
     assert await all_open(filing)
@@ -375,7 +375,7 @@ async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
 async def test_without_a_quota_nobody_waits() -> None:
     """As many come in at once as like to."""
     filing = Filing(scope_bytes=None)
-    batches = [await filing.holdings.begin(ALICE, "one", None) for _ in range(10)]
+    batches = [await filing.registry.begin(ALICE, "one", None) for _ in range(10)]
     for batch in batches:
         await batch.discard()
 
@@ -388,9 +388,9 @@ async def test_batch_of_a_scope_that_ended_comes_to_nothing() -> None:
     filing = Filing()
     check, spend = await credential(filing)
     ready = await filing.begin(b"1")
-    reading = await filing.holdings.begin(ALICE, "one", 10)
+    reading = await filing.registry.begin(ALICE, "one", 10)
     await reading.add("a", None)
-    await filing.holdings.drop_scope(ALICE.id)
+    await filing.registry.drop_scope(ALICE.id)
     with pytest.raises(SessionUnknown):
         await ready.keep((), spend)
     with pytest.raises(SessionUnknown):
@@ -407,7 +407,7 @@ async def test_scope_that_ends_while_a_batch_is_kept_has_nothing_afterwards() ->
     there, go_on = filing.steps.gate("place")
     keeping = asyncio.ensure_future(filing.upload(b"1"))
     await there.wait()
-    ending = asyncio.ensure_future(filing.holdings.drop_scope(ALICE.id))
+    ending = asyncio.ensure_future(filing.registry.drop_scope(ALICE.id))
     await asyncio.sleep(0)
     go_on.set()
     await keeping

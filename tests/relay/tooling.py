@@ -62,7 +62,7 @@ class Acting:
         self.requests: list[UpstreamRequest] = []
         self.replies: list[ScriptedReply] = []
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         self.requests.append(request)
         answer = self._act(request)
         if answer.after is not None:
@@ -106,7 +106,7 @@ class Tools:
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
         self.files = Shelf(self.root, allowed_roots=self.allowed_roots, private=())
-        self.holdings = FileRegistry(
+        self.registry = FileRegistry(
             self.store,
             self.files,
             self.limits,
@@ -122,36 +122,36 @@ class Tools:
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
         self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
         self.rounds = Rounds(
-            self.store, self.holdings, self.files, self.credentials, self.round_limits, self.clock, logger
+            self.store, self.registry, self.files, self.credentials, self.round_limits, self.clock, logger
         )
         self.mirrors = ParamHeaders()
-        self.notices = notices = Notifications()
+        self.notifications = notifications = Notifications()
         self.upstream = Acting(self.act)
-        consumer = Consumer(self.consuming, self.holdings, self.files, self.links, self.mirrors)
+        consumer = Consumer(self.consuming, self.registry, self.files, self.links, self.mirrors)
         producer = Producer(
             self.producing,
-            self.holdings,
+            self.registry,
             self.files,
             self.links,
             self.mirrors,
-            notices,
+            notifications,
             self.clock,
             logger,
         )
         self.relaying = Relaying(self.upstream, self._plan(consumer, producer), self.store, self.clock)
-        self.relaying.relay.listening.notices = notices
+        self.relaying.relay.get_streams.notifications = notifications
 
     def _plan(self, consumer: Consumer, producer: Producer) -> Plan:
         announce = partial(announced, tools=True, resources=True, changing=True)
-        listed = ResourceList("one", self.holdings, (DOCUMENT,), "artifact://", exposed=True)
+        listed = ResourceList("one", self.registry, (DOCUMENT,), "artifact://", exposed=True)
         links = self.links if self.downloads else None
-        read = ResourceRead(self.holdings, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
+        read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
             "tasks/result": (TaskTexts(Redaction(self.files.roots, {})),),
             "resources/list": (listed,),
             "resources/templates/list": (ResourceTemplates(),),
-            "subscriptions/listen": (SubscriptionStage(self.notices),),
+            "subscriptions/listen": (SubscriptionStage(self.notifications),),
         }
         rounds = RoundStage(self.rounds)
         named: dict[tuple[str, str | None], Stages] = {
@@ -202,7 +202,7 @@ class Tools:
         scope: Scope | None = None,
         server: str = "one",
     ) -> FileRecord:
-        batch = await self.holdings.begin(scope or self.scope, server, len(data))
+        batch = await self.registry.begin(scope or self.scope, server, len(data))
         try:
             await batch.add(name, None)
             await batch.write(data)
@@ -218,7 +218,7 @@ class Tools:
         return upload_handle(record.scope, record.id)
 
     def artifacts(self) -> list[FileRecord]:
-        return self.holdings.list(self.scope.id, FileKind.ARTIFACT)
+        return self.registry.list(self.scope.id, FileKind.ARTIFACT)
 
     def on_disk(self) -> list[str]:
         """All that lies in the areas of files, below the root."""
@@ -232,7 +232,7 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
     """A process that serves a client with an open session until the block ends."""
     process = Tools(root, act, **more)
     await process.credentials.open()
-    await process.holdings.open()
+    await process.registry.open()
     await process.rounds.open()
     try:
         await process.connect()
@@ -240,8 +240,8 @@ async def tools(root: Path, act: Act, **more: Any) -> AsyncIterator[Tools]:
     finally:
         for answer in process.opened:
             await answer.close()
-        await process.relaying.errands.close()
-        await process.holdings.close()
+        await process.relaying.background.close()
+        await process.registry.close()
 
 
 def parsed(response: bytes) -> dict[str, Any]:

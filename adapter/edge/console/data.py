@@ -65,7 +65,7 @@ class ConsoleData:
         guard: Guard,
         servers: ServerStatus,
         belongings: Belongings,
-        acceptance: PinReview,
+        pin_review: PinReview,
         recent: Recent,
         look: Look,
     ) -> None:
@@ -74,7 +74,7 @@ class ConsoleData:
         self._servers = servers
         self._known = frozenset(server.id for server in servers.servers)
         self._belongings = belongings
-        self._acceptance = acceptance
+        self._pin_review = pin_review
         self._recent = recent
         self._look = look
         self._ingress = Ingress(facts.max_body)
@@ -131,7 +131,7 @@ class ConsoleData:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        await _send_standing(request, await self._acceptance.standing(server), extra)
+        await _send_standing(request, await self._pin_review.standing(server), extra)
 
     async def _accept_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, verb = names
@@ -142,7 +142,7 @@ class ConsoleData:
         self._require(server)
         digest = await self._digest(request)
         await self._look_again(request, server)
-        standing = await self._acceptance.accept(server, digest, viewer.name)
+        standing = await self._pin_review.accept(server, digest, viewer.name)
         await _send_standing(request, standing, extra)
 
     def _require(self, server: str) -> None:

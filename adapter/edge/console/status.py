@@ -40,22 +40,22 @@ class ServerFacts:
 class ServerStatus:
     """The status of the servers.
 
-    ``watches`` has no entry for a server that is not pinged. ``status_of`` gives the status that health tells.
+    ``monitors`` has no entry for a server that is not pinged. ``status_of`` gives the status that health tells.
     """
 
     servers: Sequence[Server]
-    watches: Mapping[str, HealthMonitor]
+    monitors: Mapping[str, HealthMonitor]
     facts: Mapping[str, ServerFacts]
     status_of: Callable[[Server], str]
-    acceptance: PinReview
+    pin_review: PinReview
 
     async def told(self) -> list[dict[str, Any]]:
         """Every server. Raises StoreUnavailable."""
         return [await self._told(server) for server in self.servers]
 
     async def _told(self, server: Server) -> dict[str, Any]:
-        watch, facts = self.watches.get(server.id), self.facts[server.id]
-        standing = await self.acceptance.standing(server.id)
+        watch, facts = self.monitors.get(server.id), self.facts[server.id]
+        standing = await self.pin_review.standing(server.id)
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
         return {
@@ -88,7 +88,7 @@ class Belongings:
 
     sessions: Sessions
     scopes: Scopes
-    holdings: FileRegistry
+    registry: FileRegistry
     quota: int | None
     upload_scheme: str
     artifact_scheme: str
@@ -117,7 +117,7 @@ class Belongings:
         own = self._own_scopes(viewer)
         shown = [self._own(scope) for scope in own]
         if viewer.operator:
-            others = (scope.id for scope in self.holdings.scopes() if scope.id not in own)
+            others = (scope.id for scope in self.registry.scopes() if scope.id not in own)
             shown += [{**self._totals(scope), "own": False, "files": []} for scope in others]
         return {"scopes": shown}
 
@@ -126,7 +126,7 @@ class Belongings:
         principal = viewer.principal
         mine = [session for session in self.sessions.opened() if session.principal == principal]
         found = [self.scopes.of(None, principal), *(self.scopes.of(session, principal) for session in mine)]
-        return {scope.id: None for scope in found if self.holdings.used(scope.id) or self._records(scope.id)}
+        return {scope.id: None for scope in found if self.registry.used(scope.id) or self._records(scope.id)}
 
     def _own(self, scope_id: str) -> dict[str, Any]:
         records = sorted(self._records(scope_id), key=lambda record: record.created, reverse=True)
@@ -136,13 +136,13 @@ class Belongings:
     def _totals(self, scope_id: str) -> dict[str, Any]:
         return {
             "scope": scope_id,
-            "used": self.holdings.used(scope_id),
+            "used": self.registry.used(scope_id),
             "quota": self.quota,
             "count": len(self._records(scope_id)),
         }
 
     def _records(self, scope_id: str) -> list[FileRecord]:
-        return [record for kind in FileKind for record in self.holdings.list(scope_id, kind)]
+        return [record for kind in FileKind for record in self.registry.list(scope_id, kind)]
 
     def _file(self, record: FileRecord) -> dict[str, Any]:
         if record.kind is FileKind.UPLOAD:
@@ -155,6 +155,6 @@ class Belongings:
             "filename": record.filename,
             "size": record.size,
             "media_type": record.media_type,
-            "expires_at": self.holdings.expires_at(record),
+            "expires_at": self.registry.expires_at(record),
             "server": record.server,
         }

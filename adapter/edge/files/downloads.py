@@ -31,9 +31,9 @@ class DownloadRoute:
     """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours."""
 
     def __init__(
-        self, holdings: FileRegistry, credentials: Credentials, claims: Claims, servers: Collection[str]
+        self, registry: FileRegistry, credentials: Credentials, claims: Claims, servers: Collection[str]
     ) -> None:
-        self._holdings = holdings
+        self._registry = registry
         self._credentials = credentials
         self._claims = claims
         self._servers = frozenset(servers)
@@ -71,7 +71,7 @@ class DownloadRoute:
         if _ID.fullmatch(scope) is None or _ID.fullmatch(file_id) is None:
             raise FileGone()
         for kind in kinds:
-            record = await self._holdings.find(scope, kind, file_id)
+            record = await self._registry.find(scope, kind, file_id)
             if record is not None and record.server == server and record.filename == filename:
                 return record
         raise FileGone()
@@ -109,7 +109,7 @@ class DownloadRoute:
         fields: list[tuple[str, str]],
     ) -> None:
         first, length = asked or (0, record.size)
-        with contextlib.closing(await self._holdings.read(record)) as opened:
+        with contextlib.closing(await self._registry.read(record)) as opened:
             request.reply.begin(206 if asked else 200, fields, length)
             if request.method != "HEAD":
                 await _send_bytes(request.reply, opened, first, length)

@@ -62,7 +62,7 @@ class UploadRoute:
 
     def __init__(
         self,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         credentials: Credentials,
         scopes: Scopes,
         claims: Claims,
@@ -70,7 +70,7 @@ class UploadRoute:
         limits: UploadLimits,
         scheme: str = "upload://",
     ) -> None:
-        self._holdings = holdings
+        self._registry = registry
         self._credentials = credentials
         self._scopes = scopes
         self._claims = claims
@@ -90,7 +90,7 @@ class UploadRoute:
         scope, credential = await self._admit(request, server)
         form = self._form(request)
         self._check_length(request.length)
-        batch = await self._holdings.begin(scope, server, request.length)
+        batch = await self._registry.begin(scope, server, request.length)
         try:
             await self._receive(request.body, form, batch)
             spend = partial(self._credentials.spend, credential) if credential else None

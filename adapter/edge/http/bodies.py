@@ -23,11 +23,14 @@ Where one comes whole in one read it is not even counted, as that would cost eve
 
 @dataclass(frozen=True, slots=True)
 class BodyTerms:
-    """Limits that all bodies share: memory and least speed. ``silence``: seconds in which a sender may send nothing."""
+    """Limits that all bodies share: memory and least speed.
+
+    ``read_timeout``: seconds for which a sender may send nothing.
+    """
 
     buffers: RequestBuffers = field(default_factory=RequestBuffers)
     floor: Floor = field(default_factory=Floor)
-    silence: float = 30.0
+    read_timeout: float = 30.0
 
 
 TERMS = BodyTerms()
@@ -65,11 +68,11 @@ class Body:
 
         Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or below the floor.
         """
-        silence = self._terms.silence
+        read_timeout = self._terms.read_timeout
         try:
-            await self._arrived(silence)
+            await self._arrived(read_timeout)
         except TimeoutError:
-            raise BodyTooSlow(f"The body stopped coming for {silence:g} s.") from None
+            raise BodyTooSlow(f"The body stopped coming for {read_timeout:g} s.") from None
         if not self.complete:
             await self._room()
         return self.take()

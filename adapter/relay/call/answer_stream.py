@@ -59,7 +59,7 @@ class Ending(NamedTuple):
 class AnswerStream:
     """The stream of one POST. ``wanted`` are the requests it has to answer; ``rewrite`` makes it a read one.
 
-    ``heed`` sees each chunk as it comes. In a read stream ``aside`` is given the data of every other event, and
+    ``observe`` sees each chunk as it comes. In a read stream ``aside`` is given the data of every other event, and
     returns what leaves.
 
     The promise: it ends with an answer to each request, or after an event id, or with an error event.
@@ -70,23 +70,23 @@ class AnswerStream:
         reply: UpstreamReply,
         wanted: list[Envelope],
         *,
-        silence: float | None,
+        read_timeout: float | None,
         recovery: Recovery,
         resumable: bool,
         rewrite: Rewrite | None = None,
         limit: int = LOOK_LIMIT,
-        heed: Heed | None = None,
+        observe: Heed | None = None,
         aside: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._reply = reply
         self._wanted = wanted
         self._asked = wanted[0]
-        self._silence = silence
+        self._read_timeout = read_timeout
         self._recovery = recovery
         self._resumable = resumable
         self._rewrite = rewrite
         self._limit = limit
-        self._heed = heed
+        self._observe = observe
         self._aside = aside
         self._reader = self._new_reader()
         self._skipped = 0
@@ -130,7 +130,7 @@ class AnswerStream:
             along = _Overlooked(sink, self)
             while ending is None or ending.goes_on:
                 try:
-                    await pour(self._reply, along, self._silence)
+                    await pour(self._reply, along, self._read_timeout)
                 except (UpstreamBroken, UpstreamSilent) as error:
                     self._failure = error.with_traceback(None)
                 ending = await self._ending()
@@ -170,8 +170,8 @@ class AnswerStream:
                 self._strike_off(event)
         settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
         self._wanted, self._skipped, self._reader = wanted, skipped, self._new_reader()
-        if settled and self._heed is not None:
-            self._heed(body)
+        if settled and self._observe is not None:
+            self._observe(body)
         return settled
 
     async def last_words(self, error: AdapterError) -> bytes:
@@ -185,18 +185,18 @@ class AnswerStream:
         if self._failure is not None:
             return b""
         try:
-            chunk = await self._reply.read(self._silence)
+            chunk = await self._reply.read(self._read_timeout)
         except (UpstreamBroken, UpstreamSilent) as error:
             self._failure = error.with_traceback(None)
             return b""
-        if self._heed is not None:
-            self._heed(chunk)
+        if self._observe is not None:
+            self._observe(chunk)
         return chunk
 
     def see(self, chunk: bytes) -> bool:
         """Look at a chunk that is poured. False where what has passed is to be read before more comes."""
-        if self._heed is not None:
-            self._heed(chunk)
+        if self._observe is not None:
+            self._observe(chunk)
         self._look(chunk)
         return self._unread_size <= UNREAD_AT_MOST
 

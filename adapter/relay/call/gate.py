@@ -21,7 +21,7 @@ from adapter.wire.envelope import Envelope
 class CallGate:
     """``scope_of`` tells whose files and pins a request may touch, by its session and its principal."""
 
-    mapping: UpstreamSessions
+    upstream_sessions: UpstreamSessions
     scope_of: Callable[[Session | None, str], Scope]
 
     def call(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> Call:
@@ -35,7 +35,7 @@ class CallGate:
             base=ask.base,
             session=session.key if session else None,
             headers=ask.headers,
-            fetch=partial(fetch, self.mapping, ask, session),
+            fetch=partial(fetch, self.upstream_sessions, ask, session),
             caller=ask.caller,
             began=time.time(),
         )

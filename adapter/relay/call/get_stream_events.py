@@ -16,17 +16,17 @@ async def listening(
     reply: UpstreamReply,
     rewrite: Callable[[bytes], Awaitable[bytes]],
     limit: int,
-    heed: Callable[[bytes], None] | None = None,
+    observe: Callable[[bytes], None] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """A GET stream that leaves event by event, each event's data passing through ``rewrite``.
 
-    It may be silent for ever and just ends when the upstream's does, as clients expect. ``heed`` sees what comes.
+    It may be silent for ever and just ends when the upstream's does, as clients expect. ``observe`` sees what comes.
     """
     reader = SseReader(limit)
     try:
         while chunk := await reply.read(None):
-            if heed is not None:
-                heed(chunk)
+            if observe is not None:
+                observe(chunk)
             for part in slices(chunk):
                 events = reader.feed(part)
                 leaving: list[bytes] = []

@@ -27,25 +27,25 @@ from adapter.upstream.port import UpstreamReply
 class GetStreams:
     """Takes the streams that clients open to listen."""
 
-    calling: CallGate
-    mapping: UpstreamSessions
-    parking: DeferredAnswers
-    notices: Notifications
+    call_gate: CallGate
+    upstream_sessions: UpstreamSessions
+    deferred: DeferredAnswers
+    notifications: Notifications
 
     async def listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy(asyncio.get_running_loop().time())
-        silence = ask.server.silence.request
+        read_timeout = ask.server.timeouts.request
         plan = ask.server.plan
         if session is not None and ask.last_event_id is not None and not plan.empty:
-            await self.parking.load(session)
+            await self.deferred.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        needed = session is not None and (plan.guards or self.parking.waits(session))
+        needed = session is not None and (plan.guards or self.deferred.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.
-        heed = ask.server.listener()
-        if needed or heed is not None:
+        observe = ask.server.listener()
+        if needed or observe is not None:
             ask.headers = asking_plain(ask.headers)
-        reply = await self.mapping.send(ask, session, b"", silence)
+        reply = await self.upstream_sessions.send(ask, session, b"", read_timeout)
         if session is not None and session.over:
             reply.abort()
             raise SessionUnknown()
@@ -57,29 +57,29 @@ class GetStreams:
         if stream and session is not None and needed:
             rewrite = partial(self._heard, session, plan)
         if reply.whole is not None and rewrite is None:
-            if heed is not None:
-                heed(reply.whole)
+            if observe is not None:
+                observe(reply.whole)
             return ClientResponse(reply.status, headers, reply.whole)
         if not stream:
-            return await piped_answer(reply, headers, silence)
+            return await piped_answer(reply, headers, read_timeout)
         ask.server.counters.streams += 1
         release = _held(session, reply)
         if rewrite is None or session is None:
-            piped = GetStream(reply, heed)
+            piped = GetStream(reply, observe)
             return ClientResponse(
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
-        pieces = listening(reply, rewrite, ask.server.answer_limit, heed)
-        scope = self.calling.scope_of(session, ask.principal)
-        inbox = self.notices.open(scope, session.key, resumed=ask.last_event_id is not None)
-        release = both(release, partial(self.notices.close, scope, session.key, inbox))
+        pieces = listening(reply, rewrite, ask.server.answer_limit, observe)
+        scope = self.call_gate.scope_of(session, ask.principal)
+        inbox = self.notifications.open(scope, session.key, resumed=ask.last_event_id is not None)
+        release = both(release, partial(self.notifications.close, scope, session.key, inbox))
         return ClientResponse(
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
     async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
         """The data of an event as it may leave."""
-        claimed = await self.parking.claim(session, data)
+        claimed = await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
         if plan.around is not None:

@@ -26,18 +26,18 @@ HELD_JSON = 64 << 10
 class PassThrough:
     """Takes the requests that no stage concerns."""
 
-    mapping: UpstreamSessions
-    parking: DeferredAnswers
-    errands: BackgroundTasks
+    upstream_sessions: UpstreamSessions
+    deferred: DeferredAnswers
+    background: BackgroundTasks
 
     async def pipe(
         self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
     ) -> ClientResponse:
         """Answer one request, or a batch of them. Raises AdapterError."""
-        silence = silence_of(ask, requests)
-        recovery = ExchangeRecovery(ask, session, requests, self.parking, self.errands)
+        read_timeout = silence_of(ask, requests)
+        recovery = ExchangeRecovery(ask, session, requests, self.deferred, self.background)
         try:
-            reply = await self.mapping.send(ask, session, ask.body, silence)
+            reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
             if ask.sent is not None and not reply.needs_request:
                 ask.let_go()
             headers = ask.server.answer_headers.to_client(reply.headers)
@@ -46,14 +46,16 @@ class PassThrough:
                     if reply.whole is not None:
                         return ClientResponse(reply.status, headers, reply.whole)
                     # Nobody looks into it, but its events are due at once, so it is not held either.
-                    return ClientResponse(reply.status, headers, piped(reply, silence), release=reply.abort)
+                    return ClientResponse(
+                        reply.status, headers, piped(reply, read_timeout), release=reply.abort
+                    )
                 stream = AnswerStream(
                     reply,
                     list(requests),
-                    silence=silence,
+                    read_timeout=read_timeout,
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
-                    heed=ask.server.listener(),
+                    observe=ask.server.listener(),
                 )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
@@ -62,21 +64,21 @@ class PassThrough:
                 )
             if reply.whole is not None:
                 return ClientResponse(reply.status, headers, reply.whole)
-            return await piped_answer(reply, headers, silence)
+            return await piped_answer(reply, headers, read_timeout)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
 
 
 async def piped_answer(
-    reply: UpstreamReply, headers: list[tuple[str, str]], silence: float | None
+    reply: UpstreamReply, headers: list[tuple[str, str]], read_timeout: float | None
 ) -> ClientResponse:
     """An answer that is no event stream: held while small, so that a broken one never leaves in part."""
     first: list[bytes] = []
     size = 0
     try:
         while size <= HELD_JSON:
-            chunk = await reply.read(silence)
+            chunk = await reply.read(read_timeout)
             if not chunk:
                 return ClientResponse(reply.status, headers, b"".join(first))
             first.append(chunk)
@@ -88,7 +90,7 @@ async def piped_answer(
     return ClientResponse(
         reply.status,
         headers,
-        piped(reply, silence, b"".join(first)),
+        piped(reply, read_timeout, b"".join(first)),
         length=int(length) if length else None,
         release=reply.abort,
     )

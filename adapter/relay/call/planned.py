@@ -43,14 +43,14 @@ class Planned:
         self,
         plan: ToolPlan,
         mirrors: ParamHeaders,
-        notices: Notifications,
+        notifications: Notifications,
         timeout: float | None,
         walks: Walks,
     ) -> None:
         self._plan = plan
         self._walks = walks
         self._mirrors = mirrors
-        self._notices = notices
+        self._notifications = notifications
         self._timeout = timeout
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class Planned:
             execute=_unreached,
             caller=call.caller,
             session=call.scope.id,
-            say=partial(self._notices.say, call.scope),
+            say=partial(self._notifications.say, call.scope),
             deadline=deadline,
             time=CallTime(self._timeout),
             continues=any(params.get(name) is not None for name in CONTINUING),

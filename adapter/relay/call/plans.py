@@ -32,12 +32,12 @@ class Plans:
         self,
         compiled: Callable[[str], ToolPlan | None],
         mirrors: ParamHeaders,
-        notices: Notifications,
+        notifications: Notifications,
         timeout: float | None,
     ) -> None:
         self._compiled = compiled
         self._mirrors = mirrors
-        self._notices = notices
+        self._notifications = notifications
         self._timeout = timeout
         self._stages: OrderedDict[str, tuple[Planned, ...]] = OrderedDict()
         self._walks: Walks = {}
@@ -85,4 +85,4 @@ class Plans:
                 walk.withdraw()
 
     def _planned(self, plan: ToolPlan) -> Planned:
-        return Planned(plan, self._mirrors, self._notices, self._timeout, self._walks)
+        return Planned(plan, self._mirrors, self._notifications, self._timeout, self._walks)

@@ -24,14 +24,14 @@ class ExchangeRecovery:
         ask: ClientRequest,
         session: Session | None,
         requests: list[Envelope],
-        parking: DeferredAnswers,
-        errands: BackgroundTasks,
+        deferred: DeferredAnswers,
+        background: BackgroundTasks,
     ) -> None:
         self._ask = ask
         self._session = session
         self._requests = requests
-        self._parking = parking
-        self._errands = errands
+        self._deferred = deferred
+        self._background = background
         self._reading: tuple[Call, Stages] | None = None
 
     def reading(self, call: Call, stages: Stages) -> None:
@@ -51,7 +51,7 @@ class ExchangeRecovery:
 
     async def polled(self) -> None:
         if self._reading is not None and self._session is not None:
-            await self._parking.park(self._session, *self._reading)
+            await self._deferred.park(self._session, *self._reading)
             self._reading = None
 
     async def gave_up(self, error: AdapterError) -> None:
@@ -74,7 +74,7 @@ class ExchangeRecovery:
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
             notification = UpstreamRequest("POST", headers, body, query=self._ask.query, repeatable=always)
-            self._errands.run(self._send_quietly(notification))
+            self._background.run(self._send_quietly(notification))
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:
         try:

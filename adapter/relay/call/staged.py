@@ -32,17 +32,17 @@ from adapter.wire.spans import find, items
 class StagedExchange:
     """Takes the requests that stages concern."""
 
-    calling: CallGate
-    mapping: UpstreamSessions
-    parking: DeferredAnswers
-    errands: BackgroundTasks
+    call_gate: CallGate
+    upstream_sessions: UpstreamSessions
+    deferred: DeferredAnswers
+    background: BackgroundTasks
 
     async def read(
         self, ask: ClientRequest, session: Session | None, envelope: Envelope, stages: Stages
     ) -> ClientResponse:
         """Answer one request by way of its stages. Raises AdapterError."""
-        call = self.calling.call(ask, session, envelope)
-        recovery = ExchangeRecovery(ask, session, [envelope], self.parking, self.errands)
+        call = self.call_gate.call(ask, session, envelope)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background)
         recovery.reading(call, stages)
         try:
             own = await walk_request(stages, call)
@@ -69,21 +69,21 @@ class StagedExchange:
     ) -> ClientResponse:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
         ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
-        silence = silence_of(ask, [call.envelope])
+        read_timeout = silence_of(ask, [call.envelope])
         try:
-            reply = await self.mapping.send(ask, session, call.request, silence)
+            reply = await self.upstream_sessions.send(ask, session, call.request, read_timeout)
             headers = ask.server.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 stream = AnswerStream(
                     reply,
                     [call.envelope],
-                    silence=silence,
+                    read_timeout=read_timeout,
                     recovery=recovery,
                     resumable=ask.era is Era.LEGACY,
                     rewrite=partial(_finished, stages, call),
                     aside=_aside(call),
-                    heed=ask.server.listener(),
+                    observe=ask.server.listener(),
                     limit=ask.server.answer_limit,
                 )
                 pieces = stream.pieces()
@@ -96,7 +96,7 @@ class StagedExchange:
                     release=both(reply.abort, recovery.finish),
                     last_words=stream.last_words,
                 )
-            raw = await read_body(reply, silence, ask.server.answer_limit)
+            raw = await read_body(reply, read_timeout, ask.server.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise

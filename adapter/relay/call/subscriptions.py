@@ -23,8 +23,8 @@ class ResourceSubscription:
     The adapter speaks only after the upstream has acknowledged the subscription, which is the first word on a stream.
     """
 
-    def __init__(self, notices: Notifications, call: Call) -> None:
-        self._notices = notices
+    def __init__(self, notifications: Notifications, call: Call) -> None:
+        self._notifications = notifications
         self._scope = call.scope
         self._inbox = Inbox()
         self._agreed = False
@@ -42,7 +42,7 @@ class ResourceSubscription:
         if not isinstance(message, dict) or message.get("method") != ACKNOWLEDGED:
             return data
         self._agreed = True
-        self._notices.subscribe(self._scope, self._inbox, self._event)
+        self._notifications.subscribe(self._scope, self._inbox, self._event)
         if _honours(message):
             return data
         return edit(data, [Insert(("params", "notifications", "resourcesListChanged"), b"true")])
@@ -58,20 +58,20 @@ class ResourceSubscription:
 
     def end(self) -> None:
         """The stream is over. Harmless when said twice."""
-        self._notices.unsubscribe(self._scope, self._inbox)
+        self._notifications.unsubscribe(self._scope, self._inbox)
 
 
 class SubscriptionStage:
     """The stage of ``subscriptions/listen`` where artifacts are resources."""
 
-    def __init__(self, notices: Notifications) -> None:
-        self._notices = notices
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
 
     async def ask(self, call: Call) -> bytes | None:
         params = parse(call.request).get("params")
         wanted = params.get("notifications") if isinstance(params, dict) else None
         if isinstance(wanted, dict) and wanted.get("resourcesListChanged") is True:
-            call.subscription = subscription = ResourceSubscription(self._notices, call)
+            call.subscription = subscription = ResourceSubscription(self._notifications, call)
             call.defer(subscription.end)
         return None
 

@@ -65,7 +65,7 @@ class Captured(NamedTuple):
 class Capturing:
     """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
 
-    holdings: FileRegistry
+    registry: FileRegistry
     files: FileStore
     locator: Locator
     server: str
@@ -145,7 +145,7 @@ class Capturing:
     ) -> FileRecord:
         filename = name.recorded(measure, said)
         try:
-            return await self.holdings.keep_artifact(
+            return await self.registry.keep_artifact(
                 call.scope,
                 self.server,
                 file_id=place.id if place else secrets.token_hex(16),

@@ -93,27 +93,27 @@ class Producer:
     def __init__(
         self,
         rule: Producing,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         files: FileStore,
         links: Links,
         mirrors: ParamHeaders,
-        notices: Notifications,
+        notifications: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
         self._rule = rule
-        self._holdings = holdings
+        self._registry = registry
         self._files = files
         self._mirrors = mirrors
-        self._notices = notices
+        self._notifications = notifications
         self._clock = clock
         self._log = log
         self._nothing_known = Redaction(files.roots, {})
         self._capturing = Capturing(
-            holdings, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
+            registry, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
         )
         self._telling = ArtifactView(
-            holdings,
+            registry,
             links if rule.downloads else None,
             scheme=rule.scheme,
             raw_limit=rule.raw_limit if rule.raw_output else None,
@@ -151,7 +151,7 @@ class Producer:
                 id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
             )
         place = _place(call, note)
-        call.defer(self._holdings.expect(place))
+        call.defer(self._registry.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = told.filled(call.request, path)
@@ -178,7 +178,7 @@ class Producer:
             await self._drop(capture)
             return with_failure(response, capture.failure, self._withheld(call, {}))
         if capture.kept and self._rule.exposed:
-            self._notices.resources_changed(call.scope)
+            self._notifications.resources_changed(call.scope)
         withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
             response = with_artifact_error(response, capture.failure, withheld)
@@ -225,7 +225,7 @@ class Producer:
 
     async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
         # What one result tells of is there together: a file is not evicted for the next one.
-        call.defer(self._holdings.hold(captured.record))
+        call.defer(self._registry.hold(captured.record))
         capture.kept.append(captured)
         capture.shown.append(await self._telling.shown(captured.record, call.base))
 
@@ -233,7 +233,7 @@ class Producer:
         """Nobody will be told of what was kept."""
         for record, _ in capture.kept:
             try:
-                await self._holdings.drop(record)
+                await self._registry.drop(record)
             except AdapterError as error:
                 self._log.warning("an artifact stays until it expires", tool=self._rule.tool, why=error.code)
 

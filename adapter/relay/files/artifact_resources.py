@@ -62,14 +62,14 @@ class ResourceList:
     def __init__(
         self,
         server: str,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         documents: tuple[Document, ...],
         scheme: str,
         *,
         exposed: bool,
     ) -> None:
         self._server = server
-        self._holdings = holdings
+        self._registry = registry
         self._documents = documents
         self._scheme = scheme
         self._exposed = exposed
@@ -101,7 +101,7 @@ class ResourceList:
             return [], None
         records = [
             record
-            for record in self._holdings.list(call.scope.id, FileKind.ARTIFACT)
+            for record in self._registry.list(call.scope.id, FileKind.ARTIFACT)
             if record.exposed and record.server == self._server
         ]
         records.sort(key=_position)
@@ -140,14 +140,14 @@ class ResourceRead:
 
     def __init__(
         self,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         documents: tuple[Document, ...],
         scheme: str,
         *,
         limit: int,
         links: Links | None,
     ) -> None:
-        self._holdings = holdings
+        self._registry = registry
         self._documents = {document.uri: document for document in documents}
         self._scheme = scheme
         self._limit = limit
@@ -185,11 +185,11 @@ class ResourceRead:
         handle = parse_artifact(uri, self._scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
-        record = await self._holdings.find(handle.scope, FileKind.ARTIFACT, handle.id)
+        record = await self._registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
         return record if record is not None and record.exposed and record.filename == handle.name else None
 
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
-        held = await content(self._holdings, record)
+        held = await content(self._registry, record)
         # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
         return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, held)]))
 

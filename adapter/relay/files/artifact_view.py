@@ -20,9 +20,9 @@ class ArtifactView:
     """
 
     def __init__(
-        self, holdings: FileRegistry, links: Links | None, *, scheme: str, raw_limit: int | None
+        self, registry: FileRegistry, links: Links | None, *, scheme: str, raw_limit: int | None
     ) -> None:
-        self._holdings = holdings
+        self._registry = registry
         self._links = links
         self._scheme = scheme
         self._raw_limit = raw_limit
@@ -32,10 +32,10 @@ class ArtifactView:
 
     async def shown(self, record: FileRecord, base: str) -> Shown:
         """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
-        expires = self._holdings.expires_at(record)
+        expires = self._registry.expires_at(record)
         raw = None
         if self._raw_limit is not None and record.size <= self._raw_limit:
-            raw = await content(self._holdings, record)
+            raw = await content(self._registry, record)
         return Shown(
             uri=self.uri(record),
             id=record.id,
@@ -50,9 +50,9 @@ class ArtifactView:
         )
 
 
-async def content(holdings: FileRegistry, record: FileRecord) -> str | bytes:
+async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:
     """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
-    file = await holdings.read(record)
+    file = await registry.read(record)
     try:
         data = await file.whole()
     finally:

@@ -13,7 +13,7 @@ from adapter.rules.files.quota import Entry, Ledger
 
 
 class FileIndex:
-    """Records in memory over a ledger. Only Custody adds and removes; using and finding is everybody's.
+    """Records in memory over a ledger. Only FileTransactions adds and removes; using and finding is everybody's.
 
     ``ttls`` are seconds since the last access, None: as long as the scope. ``clock`` gives Unix time.
     """
@@ -30,7 +30,7 @@ class FileIndex:
         self._dues: dict[str, list[tuple[float, str]]] = {}
 
     def __repr__(self) -> str:
-        return f"<Inventory: {len(self._scopes)} scopes, {self.ledger!r}>"
+        return f"<FileIndex: {len(self._scopes)} scopes, {self.ledger!r}>"
 
     # --- coming and going -------------------------------------------------------------------------------------
 

@@ -54,10 +54,10 @@ class FileRegistry:
         self._files = files
         self._ledger = Ledger(limits)
         ttls = {FileKind.UPLOAD: upload_ttl, FileKind.ARTIFACT: artifact_ttl}
-        self._inventory = FileIndex(self._ledger, ttls, clock)
+        self._index = FileIndex(self._ledger, ttls, clock)
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
-        self._custody = FileTransactions(store, files, self._inventory, log, self._tell_gone)
+        self._transactions = FileTransactions(store, files, self._index, log, self._tell_gone)
         self._admission = UploadQueue(limits.scope_bytes, admission_wait)
         self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
         self._batches: dict[str, set[UploadBatch]] = {}
@@ -66,7 +66,7 @@ class FileRegistry:
         self._log = log
 
     def __repr__(self) -> str:
-        return f"<Holdings: {self._ledger!r}>"
+        return f"<FileRegistry: {self._ledger!r}>"
 
     @property
     def total(self) -> int:
@@ -79,7 +79,7 @@ class FileRegistry:
 
     def scopes(self) -> list[Scope]:
         """The scopes that hold anything."""
-        return self._inventory.scopes()
+        return self._index.scopes()
 
     # --- start and stop ---------------------------------------------------------------------------------------
 
@@ -108,8 +108,8 @@ class FileRegistry:
             self._log.warning("files of earlier records are gone", files=len(missing))
             await self._store.put_all(TABLE, (), instead_of=[records.pop(place)[0].key for place in missing])
         for row, record in sorted(records.values(), key=lambda pair: pair[1].created):
-            self._inventory.count(record, self._inventory.last_access(record, row.due))
-            self._inventory.show(record)
+            self._index.count(record, self._index.last_access(record, row.due))
+            self._index.show(record)
 
     async def close(self) -> None:
         """Write down when files were last used, and let go of the disk. Raises StoreUnavailable."""
@@ -122,31 +122,31 @@ class FileRegistry:
 
     async def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """The scope's file of that id, used now; None for one that expired, was evicted or never was."""
-        record = self._inventory.find(scope_id, kind, file_id)
+        record = self._index.find(scope_id, kind, file_id)
         if record is not None:
-            self._inventory.touch(record)
+            self._index.touch(record)
         return record
 
     def list(self, scope_id: str, kind: FileKind) -> Records:
         """The records of a kind that the scope holds, oldest first. None of them counts as used."""
-        return sorted(self._inventory.alive(scope_id, kind), key=lambda record: record.created)
+        return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
 
     def hold(self, record: FileRecord) -> Callable[[], None]:
         """Keep a file from eviction and expiry until the function returned is called. Raises FileGone."""
-        return self._inventory.hold(record)
+        return self._index.hold(record)
 
     def hold_key(self, key: str) -> Callable[[], None]:
         """As ``hold``, by the key of the file's record."""
-        record = self._inventory.get(key)
+        record = self._index.get(key)
         if record is None:
             raise FileGone()
-        return self._inventory.hold(record)
+        return self._index.hold(record)
 
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
-        if self._inventory.get(record.key) is None:
+        if self._index.get(record.key) is None:
             raise FileGone()
-        self._inventory.touch(record)
+        self._index.touch(record)
         opened = await self._files.open_file(record.place, size=record.size, modified=record.modified)
         if opened is None:
             await self.drop(record)
@@ -155,7 +155,7 @@ class FileRegistry:
 
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
-        if self._inventory.get(record.key) is None:
+        if self._index.get(record.key) is None:
             raise FileGone()
         if not await self._files.holds(record.place, size=record.size, modified=record.modified):
             await self.drop(record)
@@ -163,7 +163,7 @@ class FileRegistry:
 
     def expires_at(self, record: FileRecord) -> float | None:
         """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
-        return self._inventory.expires_at(record)
+        return self._index.expires_at(record)
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class FileRegistry:
                 del self._batches[scope.id]
 
         batch = UploadBatch(
-            self._custody,
+            self._transactions,
             self._files,
             Staged(self._ledger, scope.id),
             self._batch_limits,
@@ -202,7 +202,7 @@ class FileRegistry:
     def expect(self, place: Place) -> Callable[[], None]:
         """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
         called."""
-        return self._custody.expect(place)
+        return self._transactions.expect(place)
 
     async def keep_artifact(
         self,
@@ -225,17 +225,19 @@ class FileRegistry:
         place = Place(FileKind.ARTIFACT, scope.id, file_id, stored)
         record = self._record(place, scope, server, filename, measure, said_type, exposed=exposed)
         staged = Staged(self._ledger, scope.id)
-        forget = self._custody.expect(place)
+        forget = self._transactions.expect(place)
         try:
             try:
                 staged.grow(measure.size)
             except StorageFull:
-                await self._custody.put_out_expired()
-                await self._custody.make_room(scope.id, FileKind.ARTIFACT, measure.size, 0)
+                await self._transactions.put_out_expired()
+                await self._transactions.make_room(scope.id, FileKind.ARTIFACT, measure.size, 0)
                 staged.grow(measure.size)
-            await self._custody.take_in([IncomingFile(record, staging)], staged)
+            await self._transactions.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
-            await run_to_completion(self._custody.remove(place) if staging is None else staging.discard())
+            await run_to_completion(
+                self._transactions.remove(place) if staging is None else staging.discard()
+            )
             raise
         finally:
             forget()
@@ -277,19 +279,19 @@ class FileRegistry:
 
     async def drop(self, record: FileRecord) -> None:
         """Hold this file no longer, whoever uses it. Harmless when it is gone. Raises StoreUnavailable."""
-        await self._custody.put_out(
-            record.scope, lambda: [record] if self._inventory.get(record.key) is not None else []
+        await self._transactions.put_out(
+            record.scope, lambda: [record] if self._index.get(record.key) is not None else []
         )
 
     async def drop_scope(self, scope_id: str) -> None:
         """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""
         for batch in self._batches.get(scope_id, set()):
             batch.cut_off()
-        await self._custody.put_out_scope(scope_id)
+        await self._transactions.put_out_scope(scope_id)
 
     async def expire(self) -> None:
         """Drop files whose time is over. Raises StoreUnavailable."""
-        await self._custody.put_out_expired()
+        await self._transactions.put_out_expired()
 
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
         """Write down last accesses, and remove expired files, files of scopes that are ``gone``, and files that no
@@ -298,19 +300,19 @@ class FileRegistry:
         await self._write_last_access()
         await self.expire()
         if gone is not None:
-            for scope in self._inventory.scopes():
+            for scope in self._index.scopes():
                 if await gone(scope):
                     await self.drop_scope(scope.id)
         if self._sweep_grace is not None:
-            swept = await self._files.sweep(self._custody.knows, self._clock() - self._sweep_grace)
+            swept = await self._files.sweep(self._transactions.knows, self._clock() - self._sweep_grace)
             if swept:
                 self._log.info("removed files that no record knows", files=swept)
 
     async def _write_last_access(self) -> None:
-        used = self._inventory.take_used()
+        used = self._index.take_used()
         dues = {key: due for key, record in used.items() if (due := self.expires_at(record)) is not None}
         try:
             await self._store.touch(TABLE, dues)
         except BaseException:
-            self._inventory.give_used(used)
+            self._index.give_used(used)
             raise

@@ -77,24 +77,26 @@ class FileTransactions:
         self,
         store: Store,
         files: FileStore,
-        inventory: FileIndex,
+        index: FileIndex,
         log: FilteringBoundLogger,
         gone: Callable[[FileRecord], None],
     ) -> None:
         self._store = store
         self._files = files
-        self._inventory = inventory
+        self._index = index
         self._log = log
         self._gone = gone
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._expected: dict[_Directory, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Custody: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
+        return (
+            f"<FileTransactions: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
+        )
 
     def knows(self, place: Place) -> bool:
         """Tell whether a file at that place is held, or about to come or go. Safe to ask from any thread."""
-        return place[:3] in self._expected or self._inventory.knows(place)
+        return place[:3] in self._expected or self._index.knows(place)
 
     def expect(self, *places: Place) -> Callable[[], None]:
         """Let all files in the directories of these places be known though no record knows them, until the function
@@ -136,7 +138,7 @@ class FileTransactions:
 
     async def _take_in(self, arrivals: Sequence[IncomingFile], staged: Staged, spend: Spend | None) -> _Taken:
         scope_id = arrivals[0].record.scope
-        await self._put_out(self._inventory.over(scope_id))
+        await self._put_out(self._index.over(scope_id))
         moving = [(record.place, staging) for record, staging in arrivals if staging is not None]
         if spend is not None or moving:
             self._victims(arrivals, staged)  # refuses before anything is spent or moved
@@ -168,16 +170,14 @@ class FileTransactions:
             undo: list[Callable[[], None]] = []
             try:
                 self._exchange(victims, records, staged, undo)
-                rows = [
-                    (record.key, encode(record), self._inventory.expires_at(record)) for record in records
-                ]
+                rows = [(record.key, encode(record), self._index.expires_at(record)) for record in records]
                 await self._store.put_all(TABLE, rows, instead_of=[victim.key for victim in victims])
             except BaseException:
                 for step in reversed(undo):
                     step()
                 raise
             for record in records:
-                self._inventory.show(record)
+                self._index.show(record)
             for victim in victims:
                 self._gone(victim)
                 await self.remove(victim.place)
@@ -196,15 +196,15 @@ class FileTransactions:
         undo.append(partial(staged.grow, new))
         staged.shrink(new)
         for victim in victims:
-            entry = self._inventory.ledger.entry(victim.key)
+            entry = self._index.ledger.entry(victim.key)
             assert entry is not None, "a victim is what the ledger named"
-            undo.append(partial(self._inventory.show, victim))
-            undo.append(partial(self._inventory.ledger.add, entry))
-            self._inventory.hide(victim)
-            self._inventory.ledger.remove(victim.key)
+            undo.append(partial(self._index.show, victim))
+            undo.append(partial(self._index.ledger.add, entry))
+            self._index.hide(victim)
+            self._index.ledger.remove(victim.key)
         for record in records:
-            undo.append(partial(self._inventory.ledger.remove, record.key))
-            self._inventory.count(record)
+            undo.append(partial(self._index.ledger.remove, record.key))
+            self._index.count(record)
         staged.grow(old)
         undo.append(partial(staged.shrink, old))
 
@@ -214,8 +214,8 @@ class FileTransactions:
         return self._room_for(first.scope, first.kind, sizes, staged.size)
 
     def _room_for(self, scope_id: str, kind: FileKind, sizes: Sequence[int], staged: int) -> list[FileRecord]:
-        keys = self._inventory.ledger.room_for(scope_id, kind, sizes, staged)
-        return [record for key in keys if (record := self._inventory.get(key)) is not None]
+        keys = self._index.ledger.room_for(scope_id, kind, sizes, staged)
+        return [record for key in keys if (record := self._index.get(key)) is not None]
 
     async def _give_back(self, taken: _Taken) -> None:
         """Whoever brought these files went away before being told that they are held."""
@@ -251,9 +251,9 @@ class FileTransactions:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
 
         async def put_out(scope_id: str) -> None:
-            await self.put_out(scope_id, lambda: self._inventory.over(scope_id))
+            await self.put_out(scope_id, lambda: self._index.over(scope_id))
 
-        over = [scope.id for scope in self._inventory.scopes() if self._inventory.over(scope.id)]
+        over = [scope.id for scope in self._index.scopes() if self._index.over(scope.id)]
         await asyncio.gather(*map(put_out, over))
 
     async def make_room(self, scope_id: str, kind: FileKind, size: int, staged: int) -> None:
@@ -271,7 +271,7 @@ class FileTransactions:
             await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
-        await self._put_out(self._inventory.all_of(scope_id))
+        await self._put_out(self._index.all_of(scope_id))
         try:
             await self._files.remove_scope(scope_id)
         except StorageFailed as error:
@@ -284,19 +284,19 @@ class FileTransactions:
             return
         forget = self.expect(*(record.place for record in records))
         for record in records:
-            self._inventory.hide(record)
+            self._index.hide(record)
         try:
             await self._store.put_all(TABLE, (), instead_of=[record.key for record in records])
         except BaseException:
             for record in records:
-                self._inventory.show(record)
+                self._index.show(record)
             raise
         finally:
             forget()
         for record in records:
             self._gone(record)
             await self.remove(record.place)
-            self._inventory.ledger.remove(record.key)
+            self._index.ledger.remove(record.key)
 
     async def remove(self, place: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""

@@ -81,7 +81,7 @@ class Rounds:
     def __init__(
         self,
         store: Store,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         files: FileStore,
         credentials: Credentials,
         limits: RoundLimits,
@@ -89,7 +89,7 @@ class Rounds:
         log: FilteringBoundLogger,
     ) -> None:
         self._store = store
-        self._holdings = holdings
+        self._registry = registry
         self._files = files
         self._credentials = credentials
         self._limits = limits
@@ -241,10 +241,10 @@ class Rounds:
 
     def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
         if (place := waiting.place) is not None:
-            yield self._holdings.expect(place)
+            yield self._registry.expect(place)
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
             try:
-                yield self._holdings.hold_key(key)
+                yield self._registry.hold_key(key)
             except FileGone:
                 continue
             if link is not None:

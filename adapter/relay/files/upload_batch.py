@@ -40,7 +40,7 @@ class UploadBatch:
 
     def __init__(
         self,
-        custody: FileTransactions,
+        transactions: FileTransactions,
         files: FileStore,
         staged: Staged,
         limits: BatchLimits,
@@ -49,7 +49,7 @@ class UploadBatch:
         record: Callable[[str, str | None, Measure], FileRecord],
         leave: Callable[[], None],
     ) -> None:
-        self._custody = custody
+        self._transactions = transactions
         self._files = files
         self._staged = staged
         self._limits = limits
@@ -103,13 +103,15 @@ class UploadBatch:
 
     async def _make_room(self) -> None:
         """Make room if all files together leave none: remove expired files, then others of the scope itself."""
-        await self._custody.put_out_expired()
+        await self._transactions.put_out_expired()
         if self._bound is None:
             return  # it may turn out never to fit, and would have pushed out everything by then
         batch_bytes = self._limits.batch_bytes
         whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
-            await self._custody.make_room(self._staged.scope_id, FileKind.UPLOAD, whole, self._staged.size)
+            await self._transactions.make_room(
+                self._staged.scope_id, FileKind.UPLOAD, whole, self._staged.size
+            )
 
     def _check_size(self, more: int) -> None:
         limits = self._limits
@@ -150,7 +152,7 @@ class UploadBatch:
             IncomingFile(self._record(filename, said_type, measure), staging)
             for filename, said_type, staging, measure in self._arrived
         ]
-        await self._custody.take_in(arrivals, self._staged, spend, self._check_scope)
+        await self._transactions.take_in(arrivals, self._staged, spend, self._check_scope)
         self._arrived.clear()
         self._end()
         return [arrival.record for arrival in arrivals]

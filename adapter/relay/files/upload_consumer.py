@@ -63,13 +63,13 @@ class Consumer:
     def __init__(
         self,
         rule: Consuming,
-        holdings: FileRegistry,
+        registry: FileRegistry,
         files: FileStore,
         links: Links,
         mirrors: ParamHeaders,
     ) -> None:
         self._rule = rule
-        self._holdings = holdings
+        self._registry = registry
         self._files = files
         self._links = links
         self._mirrors = mirrors
@@ -105,7 +105,7 @@ class Consumer:
                 f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
             )
         delivered = []
-        delivery = _Delivery(rule, self._holdings, self._files, self._links)
+        delivery = _Delivery(rule, self._registry, self._files, self._links)
         for said in values(call.request, rule.argument):
             path, value = said.path, said.value
             record = await self._record(call, value)
@@ -130,7 +130,7 @@ class Consumer:
             kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
-        record = await self._holdings.find(handle.scope, kind, handle.id)
+        record = await self._registry.find(handle.scope, kind, handle.id)
         if record is None:
             return None
         # An upload was meant for one server; an artifact may be handed on, but under its own name only.
@@ -156,9 +156,9 @@ class Consumer:
 class _Delivery:
     """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
-    def __init__(self, rule: Consuming, holdings: FileRegistry, files: FileStore, links: Links) -> None:
+    def __init__(self, rule: Consuming, registry: FileRegistry, files: FileStore, links: Links) -> None:
         self._rule = rule
-        self._holdings = holdings
+        self._registry = registry
         self._files = files
         self._links = links
         self._texts: dict[str, str] = {}
@@ -168,7 +168,7 @@ class _Delivery:
         """The text for a file, which is kept until the call is over. Raises Refused, FileGone, StorageFailed."""
         text = self._texts.get(record.key)
         if text is None:
-            call.defer(self._holdings.hold(record))
+            call.defer(self._registry.hold(record))
             text = self._texts[record.key] = await self._text(call, record)
             link = text if self._rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
@@ -181,7 +181,7 @@ class _Delivery:
 
     async def _text(self, call: Call, record: FileRecord) -> str:
         if self._rule.delivery in ("path", "file_uri", "url"):
-            await self._holdings.confirm(record)
+            await self._registry.confirm(record)
         match self._rule.delivery:
             case "path":
                 return self._files.path_of(record.place)
@@ -202,7 +202,7 @@ class _Delivery:
                 f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        file = await self._holdings.read(record)
+        file = await self._registry.read(record)
         try:
             return base64.b64encode(await file.whole()).decode("ascii")
         finally:

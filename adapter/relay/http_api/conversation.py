@@ -75,10 +75,10 @@ class _Heard(NamedTuple):
 class Conversation:
     """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while nobody knows."""
 
-    def __init__(self, relay: Relay, server: Server, era: Era | None, errands: BackgroundTasks) -> None:
+    def __init__(self, relay: Relay, server: Server, era: Era | None, background: BackgroundTasks) -> None:
         self._relay = relay
         self._asks = Asks(server)
-        self._errands = errands
+        self._background = background
         self._ids = itertools.count(1)
         self._replies = asyncio.Semaphore(MOST_REPLIES)
         self.era = era
@@ -182,7 +182,7 @@ class Conversation:
         except BaseException:
             # Whoever waited has gone. A modern upstream reads that from the connection, which is closed by now.
             if era is Era.LEGACY:
-                self._errands.run(self._say_cancelled(who, number))
+                self._background.run(self._say_cancelled(who, number))
             raise
         return result_of(response)
 
@@ -258,7 +258,7 @@ class Conversation:
                         response = await _response_in(event.data, number, listed)
                         if response is not None:
                             return _Heard(response)
-                        await self._heed(event.data, who, number, tell)
+                        await self._observe(event.data, who, number, tell)
                     await breathe(len(events))
             return _Heard(None, reader.last_id, reader.retry)
         except MessageTooLong:
@@ -268,7 +268,7 @@ class Conversation:
 
     # --- what is said on the way ------------------------------------------------------------------------------
 
-    async def _heed(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
+    async def _observe(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
         """A message before the response: progress is told, a request of the server's refused."""
         message = object_of(data)
         params = message.get("params")
@@ -278,7 +278,7 @@ class Conversation:
         elif "method" in message and "id" in message:
             # Apart, for the server may not read it before it has been heard out here.
             await self._replies.acquire()
-            self._errands.run(self._answer_server(who, message["id"], message["method"]))
+            self._background.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
         """Refuse a request of the server's, but for a ping; then another may be refused."""

@@ -63,14 +63,14 @@ class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
     ``era`` tells which era the server was last found to speak, if somebody watches it. ``clock`` is in seconds;
-    ``errands`` does the work that nobody waits for.
+    ``background`` does the work that nobody waits for.
     """
 
     def __init__(
         self,
         relay: Relay,
         server: Server,
-        errands: BackgroundTasks,
+        background: BackgroundTasks,
         clock: Callable[[], float],
         *,
         era: Callable[[], Era | None] = lambda: None,
@@ -79,7 +79,7 @@ class HttpSessions:
     ) -> None:
         self._relay = relay
         self._server = server
-        self._errands = errands
+        self._background = background
         self._clock = clock
         self._era = era
         self._found: Era | None = None
@@ -184,7 +184,7 @@ class HttpSessions:
             if not held.conversation.is_open and not held.busy:
                 self._forget(key, held)
             if not held.busy and self._held.get(key) is not held:
-                self._errands.run(held.conversation.close(key.principal))
+                self._background.run(held.conversation.close(key.principal))
 
     async def _open(self, held: _Held, who: Who) -> None:
         """Of all who come at once, one opens it."""
@@ -198,7 +198,7 @@ class HttpSessions:
         if held is None:
             self._make_room()
             era = self._era() or self._found
-            held = _Held(Conversation(self._relay, self._server, era, self._errands), self._clock())
+            held = _Held(Conversation(self._relay, self._server, era, self._background), self._clock())
             self._held[key] = held
         self._held.move_to_end(key)
         return held
@@ -214,7 +214,7 @@ class HttpSessions:
             )
         key, held = resting
         self._forget(key, held)
-        self._errands.run(held.conversation.close(key.principal))
+        self._background.run(held.conversation.close(key.principal))
 
     def _forget(self, key: _Key, held: _Held) -> None:
         """Let the next request begin anew; who uses the session last closes it."""

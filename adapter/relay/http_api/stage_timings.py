@@ -41,7 +41,7 @@ class StageTimings:
         self._stages: list[_Stage] = []
 
     def __repr__(self) -> str:
-        return f"<Walk of {len(self._stages)} stages>"
+        return f"<StageTimings of {len(self._stages)} stages>"
 
     def stage(self, name: str) -> AbstractContextManager[Span]:
         """A stage that begins and ends with a block."""

@@ -85,15 +85,15 @@ class ListenerReply:
         self._left(self)
         self._news.set()
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
         try:
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout(read_timeout):
                 while not self._queue and not self._over:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise silent(silence) from None
+            raise silent(read_timeout) from None
         # The queues of all listeners hold the same pieces; what is joined is this one's alone, so it is not much.
         taken: list[bytes] = []
         size = 0

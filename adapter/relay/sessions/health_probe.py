@@ -63,7 +63,7 @@ class Probe:
     def __init__(self, server: Server, timeout: float, latest: float = LATEST) -> None:
         self._server = server
         self._timeout = timeout
-        self._patience = max(timeout, server.silence.request)
+        self._patience = max(timeout, server.timeouts.request)
         self._latest = latest
         self._opening: asyncio.Task[int] | None = None
         self.visit = OwnSession(server, timeout)
@@ -196,7 +196,7 @@ class HealthMonitor:
         """Look for the configured tools: once when the server begins anew, and again while any is missing."""
         wiring = self.server.wiring
         try:
-            if await self._guarded(wiring.look(self._probe.visit, self.server.silence.request)):
+            if await self._guarded(wiring.look(self._probe.visit, self.server.timeouts.request)):
                 tell_missing(self.server, self._log)
         except AdapterError as error:
             # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.

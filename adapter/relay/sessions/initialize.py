@@ -25,11 +25,15 @@ class SessionOpener:
     """Opens sessions, those in ``kept`` for clients that name none. ``clock`` gives Unix time in seconds."""
 
     def __init__(
-        self, sessions: Sessions, mapping: UpstreamSessions, kept: KeptSessions, clock: Callable[[], float]
+        self,
+        sessions: Sessions,
+        upstream_sessions: UpstreamSessions,
+        kept: KeptSessions,
+        clock: Callable[[], float],
     ) -> None:
         self.kept = kept
         self._sessions = sessions
-        self._mapping = mapping
+        self._upstream_sessions = upstream_sessions
         self._clock = clock
 
     async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
@@ -41,7 +45,7 @@ class SessionOpener:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        silence, limit = ask.server.silence.request, ask.server.answer_limit
+        read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
         announce = ask.server.plan.announce
         body = ask.body
         if announce is not None:
@@ -50,17 +54,17 @@ class SessionOpener:
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
             )
             body = envelope.body
-        reply = await self._mapping.open(ask, body)
+        reply = await self._upstream_sessions.open(ask, body)
         headers = ask.server.answer_headers.to_client(reply.headers)
         if reply.status != 200:
-            return ClientResponse(reply.status, headers, await read_body(reply, silence, limit))
+            return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
                 require_plain(reply)
-            answer = await read_answer(reply, envelope.id, silence, resume, limit)
+            answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
             result = initialize_result(answer.response)
             if result is not None:
                 record = self._record(ask, envelope, upstream_session, result)
@@ -69,10 +73,10 @@ class SessionOpener:
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
                 await self.kept.remember(record)
             else:
-                await self._mapping.abandon(ask, upstream_session, version)
+                await self._upstream_sessions.abandon(ask, upstream_session, version)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
-            await self._mapping.abandon(ask, upstream_session, version)
+            await self._upstream_sessions.abandon(ask, upstream_session, version)
             raise
         changed = answer.raw if announce is None else answer.changed(announce)
         if changed is not answer.raw:

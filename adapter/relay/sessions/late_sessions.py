@@ -28,10 +28,12 @@ CLOSE_SILENCE = 10.0
 
 
 class LateSessions:
-    """Sends ``initialize`` for others. ``errands`` is where answers are waited for that came to be nobody's."""
+    """Sends ``initialize`` for others. ``background`` is where answers are waited for that came to be nobody's."""
 
-    def __init__(self, errands: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST) -> None:
-        self._errands = errands
+    def __init__(
+        self, background: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST
+    ) -> None:
+        self._background = background
         self._log = log
         self._latest = latest
         self._waiting: dict[str, int] = {}
@@ -39,18 +41,20 @@ class LateSessions:
     def __repr__(self) -> str:
         return f"<LateSessions: {sum(self._waiting.values())} answers waited for>"
 
-    async def initialize(self, server: Server, request: UpstreamRequest, silence: float) -> UpstreamReply:
-        """The answer to an ``initialize``, by its head. Where that comes later than ``silence`` seconds, or when the
+    async def initialize(
+        self, server: Server, request: UpstreamRequest, read_timeout: float
+    ) -> UpstreamReply:
+        """The answer to an ``initialize``, by its head. Where that takes more than ``read_timeout`` seconds, or the
         caller was cancelled, the session that it brings is closed.
 
         Raises UpstreamSilent, and what Upstream.send raises.
         """
         loop = asyncio.get_running_loop()
-        sending = loop.create_task(server.upstream.send(request, silence + self._latest))
+        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
         # What asyncio.wait does, in a third of its steps: every session is opened by way of this.
         over: asyncio.Future[None] = loop.create_future()
         sending.add_done_callback(partial(_settle, over))
-        alarm = loop.call_later(silence, _settle, over)
+        alarm = loop.call_later(read_timeout, _settle, over)
         try:
             await over
         except asyncio.CancelledError:
@@ -61,7 +65,7 @@ class LateSessions:
         if sending.done():
             return sending.result()
         self._leave(server, request, sending)
-        raise silent(silence)
+        raise silent(read_timeout)
 
     def _leave(
         self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
@@ -71,7 +75,7 @@ class LateSessions:
             sending.cancel()
             return
         self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
-        self._errands.run(self._close(server, request, sending))
+        self._background.run(self._close(server, request, sending))
 
     async def _close(
         self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
@@ -97,11 +101,11 @@ def _settle(over: asyncio.Future[None], _: object = None) -> None:
 
 
 async def close_session(
-    server: Server, opened: UpstreamRequest, session: str, version: str, silence: float
+    server: Server, opened: UpstreamRequest, session: str, version: str, read_timeout: float
 ) -> None:
     """End a session upstream, as the request that ``opened`` it was sent. Raises what Upstream.send raises."""
     fields = forwardable(opened.headers, drop=POST_FIELDS)
     fields += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
     request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
-    reply = await server.upstream.send(request, silence)
-    await discard(reply, silence)
+    reply = await server.upstream.send(request, read_timeout)
+    await discard(reply, read_timeout)

@@ -19,7 +19,7 @@ _ABOUT_THE_CALL = ("progressToken", "io.modelcontextprotocol/related-task")
 
 
 async def fetch(
-    mapping: UpstreamSessions,
+    upstream_sessions: UpstreamSessions,
     ask: ClientRequest,
     session: Session | None,
     method: str,
@@ -43,17 +43,17 @@ async def fetch(
         encoded=False,
         renewed=None,
     )
-    silence, limit = ask.server.silence.request, ask.server.answer_limit
-    reply = await mapping.send(own, session, body, silence)
+    read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+    reply = await upstream_sessions.send(own, session, body, read_timeout)
     if reply.status != 200:
         reply.abort()
         return None
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        response = decoded(await read_body(reply, silence, limit), reply, limit)
+        response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream_session if session else None
     resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
-    return (await read_answer(reply, request_id, silence, resume, limit)).response
+    return (await read_answer(reply, request_id, read_timeout, resume, limit)).response
 
 
 def _meta_of(ask: ClientRequest) -> dict[str, Any]:

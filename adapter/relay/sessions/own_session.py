@@ -46,15 +46,15 @@ class Told(NamedTuple):
 
 
 class OwnSession:
-    """Speaks to one upstream under its static headers. ``silence`` in seconds.
+    """Speaks to one upstream under its static headers. ``read_timeout`` in seconds.
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
     said when it last refused the adapter's credentials, None where it did not.
     """
 
-    def __init__(self, server: Server, silence: float) -> None:
+    def __init__(self, server: Server, read_timeout: float) -> None:
         self._server = server
-        self._silence = silence
+        self._read_timeout = read_timeout
         self._ids = itertools.count(1)
         self._upstream_session: str | None = None
         self._version: str | None = None
@@ -62,7 +62,7 @@ class OwnSession:
         self.refusal: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Visit to {self._server.id!r}: {self.era.value if self.era else 'not open'}>"
+        return f"<OwnSession at {self._server.id!r}: {self.era.value if self.era else 'not open'}>"
 
     @property
     def is_open(self) -> bool:
@@ -79,11 +79,11 @@ class OwnSession:
         """
         await self.close()
         self.era = None
-        silence = patience or self._silence
+        read_timeout = patience or self._read_timeout
         number = next(self._ids)
         params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
         request = self._request(_request(number, "initialize", params), [], repeatable=False)
-        reply = await self._server.upstream.send(request, silence)
+        reply = await self._server.upstream.send(request, read_timeout)
         if reply.status != 200:
             if reply.status in REFUSED:
                 return await self._refused(reply)
@@ -91,13 +91,13 @@ class OwnSession:
             return await self.discover()
         # Known before the answer is read, so that whatever happens to that the session is closed.
         self._upstream_session = header(reply.headers, "mcp-session-id")
-        result = initialize_result(await self._response(reply, number, silence))
+        result = initialize_result(await self._response(reply, number, read_timeout))
         if result is None:
             await self.close()
             return await self.discover()
         self.era, self._version, self.refusal = Era.LEGACY, negotiated_version(result), None
         self._server.issues_ids = self._upstream_session is not None
-        await discard(await self._post(INITIALIZED, self._session_fields()), self._silence)
+        await discard(await self._post(INITIALIZED, self._session_fields()), self._read_timeout)
         return 200
 
     async def discover(self) -> int:
@@ -121,10 +121,10 @@ class OwnSession:
         self._version = self._upstream_session = None
         if not had:
             return
-        silence = min(self._silence, ABANDON_SILENCE)
+        read_timeout = min(self._read_timeout, ABANDON_SILENCE)
         request = UpstreamRequest("DELETE", self._headers(fields), repeatable=always, purpose=Purpose.PING)
         with contextlib.suppress(AdapterError):
-            await discard(await self._server.upstream.send(request, silence), silence)
+            await discard(await self._server.upstream.send(request, read_timeout), read_timeout)
 
     async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> Told:
         meta = {
@@ -142,13 +142,13 @@ class OwnSession:
             return Told(await self._refused(reply), None)
         if reply.status == 200:
             self.refusal = None
-        return Told(reply.status, await self._response(reply, number, self._silence))
+        return Told(reply.status, await self._response(reply, number, self._read_timeout))
 
     async def _refused(self, reply: UpstreamReply) -> int:
         """Keep what the upstream says to credentials that it does not take. Returns the status."""
         said = b""
         try:
-            while len(said) < REFUSAL_BYTES and (chunk := await reply.read(self._silence)):
+            while len(said) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
                 said += chunk
         except AdapterError:
             # The status says enough.
@@ -159,20 +159,20 @@ class OwnSession:
         self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
         return reply.status
 
-    async def _response(self, reply: UpstreamReply, number: int, silence: float) -> bytes | None:
+    async def _response(self, reply: UpstreamReply, number: int, read_timeout: float) -> bytes | None:
         limit = self._server.answer_limit
         if reply.status == 200:
             resume = Resumption(self._server, self._headers([]), self._upstream_session, self._version).after
-            return (await read_answer(reply, number, silence, resume, limit)).response
+            return (await read_answer(reply, number, read_timeout, resume, limit)).response
         if media_type(reply) != "application/json":
             reply.abort()
             return None
         # Modern upstreams say 404 to a method they do not know, and why in the body.
-        body = decoded(await read_body(reply, silence, limit), reply, limit)
+        body = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return body if answers(body, number) else None
 
     async def _post(self, body: bytes, fields: list[tuple[str, str]]) -> UpstreamReply:
-        return await self._server.upstream.send(self._request(body, fields), self._silence)
+        return await self._server.upstream.send(self._request(body, fields), self._read_timeout)
 
     def _request(
         self, body: bytes, fields: list[tuple[str, str]], *, repeatable: bool = True

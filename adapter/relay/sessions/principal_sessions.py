@@ -118,7 +118,7 @@ class KeptSessions:
         await asyncio.shield(looking)
 
     async def _visit(self, server: Server) -> None:
-        visit = OwnSession(server, server.silence.request)
+        visit = OwnSession(server, server.timeouts.request)
         try:
             await visit.open()
             self._looked[server.id] = self._clock()

@@ -45,10 +45,10 @@ class EditedStream:
         """See UpstreamReply."""
         return self._reply.needs_request
 
-    async def read(self, silence: float | None) -> bytes:
+    async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply. Raises AnswerTooLarge for an event above the limit."""
         while True:
-            chunk = await self._reply.read(silence)
+            chunk = await self._reply.read(read_timeout)
             if not chunk:
                 rest = self._reader.rest if self._done is not None else b""
                 self._finish()

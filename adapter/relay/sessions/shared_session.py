@@ -87,19 +87,19 @@ class SharedSession:
     def __repr__(self) -> str:
         return f"<SharedSession {self._epoch}: {self.busy} busy, {self.listeners!r}>"
 
-    async def send(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
         """Send for one member, as Upstream does. A DELETE ends its part only."""
         if request.method == "DELETE":
             self.listeners.end(member)
             return ReadReply(200, [], b"")
         self.used = self._clock()
         if request.method == "GET":
-            return await self._listen(request, member, silence)
-        return await self._post(request, member, silence)
+            return await self._listen(request, member, read_timeout)
+        return await self._post(request, member, read_timeout)
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+    async def _post(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
         body = plain_body(request)
         envelope = await apart(body, partial(read_envelope, body))
         # Clients that name no session may all count from 1, so each of their requests is a member of its own.
@@ -109,11 +109,13 @@ class SharedSession:
             return ReadReply(202, [], b"")
         done = self._begin(envelope, tag)
         try:
-            reply = await self._send(request, text, silence)
+            reply = await self._send(request, text, read_timeout)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 return EditedStream(reply, partial(self._read_answer, tag), self._limits.answer, done)
-            raw = decoded(await read_body(reply, silence, self._limits.answer), reply, self._limits.answer)
+            raw = decoded(
+                await read_body(reply, read_timeout, self._limits.answer), reply, self._limits.answer
+            )
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
             done()
@@ -121,10 +123,10 @@ class SharedSession:
         done()
         return ReadReply(reply.status, kept_fields(reply.headers), left or b"")
 
-    async def _send(self, request: UpstreamRequest, body: bytes, silence: float | None) -> UpstreamReply:
+    async def _send(self, request: UpstreamRequest, body: bytes, read_timeout: float | None) -> UpstreamReply:
         fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)
         fields.append(("Mcp-Session-Id", self.record.session))
-        reply = await self._upstream.send(replace(request, headers=fields, body=body), silence)
+        reply = await self._upstream.send(replace(request, headers=fields, body=body), read_timeout)
         if reply.status == 404:
             await self._gone(self)
         return reply
@@ -265,26 +267,28 @@ class SharedSession:
 
     # --- GET --------------------------------------------------------------------------------------------------
 
-    async def _listen(self, request: UpstreamRequest, member: str, silence: float | None) -> UpstreamReply:
+    async def _listen(
+        self, request: UpstreamRequest, member: str, read_timeout: float | None
+    ) -> UpstreamReply:
         last = header(request.headers, "last-event-id")
         is_general, after = self.listeners.place(last)
         if is_general:
-            return await self.listeners.join(member, after, partial(self._open, request, after, silence))
+            return await self.listeners.join(member, after, partial(self._open, request, after, read_timeout))
         # The rest of a call's stream, which is that call's alone.
-        reply = await self._open(request, last, silence)
+        reply = await self._open(request, last, read_timeout)
         if reply.status != 200 or media_type(reply) != "text/event-stream":
             return reply
         require_plain(reply)
         return EditedStream(reply, partial(self._read_answer, member), self._limits.answer, _nothing)
 
     async def _open(
-        self, request: UpstreamRequest, last_event_id: str | None, silence: float | None
+        self, request: UpstreamRequest, last_event_id: str | None, read_timeout: float | None
     ) -> UpstreamReply:
         fields = [each for each in request.headers if each[0].lower() != "last-event-id"]
         if last_event_id is not None:
             fields.append(("Last-Event-ID", last_event_id))
         request = replace(request, headers=fields)
-        return await self._send(request, b"", silence)
+        return await self._send(request, b"", read_timeout)
 
 
 def plain_body(request: UpstreamRequest) -> bytes:

@@ -88,17 +88,17 @@ class SharedSessions:
     def __repr__(self) -> str:
         return f"<SharedSessions of {self._server.id!r}: {len(self._shared)}>"
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises StoreUnavailable."""
         if request.share is not None:
-            return await self._initialize(request, request.share, silence)
+            return await self._initialize(request, request.share, read_timeout)
         named = membership(header(request.headers, "mcp-session-id"))
         if named is None:
-            return await self._upstream.send(request, silence)
+            return await self._upstream.send(request, read_timeout)
         shared = await self._find(named)
         if shared is None:
             return ReadReply(404, [JSON], failure(SessionUnknown(), b"null"))
-        return await shared.send(request, named.member, silence)
+        return await shared.send(request, named.member, read_timeout)
 
     async def close(self) -> None:
         """See Upstream. The sessions at the server go on, for the next process."""
@@ -111,7 +111,7 @@ class SharedSessions:
     # --- opening ----------------------------------------------------------------------------------------------
 
     async def _initialize(
-        self, request: UpstreamRequest, share: Share, silence: float | None
+        self, request: UpstreamRequest, share: Share, read_timeout: float | None
     ) -> UpstreamReply:
         """Answer from the shared session, which is opened if there is none; once for all who wait."""
         plain = plain_body(request)
@@ -122,7 +122,7 @@ class SharedSessions:
         if found is None:
             opening = self._opening.get(key)
             if opening is None:
-                opening = asyncio.ensure_future(self._open(key, request, envelope, silence))
+                opening = asyncio.ensure_future(self._open(key, request, envelope, read_timeout))
                 opening.add_done_callback(_noticed)
                 self._opening[key] = opening
             # It goes on when the client that began it leaves, for the others wait for it.
@@ -136,27 +136,27 @@ class SharedSessions:
         return ReadReply(200, fields, body)
 
     async def _open(
-        self, key: str, request: UpstreamRequest, envelope: Envelope, silence: float | None
+        self, key: str, request: UpstreamRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | _Unshared:
         try:
-            return await self._load(key) or await self._open_upstream(key, request, envelope, silence)
+            return await self._load(key) or await self._open_upstream(key, request, envelope, read_timeout)
         finally:
             del self._opening[key]
 
     async def _open_upstream(
-        self, key: str, request: UpstreamRequest, envelope: Envelope, silence: float | None
+        self, key: str, request: UpstreamRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | _Unshared:
         fields = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
         asked = replace(request, headers=fields, body=envelope.body, share=None)
-        reply = await self._upstream.send(asked, silence)
+        reply = await self._upstream.send(asked, read_timeout)
         if reply.status != 200:
-            body = await read_body(reply, silence, self._limits.answer)
+            body = await read_body(reply, read_timeout, self._limits.answer)
             return _Unshared(reply.status, kept_fields(reply.headers), body)
         session = header(reply.headers, "mcp-session-id")
         kind = media_type(reply)
         try:
-            resume = partial(self._resume, asked, session, silence)
-            answer = await read_answer(reply, envelope.id, silence, resume, self._limits.answer)
+            resume = partial(self._resume, asked, session, read_timeout)
+            answer = await read_answer(reply, envelope.id, read_timeout, resume, self._limits.answer)
             result = initialize_result(answer.response)
             if result is None or session is None:
                 await self._close_upstream(session, None, request)
@@ -164,19 +164,19 @@ class SharedSessions:
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
                 fields.append(JSON if answer.response is not None else ("Content-Type", kind))
                 return _Unshared(200, fields, body)
-            return await self._opened(key, asked, session, result, silence)
+            return await self._opened(key, asked, session, result, read_timeout)
         except BaseException:
             await self._close_upstream(session, None, request)
             raise
 
     async def _opened(
-        self, key: str, asked: UpstreamRequest, session: str, result: bytes, silence: float | None
+        self, key: str, asked: UpstreamRequest, session: str, result: bytes, read_timeout: float | None
     ) -> SharedSession:
         """Complete a session's opening and write it down."""
         version = negotiated_version(result)
         fields = [*asked.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
         initialized = replace(asked, headers=fields, body=INITIALIZED, repeatable=always)
-        await discard(await self._upstream.send(initialized, silence), silence)
+        await discard(await self._upstream.send(initialized, read_timeout), read_timeout)
         record = SharedRecord(session, version, result, secrets.token_hex(16))
         await self._store.put(self._table, key, record.encoded(), due=self._due(self._clock()))
         return self._adopt(key, record)
@@ -185,7 +185,7 @@ class SharedSessions:
         self,
         asked: UpstreamRequest,
         session: str | None,
-        silence: float | None,
+        read_timeout: float | None,
         last_event_id: bytes,
         retry: int | None,
     ) -> UpstreamReply | None:
@@ -195,7 +195,7 @@ class SharedSessions:
         fields = [*forwardable(asked.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         fields += [("Mcp-Session-Id", session or ""), ("Last-Event-ID", last_event_id.decode("latin-1"))]
         request = UpstreamRequest("GET", fields, query=asked.query, repeatable=always)
-        reply = await self._upstream.send(request, silence)
+        reply = await self._upstream.send(request, read_timeout)
         if reply.status == 200 and media_type(reply) == "text/event-stream":
             return reply
         reply.abort()

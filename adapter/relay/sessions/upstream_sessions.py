@@ -72,7 +72,7 @@ class UpstreamSessions:
         self._clock = clock
 
     async def send(
-        self, ask: ClientRequest, session: Session | None, body: bytes, silence: float | None
+        self, ask: ClientRequest, session: Session | None, body: bytes, read_timeout: float | None
     ) -> UpstreamReply:
         """Send ``body`` with the ask's headers, under the session's mapping, renewing that on a 404; but not where that
         404 brings the result of a call, which has run then.
@@ -84,7 +84,7 @@ class UpstreamSessions:
         attempts = self._renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
-            reply = await ask.server.upstream.send(self._request(ask, session, body), silence)
+            reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
             if reply.status != 404 or session is None or session.upstream_session is None or attempts == 0:
                 return reply
             if (ran := await _ran(ask, reply)) is not None:
@@ -99,7 +99,7 @@ class UpstreamSessions:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
         share = Share(ask.principal) if ask.server.shares else None
         request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
-        return await self._late.initialize(ask.server, request, ask.server.silence.request)
+        return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
@@ -171,11 +171,11 @@ class UpstreamSessions:
         record = _resendable(ask.server, record)
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
-        silence = ask.server.silence.request
+        read_timeout = ask.server.timeouts.request
         try:
             share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
             request = UpstreamRequest("POST", common, record.initialize, query=ask.query, share=share)
-            reply = await self._late.initialize(ask.server, request, silence)
+            reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.
             raise UpstreamBroken("The upstream server opens no session now; the call was not sent.") from None
@@ -201,11 +201,11 @@ class UpstreamSessions:
         common: list[tuple[str, str]],
     ) -> SessionRecord:
         """The rest of a replay, from the head of the answer to ``initialize`` on."""
-        silence = ask.server.silence.request
+        read_timeout = ask.server.timeouts.request
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
         resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
-        answer = await read_answer(reply, asked.id, silence, resume, ask.server.answer_limit)
+        answer = await read_answer(reply, asked.id, read_timeout, resume, ask.server.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
@@ -226,9 +226,9 @@ class UpstreamSessions:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.initialized or INITIALIZED
         reply = await ask.server.upstream.send(
-            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), silence
+            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), read_timeout
         )
-        await discard(reply, silence)
+        await discard(reply, read_timeout)
         return renewed
 
     # --- the end ----------------------------------------------------------------------------------------------
@@ -246,11 +246,11 @@ class UpstreamSessions:
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
         query: str = "",
-        silence: float | None = None,
+        read_timeout: float | None = None,
     ) -> UpstreamReply | None:
         """End the upstream's session. The upstream's answer, or None: there was nothing to close.
 
-        ``headers`` and ``query`` are a client's, where it is one that ends the session. ``silence`` (seconds) is that
+        ``headers`` and ``query`` are a client's, where it is one that ends the session. ``read_timeout`` (seconds) is
         of any request unless said. Raises what Upstream.send raises.
         """
         if session.upstream_session is None:
@@ -260,7 +260,7 @@ class UpstreamSessions:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))
         request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
-        return await server.upstream.send(request, silence or server.silence.request)
+        return await server.upstream.send(request, read_timeout or server.timeouts.request)
 
 
 class Resumption:
@@ -290,7 +290,7 @@ class Resumption:
         try:
             reply = await self._server.upstream.send(
                 UpstreamRequest("GET", headers, query=self._query, repeatable=always),
-                self._server.silence.request,
+                self._server.timeouts.request,
             )
         except AdapterError:
             return None

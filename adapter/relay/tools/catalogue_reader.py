@@ -13,7 +13,7 @@ from adapter.relay.stages import Call
 from adapter.relay.tools.offered_tools import Definitions
 from adapter.relay.tools.pages import all_pages, sighting_of, tools_on
 from adapter.relay.tools.tool_lists import ToolLists
-from adapter.rules.tools.verdicts import Sighting
+from adapter.rules.tools.verdicts import CatalogueSnapshot
 
 _WORD = b"list_changed"
 # Some servers escape every slash.
@@ -42,7 +42,7 @@ class CatalogueReader:
         *,
         fresh_for: float,
         now: Callable[[], float],
-        errands: BackgroundTasks,
+        background: BackgroundTasks,
         definitions: Definitions | None = None,
         patience: float = PATIENCE,
     ) -> None:
@@ -50,13 +50,13 @@ class CatalogueReader:
         self._patience = patience
         self._fresh_for = fresh_for
         self._now = now
-        self._errands = errands
+        self._background = background
         self.on_change: list[Callable[[], None]] = []
         self._definitions = definitions
         self._stale_at = float("-inf")
-        self._shared: Sighting | None = None
+        self._shared: CatalogueSnapshot | None = None
         self._seen_by = ""
-        self._readings: dict[str, asyncio.Future[Sighting | None]] = {}
+        self._readings: dict[str, asyncio.Future[CatalogueSnapshot | None]] = {}
         # A list may be answered by another process than the one that was asked for it.
         self._process = secrets.token_hex(4)
         self.epoch = 0
@@ -64,7 +64,7 @@ class CatalogueReader:
         """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
 
     def __repr__(self) -> str:
-        return f"<Lookout: epoch {self.epoch}, {self._shared}>"
+        return f"<CatalogueReader: epoch {self.epoch}, {self._shared}>"
 
     # --- what may have changed --------------------------------------------------------------------------------
 
@@ -92,8 +92,8 @@ class CatalogueReader:
 
     def _forget(self) -> None:
         self._shared = None
-        for heed in self.on_change:
-            heed()
+        for observe in self.on_change:
+            observe()
 
     def listener(self) -> Callable[[bytes], None]:
         """Looks along at a stream. The word may be cut in two, so an end in the middle of a line is looked at again
@@ -101,7 +101,7 @@ class CatalogueReader:
         """
         end = b""
 
-        def heed(chunk: bytes) -> None:
+        def observe(chunk: bytes) -> None:
             nonlocal end
             if _tells(chunk) or (end and _tells(end + chunk[:_SEAM])):
                 self.changed()
@@ -111,11 +111,11 @@ class CatalogueReader:
             else:
                 end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
 
-        return heed
+        return observe
 
     # --- what was seen ----------------------------------------------------------------------------------------
 
-    def note(self, scope_id: str, seen: Sighting) -> None:
+    def note(self, scope_id: str, seen: CatalogueSnapshot) -> None:
         """A scope was sent this list just now. If it is another, what others saw is over where all see the same."""
         if self._shared is not None and not self._shared.is_same(seen):
             if self.varies:
@@ -126,7 +126,7 @@ class CatalogueReader:
         self._shared, self._seen_by = seen, scope_id
         self._stale_at = self._now() + self._fresh_for
 
-    def note_page(self, page: Sighting) -> None:
+    def note_page(self, page: CatalogueSnapshot) -> None:
         """A scope was sent this page of a list. If it is newer, nobody is to be judged by what was seen before."""
         if self._shared is not None and not self._shared.covers(page):
             self.changed()
@@ -135,7 +135,7 @@ class CatalogueReader:
         """Tell whether what ``seen`` returns came in this very scope's upstream session."""
         return self.varies or self._seen_by == scope_id
 
-    async def seen(self, call: Call) -> Sighting:
+    async def seen(self, call: Call) -> CatalogueSnapshot:
         """Return what somebody saw in this epoch; if nobody has, one call reads it now for all.
 
         Raises UpstreamBroken if there is no list, and what the upstream raises.
@@ -157,21 +157,23 @@ class CatalogueReader:
             return await self.own(call)
         return _required(found)
 
-    async def own(self, call: Call) -> Sighting:
+    async def own(self, call: Call) -> CatalogueSnapshot:
         """Read what this call's scope is offered, in its own upstream session. Raises as ``seen`` does."""
         reading, _ = self._read_once(call.scope.id, call)
         return _required(await asyncio.shield(reading))
 
-    def _read_once(self, whose: str, call: Call) -> tuple[asyncio.Future[Sighting | None], bool]:
+    def _read_once(self, whose: str, call: Call) -> tuple[asyncio.Future[CatalogueSnapshot | None], bool]:
         """The read that is under way for these, and whether somebody else began it."""
         reading = self._readings.get(whose)
         if reading is not None:
             return reading, True
         reading = self._readings[whose] = asyncio.get_running_loop().create_future()
-        self._errands.run(self._read_for(whose, call.without_request(), reading))
+        self._background.run(self._read_for(whose, call.without_request(), reading))
         return reading, False
 
-    async def _read_for(self, whose: str, call: Call, reading: asyncio.Future[Sighting | None]) -> None:
+    async def _read_for(
+        self, whose: str, call: Call, reading: asyncio.Future[CatalogueSnapshot | None]
+    ) -> None:
         epoch = self.epoch
         try:
             found = await self._read(call)
@@ -189,7 +191,7 @@ class CatalogueReader:
             if self._readings.get(whose) is reading:
                 del self._readings[whose]
 
-    async def _read(self, call: Call) -> Sighting | None:
+    async def _read(self, call: Call) -> CatalogueSnapshot | None:
         """All pages of the list, in the upstream session of this call; None where that gives no list."""
         if call.fetch is None:
             return None
@@ -214,13 +216,13 @@ def _tells(text: bytes) -> bool:
     return _WORD in text and _CHANGED.search(text) is not None
 
 
-def _required(found: Sighting | None) -> Sighting:
+def _required(found: CatalogueSnapshot | None) -> CatalogueSnapshot:
     if found is None:
         raise UpstreamBroken(UNREADABLE)
     return found
 
 
-def _tell(reading: asyncio.Future[Sighting | None], error: Exception) -> None:
+def _tell(reading: asyncio.Future[CatalogueSnapshot | None], error: Exception) -> None:
     reading.set_exception(error)
     # They may all have left, and then nobody would ask for it.
     reading.exception()

@@ -44,7 +44,7 @@ INVALID_PARAMS = -32602
 
 
 class Judge(Protocol):
-    """Knows what a scope may use; see Vetting."""
+    """Knows what a scope may use; see ToolGuard."""
 
     async def seen(self, call: Call) -> Offered:
         """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""

@@ -30,7 +30,7 @@ def _weigh(parsed: _Parsed) -> Weight:
 
 
 class DefinitionReader(Protocol):
-    """Knows what a scope is offered; see Vetting."""
+    """Knows what a scope is offered; see ToolGuard."""
 
     async def seen(self, call: Call) -> Offered:
         """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""

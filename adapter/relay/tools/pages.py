@@ -11,7 +11,7 @@ from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
-from adapter.rules.tools.verdicts import Sighting
+from adapter.rules.tools.verdicts import CatalogueSnapshot
 
 PAGES = 1000
 """Pages of one list that are read; a longer one is taken for one without an end."""
@@ -63,11 +63,13 @@ def tools_on(pages: list[Listed]) -> list[Tool]:
     return list(chain.from_iterable(page.tools for page in pages))
 
 
-async def sighting_of(lists: ToolLists, pages: list[Listed]) -> Sighting:
+async def sighting_of(lists: ToolLists, pages: list[Listed]) -> CatalogueSnapshot:
     """The tools that these pages show and hide together."""
-    sightings = [await lists.sighting(page) for page in pages]
-    if len(sightings) == 1:
-        return sightings[0]
+    snapshots = [await lists.snapshot(page) for page in pages]
+    if len(snapshots) == 1:
+        return snapshots[0]
     catalogue = await in_turns(catalogue_piecewise(tools_on(pages)))
-    hidden = frozenset[str]().union(*(sighting.hidden for sighting in sightings))
-    return Sighting(catalogue, hidden, frozenset(sighting.catalogue.digest for sighting in sightings))
+    hidden = frozenset[str]().union(*(snapshot.hidden for snapshot in snapshots))
+    return CatalogueSnapshot(
+        catalogue, hidden, frozenset(snapshot.catalogue.digest for snapshot in snapshots)
+    )

@@ -106,7 +106,7 @@ class PinReview:
         self._accepting: dict[str, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
-        return f"<Acceptance of {len(self._modes)} servers>"
+        return f"<PinReview of {len(self._modes)} servers>"
 
     async def standing(self, server: str) -> PinStatus:
         """The pin status of this server. Raises StoreUnavailable."""

@@ -1,4 +1,4 @@
-"""Vetting: a call is judged by the same catalogue as the list, and the list by what its scope saw first.
+"""The tool guard: a call is judged by the same catalogue as the list, and the list by what its scope saw first.
 
 An unchanged call costs two look-ups here. Only where the upstream's tools may have changed since the scope last saw
 them is the list read again, once for all scopes, or in the scope's own session where that shows something else.
@@ -57,7 +57,7 @@ class ToolGuard:
         revoke: Revoke,
         fresh_for: float,
         now: Callable[[], float],
-        errands: BackgroundTasks,
+        background: BackgroundTasks,
         log: FilteringBoundLogger,
         by_content: bool = False,
         definitions: Definitions | None = None,
@@ -69,39 +69,39 @@ class ToolGuard:
         self._baselines = baselines
         self._revoke = revoke
         self._now = now
-        self._errands = errands
+        self._background = background
         self._log = log
         self._definitions = definitions
         # Where calls may be refused for what the list says, they wait until that is known.
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
-        self._lookout = CatalogueReader(
-            lists, fresh_for=fresh_for, now=now, errands=errands, definitions=definitions
+        self._catalogue_reader = CatalogueReader(
+            lists, fresh_for=fresh_for, now=now, background=background, definitions=definitions
         )
-        self._judging = VerdictCache(baselines, lists, self._lookout, log)
+        self._verdicts = VerdictCache(baselines, lists, self._catalogue_reader, log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._retry_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<Vetting of {self._server!r}: {self._pinning.mode}, {self._judging}>"
+        return f"<ToolGuard of {self._server!r}: {self._pinning.mode}, {self._verdicts}>"
 
     @property
     def drifts(self) -> int:
         """The number of times that a scope was found to be offered other tools than it saw first."""
-        return self._judging.drifts
+        return self._verdicts.drifts
 
     def changed(self) -> None:
         """The upstream's tools may be others now: it began anew."""
-        self._lookout.changed()
+        self._catalogue_reader.changed()
 
     def listener(self) -> Callable[[bytes], None]:
         """See Gate."""
-        return self._lookout.listener()
+        return self._catalogue_reader.listener()
 
     def forget(self, scope_id: str) -> None:
         """The scope has ended."""
-        self._judging.forget(scope_id)
+        self._verdicts.forget(scope_id)
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -114,12 +114,12 @@ class ToolGuard:
             return True
         if not self._watches:
             return name is not None and not self._refuses(name)
-        verdict = self._judging.standing(scope_id)
+        verdict = self._verdicts.standing(scope_id)
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
         """See Gate. A tool that is not what its scope saw first promises nothing."""
-        verdict = self._judging.standing(scope_id)
+        verdict = self._verdicts.standing(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
         if verdict.drift is not None and name in verdict.drift.unsettled:
@@ -142,9 +142,9 @@ class ToolGuard:
             # Nothing will be refused, so nobody waits for what is only to be pinned and told.
             if call.scope.id not in self._viewing and self._now() >= self._retry_at:
                 self._viewing.add(call.scope.id)
-                self._errands.run(self._view_quietly(call.without_request()))
+                self._background.run(self._view_quietly(call.without_request()))
             return
-        verdict = await self._judging.verdict(call)
+        verdict = await self._verdicts.verdict(call)
         if verdict.hides(name):
             raise _unknown(name)
         if not verdict.bars(name):
@@ -155,7 +155,7 @@ class ToolGuard:
 
     async def _view_quietly(self, call: Call) -> None:
         try:
-            await self._judging.verdict(call)
+            await self._verdicts.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
             self._log.info("tools could not be pinned yet", server=self._server, why=error.code)
@@ -195,7 +195,7 @@ class ToolGuard:
         Raises as ``seen`` does, and CatalogueDrifted if the list of tools would raise it.
         """
         if self._pinning.mode == "block" and not self._pinning.subset:
-            verdict = await self._judging.verdict(call)
+            verdict = await self._verdicts.verdict(call)
             if verdict.drift is not None:
                 raise await self._refusal(call, verdict.drift)
         return await self.seen(call)
@@ -206,12 +206,12 @@ class ToolGuard:
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
         assert self._definitions is not None, "definitions are kept where they are asked for"
-        verdict = await self._judging.verdict(call)
+        verdict = await self._verdicts.verdict(call)
         digest = verdict.now.digest
         definitions = self._definitions.of(digest)
         if definitions is None:
             # Seen on a client's own list, or so long ago that other catalogues took its place.
-            await self._lookout.own(call)
+            await self._catalogue_reader.own(call)
             definitions = self._definitions.of(digest)
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
@@ -229,7 +229,7 @@ class ToolGuard:
 
         Nothing but a list that was judged leaves, nor one that only some client would find in what the upstream says.
         """
-        self._judging.asked(call)
+        self._verdicts.asked(call)
         call.guarded = True
         return None
 
@@ -251,7 +251,7 @@ class ToolGuard:
         if page.listed is None or not self._watches:
             return page.response
         try:
-            verdict = await self._judging.verdict_on(call, page.listed, first=first)
+            verdict = await self._verdicts.verdict_on(call, page.listed, first=first)
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise

@@ -34,7 +34,7 @@ from adapter.rules.tools.tool_pages import (
     warned_texts,
     write_page,
 )
-from adapter.rules.tools.verdicts import Sighting, Verdict
+from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
 from adapter.wire.envelope import dump
 from adapter.wire.piecewise import Piecewise
 
@@ -87,7 +87,7 @@ class Listed:
     around: Around
     first: bool
     tools: Sequence[Tool] = ()
-    sighting: Sighting | None = None
+    snapshot: CatalogueSnapshot | None = None
     written: OrderedDict[object, Around] = field(default_factory=OrderedDict)
 
     @property
@@ -150,7 +150,7 @@ class ToolLists:
         """The readings of tools into whose definitions nobody looked."""
         self._reading = SingleFlight[tuple[bytes, bytes, bool], Listed | NoTools]()
         self._writing = SingleFlight[tuple[Listed, object], Around]()
-        self._seeing = SingleFlight[Listed, Sighting]()
+        self._seeing = SingleFlight[Listed, CatalogueSnapshot]()
 
     def __repr__(self) -> str:
         return f"<ToolLists of {self._server!r}: {len(self._kept)} pages kept>"
@@ -319,11 +319,11 @@ class ToolLists:
         self._let_go()
         return written
 
-    async def sighting(self, listed: Listed) -> Sighting:
+    async def snapshot(self, listed: Listed) -> CatalogueSnapshot:
         """The tools that the page shows and hides by itself."""
-        if listed.sighting is None:
-            listed.sighting = await self._seeing.get(listed, partial(_seen, listed))
-        return listed.sighting
+        if listed.snapshot is None:
+            listed.snapshot = await self._seeing.get(listed, partial(_seen, listed))
+        return listed.snapshot
 
     def _let_go(self) -> None:
         """Keep no more pages than there is room for."""
@@ -333,10 +333,10 @@ class ToolLists:
             size -= self._kept.pop().size
 
 
-async def _seen(listed: Listed) -> Sighting:
+async def _seen(listed: Listed) -> CatalogueSnapshot:
     catalogue = await in_turns(catalogue_piecewise(listed.tools))
     hidden = listed.page.hidden if listed.page is not None else frozenset[str]()
-    return Sighting(catalogue, hidden, frozenset({catalogue.digest}))
+    return CatalogueSnapshot(catalogue, hidden, frozenset({catalogue.digest}))
 
 
 def _around_id(response: bytes) -> Around:

@@ -19,7 +19,7 @@ from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Drift, as_data
-from adapter.rules.tools.verdicts import Sighting, Verdict, judge_piecewise
+from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict, judge_piecewise
 
 VIEWS = 100_000
 """Scopes whose last verdict is remembered; one that was dropped is judged anew at its next call."""
@@ -53,13 +53,17 @@ class VerdictCache:
     """Judges the scopes of one server by their pins."""
 
     def __init__(
-        self, baselines: Baselines, lists: ToolLists, lookout: CatalogueReader, log: FilteringBoundLogger
+        self,
+        baselines: Baselines,
+        lists: ToolLists,
+        catalogue_reader: CatalogueReader,
+        log: FilteringBoundLogger,
     ) -> None:
         self._server = baselines.server
         self._pinning = baselines.pinning
         self._baselines = baselines
         self._lists = lists
-        self._lookout = lookout
+        self._catalogue_reader = catalogue_reader
         self._log = log
         self._views = LastUsed[str, Verdict](VIEWS, KEPT_BYTES, _weight)
         self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, _weight)
@@ -68,14 +72,16 @@ class VerdictCache:
         self._told: set[tuple[str, str]] = set()
         self.drifts = 0
         """How often a scope was found to be offered other tools than it saw first."""
-        lookout.on_change.append(self._views.clear)
+        catalogue_reader.on_change.append(self._views.clear)
 
     def __repr__(self) -> str:
-        return f"<Judging of {self._server!r}: {len(self._views)} scopes, {len(self._verdicts)} verdicts>"
+        return (
+            f"<VerdictCache of {self._server!r}: {len(self._views)} scopes, {len(self._verdicts)} verdicts>"
+        )
 
     def standing(self, scope_id: str) -> Verdict | None:
         """The verdict on a scope, unless something may have changed since."""
-        return self._view_of(scope_id) if self._lookout.fresh else None
+        return self._view_of(scope_id) if self._catalogue_reader.fresh else None
 
     def forget(self, scope_id: str) -> None:
         """The scope has ended."""
@@ -88,33 +94,33 @@ class VerdictCache:
 
         Raises UpstreamBroken if that cannot be known, and what the upstream raises.
         """
-        lookout = self._lookout
-        lookout.outlive()
+        catalogue_reader = self._catalogue_reader
+        catalogue_reader.outlive()
         for pause in TRIES:
             if pause:
                 await asyncio.sleep(pause)
             verdict = await self._kept(call)
             if verdict is not None:
                 return verdict
-            epoch = lookout.epoch
+            epoch = catalogue_reader.epoch
             verdict = await self._found(call)
-            if epoch == lookout.epoch:
+            if epoch == catalogue_reader.epoch:
                 self._views.put(call.scope.id, verdict)
                 return await self._made_known(call, verdict)
         raise UpstreamBroken("The upstream server's tools change faster than they can be read; try again.")
 
     async def _found(self, call: Call) -> Verdict:
-        seen = await self._lookout.seen(call)
+        seen = await self._catalogue_reader.seen(call)
         verdict = await self._judged(call, seen)
-        if verdict.drift is None or self._lookout.was_seen_by(call.scope.id):
+        if verdict.drift is None or self._catalogue_reader.was_seen_by(call.scope.id):
             return verdict
         # Others may be offered other tools; what counts is what this scope is.
-        own = await self._lookout.own(call)
+        own = await self._catalogue_reader.own(call)
         if own.is_same(seen):
             return verdict
         verdict = await self._judged(call, own)
-        if verdict.drift is None and not self._lookout.varies:
-            self._lookout.varies = True
+        if verdict.drift is None and not self._catalogue_reader.varies:
+            self._catalogue_reader.varies = True
             await self._baselines.forget_others()
         return verdict
 
@@ -133,33 +139,33 @@ class VerdictCache:
 
     def asked(self, call: Call) -> None:
         """Note when a list was asked for: what comes may be older than what is known by then."""
-        call.notes[MARK] = self._lookout.mark
+        call.notes[MARK] = self._catalogue_reader.mark
 
     async def verdict_on(self, call: Call, listed: Listed, *, first: bool) -> Verdict:
         """Judge by the list itself where it is whole, else by all its pages. Raises as ``verdict`` does."""
-        seen = await self._lists.sighting(listed)
+        seen = await self._lists.snapshot(listed)
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, seen)
-        lookout = self._lookout
-        current = call.notes.get(MARK) == lookout.mark
+        catalogue_reader = self._catalogue_reader
+        current = call.notes.get(MARK) == catalogue_reader.mark
         if current:
-            lookout.note(call.scope.id, seen)
+            catalogue_reader.note(call.scope.id, seen)
         verdict = await self._kept(call)
         if verdict is not None and verdict.seen.is_same(seen):
             return verdict
-        epoch = lookout.epoch
+        epoch = catalogue_reader.epoch
         verdict = await self._judged(call, seen)
-        if current and epoch == lookout.epoch:
+        if current and epoch == catalogue_reader.epoch:
             self._views.put(call.scope.id, verdict)
         return await self._made_known(call, verdict)
 
-    async def _verdict_on_page(self, call: Call, page: Sighting) -> Verdict:
-        self._lookout.note_page(page)
+    async def _verdict_on_page(self, call: Call, page: CatalogueSnapshot) -> Verdict:
+        self._catalogue_reader.note_page(page)
         verdict = await self.verdict(call)
         if verdict.seen.covers(page):
             return verdict
         # The page is newer than what was read.
-        self._lookout.changed()
+        self._catalogue_reader.changed()
         verdict = await self.verdict(call)
         if verdict.seen.covers(page):
             return verdict
@@ -168,7 +174,7 @@ class VerdictCache:
 
     # --- pins -------------------------------------------------------------------------------------------------
 
-    async def _judged(self, call: Call, seen: Sighting) -> Verdict:
+    async def _judged(self, call: Call, seen: CatalogueSnapshot) -> Verdict:
         """The verdict on what this scope is shown, which is its pin if it has none."""
         baselines, now = self._baselines, seen.catalogue
         if self._pinning.mode == "off":
@@ -184,7 +190,7 @@ class VerdictCache:
         seen, own = verdict.seen, verdict.drift is not None
         if verdict.found is not None:
             self._report((verdict.baseline, seen.catalogue.digest), verdict.found)
-        if self._pinning.mode == "off" or (self._lookout.varies and not own):
+        if self._pinning.mode == "off" or (self._catalogue_reader.varies and not own):
             return verdict
         baseline = await self._baselines.of_server(seen.catalogue)
         found = (await self._verdict(baseline, seen)).drift
@@ -192,14 +198,14 @@ class VerdictCache:
             await self._baselines.remember(call, baseline, seen.catalogue, found, own=own)
         return verdict
 
-    async def _verdict(self, baseline: Catalogue, seen: Sighting) -> Verdict:
+    async def _verdict(self, baseline: Catalogue, seen: CatalogueSnapshot) -> Verdict:
         key = _Key(baseline.digest, seen.catalogue.digest, seen.hidden, seen.pages)
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = await self._judging.get(key, partial(self._judge, key, baseline, seen))
         return verdict
 
-    async def _judge(self, key: _Key, baseline: Catalogue, seen: Sighting) -> Verdict:
+    async def _judge(self, key: _Key, baseline: Catalogue, seen: CatalogueSnapshot) -> Verdict:
         verdict = await in_turns(judge_piecewise(self._pinning, baseline, seen))
         self._verdicts.put(key, verdict)
         return verdict

@@ -26,7 +26,7 @@ class WiringWatch:
         self._server = server
         self._log = log
         self._first_pause = pause
-        self._visit = OwnSession(server, server.silence.request)
+        self._visit = OwnSession(server, server.timeouts.request)
 
     def __repr__(self) -> str:
         return f"<WiringWatch of {self._server.id!r}: {self._server.wiring}>"
@@ -44,7 +44,7 @@ class WiringWatch:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _look(self) -> None:
-        server, within = self._server, self._server.silence.request
+        server, within = self._server, self._server.timeouts.request
         try:
             await self._visit.open(within + LATEST)
             if await server.wiring.look(self._visit, within):

@@ -27,7 +27,7 @@ class Pinning:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class CatalogueSnapshot:
     """A whole list as its client may see it.
 
     ``hidden`` are the readings of tools that policy hides for what they say. ``pages`` are the digests of the pages
@@ -38,11 +38,11 @@ class Sighting:
     hidden: frozenset[str] = frozenset()
     pages: frozenset[str] = frozenset()
 
-    def is_same(self, other: Sighting) -> bool:
+    def is_same(self, other: CatalogueSnapshot) -> bool:
         """Tell whether both show the same tools and hide the same tools."""
         return self.catalogue.digest == other.catalogue.digest and self.hidden == other.hidden
 
-    def covers(self, page: Sighting) -> bool:
+    def covers(self, page: CatalogueSnapshot) -> bool:
         """Tell whether everything on the page is also on this list."""
         # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
         if self.pages >= page.pages:
@@ -62,7 +62,7 @@ class Verdict:
     first.
     """
 
-    seen: Sighting
+    seen: CatalogueSnapshot
     found: Drift | None
     drift: Drift | None
     allowed: Set[str]
@@ -74,10 +74,10 @@ class Verdict:
     def now(self) -> Catalogue:
         return self.seen.catalogue
 
-    def with_page(self, page: Sighting) -> Piecewise[Sighting]:
+    def with_page(self, page: CatalogueSnapshot) -> Piecewise[CatalogueSnapshot]:
         """Return what was judged, with the tools of the page in place of those of the same names."""
         tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
-        return Sighting(tools, self.seen.hidden | page.hidden)
+        return CatalogueSnapshot(tools, self.seen.hidden | page.hidden)
 
     def hides(self, name: str) -> bool:
         """Tell whether policy hides a tool that a server might understand by this name."""
@@ -92,12 +92,12 @@ class Verdict:
         return has_no_reading(name) or reading(name) in self._suspect
 
 
-def judge(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Verdict:
+def judge(pinning: Pinning, baseline: Catalogue, seen: CatalogueSnapshot) -> Verdict:
     """The verdict on what was seen now by who saw ``baseline`` first."""
     return at_once(judge_piecewise(pinning, baseline, seen))
 
 
-def judge_piecewise(pinning: Pinning, baseline: Catalogue, seen: Sighting) -> Piecewise[Verdict]:
+def judge_piecewise(pinning: Pinning, baseline: Catalogue, seen: CatalogueSnapshot) -> Piecewise[Verdict]:
     """As ``judge``."""
     now = seen.catalogue
     found = None

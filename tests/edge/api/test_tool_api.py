@@ -177,11 +177,11 @@ class Drifting:
         self._hosted = tools()
         self._listed = False
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         message = orjson.loads(request.body) if request.body else {}
         if message.get("method") != "tools/list" or not self._listed:
             self._listed = self._listed or message.get("method") == "tools/list"
-            return await self._hosted.send(request, silence)
+            return await self._hosted.send(request, read_timeout)
         error = {"code": CatalogueDrifted.rpc, "message": "changed echo"}
         return WholeReply(200, JSON, orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}))
 
@@ -410,10 +410,10 @@ class WithResources:
         self._hosted = tools()
         self._contents = list(contents)
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         message = orjson.loads(request.body) if request.body else {}
         if message.get("method") != "resources/read":
-            return await self._hosted.send(request, silence)
+            return await self._hosted.send(request, read_timeout)
         result = {"contents": self._contents}
         return WholeReply(200, JSON, orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 

@@ -245,7 +245,7 @@ async def test_an_open_download_finishes_when_its_file_is_removed(tmp_path: Path
         await client.send("GET", b"", desk.artifact_path(record))
         head = await client.head()
         client.stop_reading()
-        await desk.holdings.drop_scope(scope.id)
+        await desk.registry.drop_scope(scope.id)
         assert desk.files() == []
         client.read_on()
         assert sha256(await read_body(client.reader, head)) == sha256(content)

@@ -78,7 +78,7 @@ async def test_one_file_is_kept_and_told_of_in_full(tmp_path: Path) -> None:
             "size_bytes": 5,
             "sha256": sha256(b"hello"),
         }
-        record = await desk.holdings.find(scope.id, FileKind.UPLOAD, one["upload_id"])
+        record = await desk.registry.find(scope.id, FileKind.UPLOAD, one["upload_id"])
         assert record is not None and await desk.read(record) == b"hello"
 
 
@@ -393,7 +393,7 @@ async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
         body = form(file_part(b"x" * 300_000))
         answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(12)))
         assert {head.status for head, _ in answers} == {200}
-        assert desk.holdings.used(scope.id) <= MIB
+        assert desk.registry.used(scope.id) <= MIB
 
 
 @pytest.mark.parametrize("kept", [64, 20], ids=["all-fit", "more-than-fit"])
@@ -405,7 +405,7 @@ async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, 
         body = form(file_part(b"x" * size))
         answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(64)))
         assert {head.status for head, _ in answers} == {200}
-        assert desk.holdings.used(scope.id) == kept * size
+        assert desk.registry.used(scope.id) == kept * size
         assert sum(file.stat().st_size for file in desk.files()) == kept * size
 
 

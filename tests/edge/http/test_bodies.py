@@ -29,7 +29,7 @@ HURRIED = {
 
 
 def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyTerms:
-    return BodyTerms(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), silence=0.2)
+    return BodyTerms(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), read_timeout=0.2)
 
 
 async def until(condition: Any) -> None:

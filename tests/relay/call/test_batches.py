@@ -140,11 +140,11 @@ class Batching(Shop):
     def __post_init__(self) -> None:
         super().__init__(tool("hidden"), tool("seen"))
 
-    async def send(self, request: UpstreamRequest, silence: float | None) -> UpstreamReply:
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         if request.body.startswith(b"["):
             self.requests.append(request)
             return ScriptedReply(self.answer)
-        return await super().send(request, silence)
+        return await super().send(request, read_timeout)
 
 
 async def told(answer: ScriptedAnswer, *names: str) -> Left:

@@ -288,7 +288,7 @@ async def test_artifact_that_never_fits_evicts_nothing(tmp_path: Path) -> None:
     async with tools(tmp_path, writing(b"x" * 101), limits=limits) as one:
         await one.uploaded(b"y" * 90)
         assert "sessions.max_total_session_size" in error_of(await one.call("write", "{}"))
-        assert one.holdings.used(one.scope.id) == 90 and list(tmp_path.glob("artifacts/*/*")) == []
+        assert one.registry.used(one.scope.id) == 90 and list(tmp_path.glob("artifacts/*/*")) == []
 
 
 LIMIT = CaptureLimit(100, "artifacts.max_file_bytes")
@@ -344,8 +344,8 @@ async def test_artifact_that_fits_evicts_what_it_must(tmp_path: Path) -> None:
     async with tools(tmp_path, writing(b"x" * 60), limits=Limits(100, None, None, POLICY)) as one:
         upload = await one.uploaded(b"y" * 50)
         artifact_of(await one.call("write", "{}"))
-        assert await one.holdings.find(upload.scope, FileKind.UPLOAD, upload.id) is None
-        assert one.holdings.used(one.scope.id) == 60
+        assert await one.registry.find(upload.scope, FileKind.UPLOAD, upload.id) is None
+        assert one.registry.used(one.scope.id) == 60
 
 
 async def test_number_of_artifacts_is_capped(tmp_path: Path) -> None:
@@ -488,5 +488,5 @@ async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path
             for record in one.artifacts():
                 captured += 1
                 assert record.size == len(b"made"), claims[-1]
-                await one.holdings.drop(record)
+                await one.registry.drop(record)
     assert captured > 10

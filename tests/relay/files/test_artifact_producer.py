@@ -293,7 +293,7 @@ async def test_task_may_go_on_to_write(tmp_path: Path) -> None:
         assert came["result"] == {"task": {"taskId": "7", "statusMessage": "to [withheld path]"}}
         assert told(one.upstream.requests[0]).parent.is_dir()
         one.clock.now += 1000
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert one.on_disk() == []
 
 
@@ -409,7 +409,7 @@ async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, whe
         with pytest.raises(asyncio.CancelledError):
             await call
         one.clock.now += 1000
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert one.on_disk() == [] and one.artifacts() == []
 
 

@@ -45,7 +45,7 @@ async def kept(process: Tools, data: bytes = b"made", name: str = "a.txt", **mor
     staging = await process.files.stage()
     await staging.write(data)
     number = next(NUMBERS)
-    return await process.holdings.keep_artifact(
+    return await process.registry.keep_artifact(
         scope,
         more.pop("server", "one"),
         file_id=f"{number:032x}",
@@ -102,7 +102,7 @@ async def test_many_artifacts_come_in_pages(tmp_path: Path) -> None:
         assert len(uris(first)) == PAGE + 2
         cursor = first["result"]["nextCursor"]
         assert cursor.startswith(CURSOR)
-        await one.holdings.drop(records[PAGE - 1])
+        await one.registry.drop(records[PAGE - 1])
         second = await one.request("resources/list", {"cursor": cursor})
         third = await one.request("resources/list", {"cursor": second["result"]["nextCursor"]})
         assert "nextCursor" not in third["result"] and len(one.upstream.requests) == 1

@@ -19,14 +19,14 @@ async def test_time_counts_from_the_last_access() -> None:
     """A file that is found again and again lives on; one that nobody asks for is gone, found or tidied."""
     filing = Filing()
     [used], [unused] = await filing.upload(b"1"), await filing.upload(b"2")
-    assert filing.holdings.expires_at(used) == filing.clock() + 100
+    assert filing.registry.expires_at(used) == filing.clock() + 100
     for _ in range(5):
         filing.clock.now += 60
         assert await filing.is_found(used)
-    assert filing.holdings.expires_at(used) == filing.clock() + 100
+    assert filing.registry.expires_at(used) == filing.clock() + 100
     assert not await filing.is_found(unused)
     assert filing.held() == [used]
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     assert list(filing.files.placed) == [used.place]
     assert await filing.agrees()
 
@@ -36,9 +36,9 @@ async def test_reading_counts_as_access_and_listing_does_not() -> None:
     filing = Filing()
     [read], [listed] = await filing.upload(b"1"), await filing.upload(b"2")
     filing.clock.now += 60
-    opened = await filing.holdings.read(read)
+    opened = await filing.registry.read(read)
     assert await opened.read(0, 10) == b"1"
-    assert filing.holdings.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
+    assert filing.registry.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
     filing.clock.now += 60
     assert filing.held() == [read]
 
@@ -47,9 +47,9 @@ async def test_each_kind_has_its_time() -> None:
     """Without a time a file stays as long as its scope."""
     filing = Filing(artifact_ttl=None)
     [upload], artifact = await filing.upload(b"1"), await filing.artifact(b"2")
-    assert filing.holdings.expires_at(artifact) is None
+    assert filing.registry.expires_at(artifact) is None
     filing.clock.now += 10_000
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     assert filing.held() == [artifact]
     assert not await filing.is_found(upload)
 
@@ -58,12 +58,12 @@ async def test_last_access_is_written_behind() -> None:
     """Finding a file writes nothing; the janitor's round writes each file that was used once, as touches."""
     filing = Filing()
     [one], [two] = await filing.upload(b"1"), await filing.upload(b"2")
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     filing.clock.now += 50
     for _ in range(10):
         await filing.is_found(one)
     written = filing.steps.taken["rows"]
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     rows = {row.key: row for row in await filing.store.scan(TABLE)}
     assert rows[one.key].due == filing.clock() + 100
     assert rows[two.key].due == filing.clock() + 50
@@ -79,9 +79,9 @@ async def test_access_that_could_not_be_written_is_written_later() -> None:
     await filing.is_found(record)
     filing.steps.fail("touch", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
-        await filing.holdings.tidy()
+        await filing.registry.tidy()
     filing.steps.heal("touch")
-    await filing.holdings.close()
+    await filing.registry.close()
     row = await filing.store.get(TABLE, record.key)
     assert row is not None and row.due == filing.clock() + 100
 
@@ -93,9 +93,9 @@ async def test_held_file_is_neither_expired_nor_evicted() -> None:
     """Somebody works with it: its time stands still, and what would need its room is refused."""
     filing = Filing()
     [record] = await filing.upload(b"x" * 600)
-    release, release_too = filing.holdings.hold(record), filing.holdings.hold(record)
+    release, release_too = filing.registry.hold(record), filing.registry.hold(record)
     filing.clock.now += 1000
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     assert await filing.is_found(record)
     release()
     release()
@@ -119,7 +119,7 @@ async def test_file_taken_into_use_at_the_last_moment_is_not_evicted() -> None:
     there, go_on = filing.steps.gate("place")
     coming = asyncio.ensure_future(filing.upload(b"y" * 500))
     await there.wait()
-    release = filing.holdings.hold(record)
+    release = filing.registry.hold(record)
     go_on.set()
     with pytest.raises(QuotaReached):
         await coming
@@ -132,20 +132,20 @@ async def test_file_on_its_way_out_cannot_be_taken_into_use() -> None:
     """Whoever is too late is told that the file is gone, not given a path to nothing."""
     filing = Filing()
     [record] = await filing.upload(b"1")
-    await filing.holdings.drop(record)
+    await filing.registry.drop(record)
     with pytest.raises(FileGone):
-        filing.holdings.hold(record)
+        filing.registry.hold(record)
     with pytest.raises(FileGone):
-        await filing.holdings.read(record)
-    await filing.holdings.drop(record)
+        await filing.registry.read(record)
+    await filing.registry.drop(record)
 
 
 async def test_file_dropped_in_use_leaves_no_hold_behind() -> None:
     """An explicit end does not wait; the late release harms nothing."""
     filing = Filing()
     [record] = await filing.upload(b"1")
-    release = filing.holdings.hold(record)
-    await filing.holdings.drop(record)
+    release = filing.registry.hold(record)
+    await filing.registry.drop(record)
     release()
     assert await filing.agrees()
 
@@ -156,7 +156,7 @@ async def test_file_that_vanished_is_forgotten_when_it_is_read() -> None:
     [record] = await filing.upload(b"1")
     filing.files.placed.clear()
     with pytest.raises(FileGone):
-        await filing.holdings.read(record)
+        await filing.registry.read(record)
     assert not await filing.is_found(record)
     assert await filing.agrees()
 
@@ -261,7 +261,7 @@ async def test_staged_artifact_is_placed_or_discarded() -> None:
     async def keep(content: bytes, file_id: str) -> FileRecord:
         staging = await filing.files.stage()
         await staging.write(content)
-        return await filing.holdings.keep_artifact(
+        return await filing.registry.keep_artifact(
             ALICE,
             "one",
             file_id=file_id,
@@ -297,9 +297,9 @@ async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep() -> None:
     filing = Filing()
     [record] = await filing.upload(b"1")
     filing.steps.fail("remove", StorageFailed())
-    await filing.holdings.drop(record)
-    assert filing.holdings.total == 0 and record.place in filing.files.placed
-    await filing.holdings.tidy()
+    await filing.registry.drop(record)
+    assert filing.registry.total == 0 and record.place in filing.files.placed
+    await filing.registry.tidy()
     assert await filing.agrees()
 
 
@@ -309,9 +309,9 @@ async def test_row_that_cannot_be_removed_keeps_its_file() -> None:
     [record] = await filing.upload(b"12345")
     filing.steps.fail("rows", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
-        await filing.holdings.drop(record)
+        await filing.registry.drop(record)
     assert await filing.is_found(record)
-    assert filing.holdings.total == 5
+    assert filing.registry.total == 5
     filing.steps.heal("rows")
     assert await filing.agrees()
 
@@ -328,12 +328,12 @@ async def test_restart_gives_the_exact_quota() -> None:
     await filing.begin(b"z" * 400)
     filing.clock.now += 60
     await filing.is_found(one)
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     await filing.restart()
     assert filing.held() == [one, artifact] and filing.held(BOB) == [two]
-    assert (filing.holdings.used(ALICE.id), filing.holdings.used(BOB.id)) == (400, 200)
-    assert filing.holdings.expires_at(one) == filing.clock() + 100
-    assert filing.holdings.expires_at(artifact) == filing.clock() + 40
+    assert (filing.registry.used(ALICE.id), filing.registry.used(BOB.id)) == (400, 200)
+    assert filing.registry.expires_at(one) == filing.clock() + 100
+    assert filing.registry.expires_at(artifact) == filing.clock() + 40
     assert await filing.agrees()
     filing.clock.now += 41
     assert filing.held() == [one]
@@ -347,9 +347,9 @@ async def test_restart_drops_rows_whose_file_is_not_there_whole() -> None:
     filing.files.placed[cut.place] = b"3"
     await filing.restart()
     assert filing.held() == [whole]
-    assert filing.holdings.total == 10
+    assert filing.registry.total == 10
     assert [row.key for row in await filing.store.scan(TABLE)] == [whole.key]
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     assert await filing.agrees()
 
 
@@ -368,7 +368,7 @@ async def test_restart_reads_more_than_a_page_of_rows() -> None:
     filing = Filing(max_files=1200, scope_bytes=None)
     await filing.upload(*[b"x"] * 1200)
     await filing.restart()
-    assert filing.holdings.total == 1200
+    assert filing.registry.total == 1200
     assert await filing.agrees()
 
 
@@ -378,10 +378,10 @@ async def test_restart_with_a_smaller_quota_lets_new_files_in() -> None:
     await filing.upload(b"1" * 400, b"2" * 400)
     filing.scope_bytes = 500
     await filing.restart()
-    assert filing.holdings.used(ALICE.id) == 800
+    assert filing.registry.used(ALICE.id) == 800
     [new] = await filing.upload(b"3" * 50)
     assert new in filing.held()
-    assert filing.holdings.used(ALICE.id) == 450
+    assert filing.registry.used(ALICE.id) == 450
     assert await filing.agrees()
 
 
@@ -391,7 +391,7 @@ async def test_shorter_time_after_a_restart_starts_no_file_in_the_future() -> No
     [record] = await filing.upload(b"1")
     filing.upload_ttl = 100.0
     await filing.restart()
-    assert filing.holdings.expires_at(record) == filing.clock() + 100
+    assert filing.registry.expires_at(record) == filing.clock() + 100
 
 
 # --- sweep and scopes ---
@@ -405,7 +405,7 @@ async def test_sweep_leaves_what_is_held_or_on_its_way() -> None:
     there, go_on = filing.steps.gate("rows")
     coming = asyncio.ensure_future(filing.upload(b"3"))
     await there.wait()
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     go_on.set()
     [new] = await coming
     assert set(filing.files.placed) == {held.place, new.place}
@@ -416,7 +416,7 @@ async def test_sweep_is_left_out_where_it_is_switched_off() -> None:
     """Files nobody knows of stay where they are."""
     filing = Filing(sweep_grace=None)
     filing.files.placed[Place(FileKind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
-    await filing.holdings.tidy()
+    await filing.registry.tidy()
     assert len(filing.files.placed) == 1
 
 
@@ -427,7 +427,7 @@ async def test_scope_that_ends_takes_its_files_along() -> None:
     await filing.artifact(b"3")
     filing.files.placed[Place(FileKind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
     [other] = await filing.upload(b"4", scope=BOB)
-    await filing.holdings.drop_scope(ALICE.id)
+    await filing.registry.drop_scope(ALICE.id)
     assert filing.held() == [] and filing.held(BOB) == [other]
     assert list(filing.files.placed) == [other.place]
     assert await filing.agrees()
@@ -442,7 +442,7 @@ async def test_tidying_ends_scopes_whose_session_is_gone() -> None:
     async def gone(scope: Scope) -> bool:
         return scope == ALICE
 
-    await filing.holdings.tidy(gone)
+    await filing.registry.tidy(gone)
     assert filing.held() == [] and filing.held(BOB) == [other]
     assert await filing.agrees()
 
@@ -453,7 +453,7 @@ async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
     await filing.upload(b"1", b"2")
     filing.clock.now += 101
     there, go_on = filing.steps.gate("remove")
-    tidying = asyncio.ensure_future(filing.holdings.tidy())
+    tidying = asyncio.ensure_future(filing.registry.tidy())
     await there.wait()
     tidying.cancel()
     go_on.set()

@@ -177,7 +177,7 @@ async def test_round_that_is_sent_again_says_the_same(tmp_path: Path) -> None:
         assert all(told == act.told[0] for told in act.told)
         # What was captured is there; the state that is left over leads to no place any more.
         assert (await called(one, "write", {}, third))["error"]["code"] == -32602
-        assert len(one.holdings.list(OWNER.id, FileKind.ARTIFACT)) == 1
+        assert len(one.registry.list(OWNER.id, FileKind.ARTIFACT)) == 1
 
 
 _ARTIFACT = FileKind.ARTIFACT
@@ -332,15 +332,15 @@ async def test_file_is_delivered_in_the_same_words(tmp_path: Path, delivery: Del
         state = state_in(await called(one, "read", arguments))
         for _ in range(2):
             one.clock.now += 700
-            await one.holdings.expire()
+            await one.registry.expire()
             await one.rounds.expire()
             response = await called(one, "read", arguments, state)
             state = response["result"].get("requestState", "")
         assert response["result"]["resultType"] == "complete"
         assert act.told[0] == act.told[1] == act.told[2]
         one.clock.now += 101
-        await one.holdings.expire()
-        assert one.holdings.total == 0
+        await one.registry.expire()
+        assert one.registry.total == 0
 
 
 def reading(delivery: Any) -> Any:
@@ -393,14 +393,14 @@ async def test_rounds_that_nobody_goes_on_with_are_given_up(tmp_path: Path) -> N
         Path(act.told[0]["filename"]).with_name("half.part").write_bytes(b"half")
         one.clock.now += 999
         await one.rounds.expire()
-        await one.holdings.tidy()
-        assert list(tmp_path.glob("artifacts/*/*/half.part")) and one.holdings.total == 5
+        await one.registry.tidy()
+        assert list(tmp_path.glob("artifacts/*/*/half.part")) and one.registry.total == 5
         one.clock.now += 2
         await one.rounds.expire()
         assert list(tmp_path.glob("artifacts/*/*")) == [] and await rows(one) == 0
         one.clock.now += 101
-        await one.holdings.expire()
-        assert one.holdings.total == 0
+        await one.registry.expire()
+        assert one.registry.total == 0
         assert (await called(one, "convert", arguments, state))["result"]["isError"]
 
 
@@ -412,7 +412,7 @@ async def test_sweep_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> N
         half.write_bytes(b"half")
         # What the sweep goes by is the machine's own clock.
         one.clock.now = time.time() + 500
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert half.exists()
         assert artifact_of(await called(one, "write", {}, state_in(await called(one, "write", {}, state))))
 
@@ -471,8 +471,8 @@ async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path, lim
         assert "error" in await called(one, "convert", arguments, state)
         assert list(tmp_path.glob("artifacts/*/*")) == [] and await rows(one) == 0
         one.clock.now += 101
-        await one.holdings.expire()
-        assert one.holdings.total == 0
+        await one.registry.expire()
+        assert one.registry.total == 0
 
 
 async def test_endless_rounds_keep_few_states(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ async def test_rounds_outlive_the_process(tmp_path: Path) -> None:
         state = state_in(await called(one, "convert", arguments))
     clock.now += 700
     async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert _opens(one, asking.told[0]["path"])
         state = state_in(await called(one, "convert", arguments, state))
     async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:

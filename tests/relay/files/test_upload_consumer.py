@@ -312,16 +312,16 @@ async def test_file_stays_while_its_call_runs(tmp_path: Path) -> None:
         while not one.upstream.requests:
             await asyncio.sleep(0.001)
         one.clock.now += 1000
-        await one.holdings.tidy()
+        await one.registry.tidy()
         with pytest.raises(Exception, match="max_total_session_size"):
             await one.uploaded(b"12345678")
         assert Path(arguments_of(one.upstream.requests[0])["path"]).read_bytes() == b"12345678"
         go_on.set()
         await call
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert len(list(tmp_path.glob("uploads/*/*/note.txt"))) == 1
         one.clock.now += 101
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert one.on_disk() == []
 
 
@@ -331,7 +331,7 @@ async def test_refused_call_holds_nothing(tmp_path: Path) -> None:
         handle = await one.handle(b"hello")
         sentence(await one.call("read", f'{{"path":["{handle}","/etc/passwd"]}}'))
         one.clock.now += 101
-        await one.holdings.tidy()
+        await one.registry.tidy()
         assert one.on_disk() == []
 
 

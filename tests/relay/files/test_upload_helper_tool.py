@@ -49,7 +49,7 @@ class Helping:
             store,
             self.relaying.clock,
         )
-        self.relaying.relay.calling.scope_of = self.scopes.of
+        self.relaying.relay.call_gate.scope_of = self.scopes.of
 
     async def open(self) -> str:
         """Ready to be asked; a session of its client."""

@@ -13,7 +13,7 @@ from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroke
 from adapter.relay.http_api.conversation import MOST_REPLIES
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.replies import RESUMPTIONS
-from adapter.relay.server import Silence
+from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, Plan
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
@@ -84,7 +84,7 @@ class Serving:
         self.relaying = Relaying(self.upstream, plan or Plan(), MemoryStore())
         self.relaying.server.passthrough = frozenset({"x-team", "authorization"})
         self.sessions = HttpSessions(
-            self.relaying.relay, self.relaying.server, self.relaying.errands, self.relaying.clock, **more
+            self.relaying.relay, self.relaying.server, self.relaying.background, self.relaying.clock, **more
         )
 
     @property
@@ -284,7 +284,9 @@ async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
     for _ in range(20 * count):
         await asyncio.sleep(0)
     refused = [each for each in serving.upstream.requests if b"-32601" in each.body]
-    assert len(refused) == MOST_REPLIES and repr(serving.relaying.errands) == "<Errands: 16 running>"
+    assert (
+        len(refused) == MOST_REPLIES and repr(serving.relaying.background) == "<BackgroundTasks: 16 running>"
+    )
     assert not running.done()
     taken.set()
     assert await running == DONE
@@ -461,7 +463,7 @@ async def test_a_server_that_hangs_holds_up_no_stop() -> None:
     """Its session has ended here after the time that was given; the janitor closes it with the server later."""
     never, dripping = asyncio.Event(), ScriptedAnswer(chunks=[b"x", asyncio.Event()])
     serving = Serving(*opening("a"), *opening("b"))
-    serving.relaying.server.silence = Silence(60, 60)
+    serving.relaying.server.timeouts = Timeouts(60, 60)
     serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "a"}), ScriptedAnswer(after=never))
     serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "b"}), dripping)
     for name in ("ann", "bob"):

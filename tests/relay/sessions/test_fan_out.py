@@ -60,10 +60,10 @@ async def test_refused_stream_is_refused_as_the_server_does_it() -> None:
     """A server without GET streams says 405, to each who asks."""
 
     class Refusing(LiveUpstream):
-        async def send(self, request, silence):  # type: ignore[no-untyped-def]  # the port's own
+        async def send(self, request, read_timeout):  # type: ignore[no-untyped-def]  # the port's own
             if request.method == "GET":
                 return ScriptedReply(ScriptedAnswer(405))
-            return await super().send(request, silence)
+            return await super().send(request, read_timeout)
 
     process = sharing(Refusing())
     ada = await client(process)
@@ -187,8 +187,8 @@ async def test_stream_that_ends_at_once_leaves_nothing_open() -> None:
     upstream = LiveUpstream()
 
     class Ending(LiveUpstream):
-        async def send(self, request, silence):  # type: ignore[no-untyped-def]  # the port's own
-            reply = await super().send(request, silence)
+        async def send(self, request, read_timeout):  # type: ignore[no-untyped-def]  # the port's own
+            reply = await super().send(request, read_timeout)
             if isinstance(reply, Stream):
                 reply.end()
                 await asyncio.sleep(0)

@@ -57,7 +57,7 @@ async def test_files_of_such_a_request_belong_to_its_principal() -> None:
     await relaying.post_first(INITIALIZE)
     ask = relaying.ask(LIST, None, era=Era.LEGACY)
     session = await relaying.kept.find(ask)
-    calling = relaying.relay.listening.calling
+    calling = relaying.relay.get_streams.call_gate
     assert calling.scope_of(session, "anonymous") == calling.scope_of(None, "anonymous")
     other = relaying.ask(LIST, None, era=Era.LEGACY, principal="bea")
     assert await relaying.kept.find(other) is not session

@@ -366,7 +366,7 @@ async def test_session_under_way_is_not_idle() -> None:
     upstream = LiveUpstream(slow)
     process = sharing(upstream, idle_ttl=60)
     ada = await client(process)
-    process.server.silence = type(process.server.silence)(None, 60)
+    process.server.timeouts = type(process.server.timeouts)(None, 60)
     calling = asyncio.create_task(ada.call(1, "a"))
     await asyncio.sleep(0.01)
     process.clock.now += 100

@@ -26,10 +26,10 @@ CONSOLE = Caller("ann:0123456789abcdef", "http")
 
 
 async def standing(front: Guarded, lock: Catalogue | None = None) -> PinStatus:
-    return await acceptance(front, lock).standing("one")
+    return await pin_review(front, lock).standing("one")
 
 
-def acceptance(front: Guarded, lock: Catalogue | None = None) -> PinReview:
+def pin_review(front: Guarded, lock: Catalogue | None = None) -> PinReview:
     locks = {} if lock is None else {"one": lock}
     return PinReview(front.pins, {"one": front.mode}, locks, log.get_logger("test"))
 
@@ -107,7 +107,7 @@ async def test_accepting_settles_what_was_met() -> None:
             await front.list(session)
         now = (await standing(replica)).now
         assert now is not None
-        done = await acceptance(replica).accept("one", now.digest, "ann")
+        done = await pin_review(replica).accept("one", now.digest, "ann")
         assert done.remembered is None and done.accepted and await store.count(DRIFTS) == 0
         for process in (front, replica):
             process.clock.now += LOOKED_UP + 60
@@ -126,7 +126,7 @@ async def test_accepting_what_it_became_makes_that_the_measure() -> None:
             await front.list(session)
         now = (await standing(front)).now
         assert now is not None
-        await acceptance(front).accept("one", now.digest, "ann")
+        await pin_review(front).accept("one", now.digest, "ann")
         front.clock.now += LOOKED_UP + 1
         assert (await front.list(session))[0]["description"] == EVIL["description"]
         assert (await standing(front)).remembered is None
@@ -221,7 +221,7 @@ async def test_every_session_may_start_from_what_anybody_saw_first() -> None:
         assert await store.count(PINS) == 0
         now = (await standing(front)).now
         assert now is not None
-        await acceptance(front).accept("one", now.digest, "ann")
+        await pin_review(front).accept("one", now.digest, "ann")
         assert await front.list(session) == [EVIL]
         assert await front.list(await front.open()) == [EVIL]
 
@@ -280,11 +280,11 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
         found = await standing(front, lock)
         assert found.remembered is not None and found.origin == "lock" and found.now is not None
         with pytest.raises(BoundByFile):
-            await acceptance(front, lock).accept("one", found.now.digest, "ann")
+            await pin_review(front, lock).accept("one", found.now.digest, "ann")
         shop.tools = [CLICK]
         await front.list(session)
         assert (await standing(front, lock)).remembered is not None
-        assert (await acceptance(front, lock).accept("one", lock.digest, "ann")).remembered is None
+        assert (await pin_review(front, lock).accept("one", lock.digest, "ann")).remembered is None
 
 
 # --- catalogues in the store ----------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
         assert (await standing(front)).drifted == 1
         now = (await standing(front)).now
         assert now is not None
-        await acceptance(front).accept("one", now.digest, "ann")
+        await pin_review(front).accept("one", now.digest, "ann")
         front.clock.now += 3 * GRACE
         await front.pins.tidy(alive)
         front.clock.now += 3 * GRACE
@@ -338,7 +338,7 @@ async def test_a_catalogue_that_is_seen_again_stays() -> None:
         await front.list(await front.open())
         now = (await standing(front)).now
         assert now is not None
-        await acceptance(front).accept("one", now.digest, "ann")
+        await pin_review(front).accept("one", now.digest, "ann")
         front.clock.now = other.clock.now = front.clock.now + 10 * GRACE
         await other.list(await other.open())
         await front.pins.tidy(gone)

@@ -153,8 +153,8 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
     """Each may come in time, and the last never."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
-        lookout = CatalogueReader(
-            front.lists, fresh_for=FRESH_FOR, now=front.steady, errands=front.errands, patience=0.05
+        catalogue_reader = CatalogueReader(
+            front.lists, fresh_for=FRESH_FOR, now=front.steady, background=front.background, patience=0.05
         )
 
         async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
@@ -166,7 +166,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
         assert isinstance(envelope, Envelope)
         asking = Call("one", Scope("s", ""), envelope, envelope.body, fetch=fetch)
         with pytest.raises(UpstreamSilent, match=r"did not list its tools within 0\.05 s"):
-            await lookout.seen(asking)
+            await catalogue_reader.seen(asking)
 
 
 @pytest.mark.parametrize("cut", [None, 20, 60, 75])
@@ -338,9 +338,9 @@ async def test_one_lost_session_does_not_fail_another() -> None:
         ask = front.relaying.ask(batch("click")[1:-1], lost)
         session = await front.relaying.sessions.find(lost, "one", "anonymous")
         assert isinstance(ask.envelope, Envelope)
-        call = front.relaying.relay.calling.call(ask, session, ask.envelope)
+        call = front.relaying.relay.call_gate.call(ask, session, ask.envelope)
         call.fetch = fetch
-        reading = asyncio.ensure_future(front.vetting.admit(call))
+        reading = asyncio.ensure_future(front.tool_guard.admit(call))
         await asyncio.sleep(0)
         waiting = asyncio.ensure_future(front.call(well, "click"))
         await asyncio.sleep(0)
@@ -357,13 +357,13 @@ async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
     async with guarded(shop) as front:
         session = await front.open()
         await front.list(session)
-        front.vetting.changed()
+        front.tool_guard.changed()
         shop.hold = asyncio.Event()
         calling = asyncio.ensure_future(front.call(session, "click"))
         while shop.lists < 2:
             await asyncio.sleep(0)
         shop.tools = [EVIL]
-        front.vetting.changed()
+        front.tool_guard.changed()
         late = asyncio.ensure_future(front.call(session, "click"))
         await asyncio.sleep(0)
         shop.hold.set()
@@ -383,7 +383,7 @@ async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -
         listing = asyncio.ensure_future(front.list(session))
         while shop.lists < 2:
             await asyncio.sleep(0)
-        front.vetting.changed()
+        front.tool_guard.changed()
         shop.hold.set()
         assert await listing == [CLICK]
         shop.tools = [EVIL]
@@ -421,7 +421,7 @@ async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
                 assert names(await front.list(session)) == ["click", f"only-{number}"]
             for number, session in enumerate(users):
                 await front.call(session, f"only-{number}")
-            front.vetting.changed()
+            front.tool_guard.changed()
             for number, session in enumerate(users):
                 await front.call(session, f"only-{number}")
         before = shop.lists
@@ -429,7 +429,7 @@ async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
             await front.call(session, "click")
         assert shop.lists == before
         shop.per_session["user-2"] = [EVIL, tool("only-2")]
-        front.vetting.changed()
+        front.tool_guard.changed()
         with pytest.raises(CatalogueDrifted):
             await front.call(users[2], "click")
         await front.call(users[1], "click")
@@ -457,9 +457,9 @@ async def test_ended_sessions_leave_no_pin() -> None:
         session = await front.open()
         await front.list(session)
         found = await front.relaying.sessions.find(session, "one", "anonymous")
-        scope = front.relaying.relay.calling.scope_of(found, "anonymous")
+        scope = front.relaying.relay.call_gate.scope_of(found, "anonymous")
         await front.pins.forget(["one"], scope.id)
-        front.vetting.forget(scope.id)
+        front.tool_guard.forget(scope.id)
         await front.call(session, "click")
         assert await front.store.count(PINS) == 0
 
@@ -532,7 +532,7 @@ async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode:
             assert await roads(front, session, name) == []
         await front.call(session, "shoot")
         shop.fails = UpstreamUnreachable()
-        front.vetting.changed()
+        front.tool_guard.changed()
         with pytest.raises(UpstreamUnreachable):
             await front.call(session, "shoot")
 
@@ -546,7 +546,7 @@ async def test_a_drifted_tool_is_called_by_no_road(subset: bool) -> None:
         await front.list(session)
         await front.list(None)
         shop.tools = [EVIL, SHOOT, tool("new", "Is renamed."), tool("shadow")]
-        front.vetting.changed()
+        front.tool_guard.changed()
         for name in ("click", "gone", "old", "new", "shadow", *FORMS):
             for taken in (session, None):
                 with pytest.raises(CatalogueDrifted) as refused:
@@ -575,7 +575,7 @@ async def test_batches_hold_no_drifted_tool() -> None:
         session = await front.open("2025-03-26")
         await front.list(session)
         shop.tools = [EVIL, SHOOT]
-        front.vetting.changed()
+        front.tool_guard.changed()
         answer = orjson.loads(await front.relaying.post(batch("click", "shoot"), session))
         assert shop.calls == ["shoot"]
         assert sorted(("error" in each, each["id"]) for each in answer) == [(False, 1), (True, 0)]
@@ -661,7 +661,7 @@ async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
         await front.list(await front.open())
         shop.tools = [tool("t0", "Does evil."), *shop.tools[1:]]
         assert (await front.list(await front.open()))[0] == tool("t0", "Does evil.")
-        assert front.vetting.drifts == 0
+        assert front.tool_guard.drifts == 0
 
 
 async def test_a_name_on_two_pages_is_no_drift() -> None:
@@ -674,7 +674,7 @@ async def test_a_name_on_two_pages_is_no_drift() -> None:
             await front.list(session)
             await front.list(session, cursor="2")
         await front.call(session, "c")
-        assert front.vetting.drifts == 0
+        assert front.tool_guard.drifts == 0
 
 
 async def test_lists_without_pins_are_shown_while_warning() -> None:
@@ -690,11 +690,11 @@ async def test_lists_without_pins_are_shown_while_warning() -> None:
             )
             answer = await front.relaying.relay.handle(ask)
             assert orjson.loads(await whole(answer))["result"]["tools"] == [tool("b")]
-            front.vetting.changed()
+            front.tool_guard.changed()
             (stage,) = front.relaying.server.plan.methods["tools/list"]
             found = await front.relaying.sessions.find(session, "one", "anonymous")
             assert isinstance(ask.envelope, Envelope)
-            call = front.relaying.relay.calling.call(ask, found, ask.envelope)
+            call = front.relaying.relay.call_gate.call(ask, found, ask.envelope)
             call.fetch = None
             page = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
             assert (b'"error"' in await stage.answer(call, page)) is (mode == "block")
@@ -732,7 +732,7 @@ async def test_other_keys_are_told_and_no_reason_to_block() -> None:
         shop.tools = [{**CLICK, "_meta": {"build": 2}}]
         assert await front.list(session) == shop.tools
         await front.call(session, "click")
-        assert front.vetting.drifts == 1
+        assert front.tool_guard.drifts == 1
 
 
 # --- ends and beginnings --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from adapter.relay.tools.tool_lists import KEPT, TOLD_AT_ONCE, ToolLists
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Change, Drift
 from adapter.rules.tools.tool_pages import Shaping
-from adapter.rules.tools.verdicts import Sighting, Verdict
+from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
 from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
@@ -222,7 +222,7 @@ async def test_tools_that_are_blocked_for_what_they_say_are_hidden_and_known() -
     made = lists(policies)
     page = await made.page(response(dirty, PLAIN), b"1", first=True, modern=False)
     assert names(page.response) == ["shoot"]
-    assert page.listed is not None and (await made.sighting(page.listed)).hidden == {"zap"}
+    assert page.listed is not None and (await made.snapshot(page.listed)).hidden == {"zap"}
 
 
 async def test_warnings_and_subsets_touch_what_they_concern() -> None:
@@ -231,7 +231,7 @@ async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     made = lists(Policies(disabled=Disabled.of(["gone"])), [OWN])
     page = await made.page(came, b"1", first=True, modern=True)
     found = Drift(changed=(Change("shoot", ("description",)),))
-    now = Sighting(Catalogue("now", {}))
+    now = CatalogueSnapshot(Catalogue("now", {}))
     warned = await made.warned(page, Verdict(now, found, found, {"click"}), modern=True)
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})

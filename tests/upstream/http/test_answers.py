@@ -27,10 +27,10 @@ ANSWERS = {
 
 
 async def begin(
-    upstream: HttpUpstream, site: Site, request: UpstreamRequest = POST, silence: float | None = PATIENCE
+    upstream: HttpUpstream, site: Site, request: UpstreamRequest = POST, read_timeout: float | None = PATIENCE
 ) -> tuple[Peer, asyncio.Task[UpstreamReply]]:
     """A request that has arrived at the peer and waits for its answer."""
-    sending = asyncio.create_task(upstream.send(request, silence))
+    sending = asyncio.create_task(upstream.send(request, read_timeout))
     peer = await site.accept()
     await peer.request()
     return peer, sending
@@ -139,8 +139,8 @@ async def test_head_that_breaks_off_is_an_error(upstream: HttpUpstream, site: Si
 
 
 async def test_silence_before_the_head(upstream: HttpUpstream, site: Site) -> None:
-    """A peer that says nothing is given up after ``silence`` seconds and loses the connection."""
-    peer, sending = await begin(upstream, site, silence=0.05)
+    """A peer that says nothing is given up after ``read_timeout`` seconds and loses the connection."""
+    peer, sending = await begin(upstream, site, read_timeout=0.05)
     with pytest.raises(UpstreamSilent, match=r"nothing for 0\.05 s"):
         await sending
     await peer.left()
@@ -160,7 +160,7 @@ async def test_silence_in_the_body_leaves_the_answer_intact(upstream: HttpUpstre
 
 async def test_shorter_patience_is_kept_after_a_longer_one(upstream: HttpUpstream, site: Site) -> None:
     """The alarm that outlives a wait of hours does not delay the next wait of milliseconds."""
-    peer, sending = await begin(upstream, site, silence=3600)
+    peer, sending = await begin(upstream, site, read_timeout=3600)
     await peer.says(OK)
     await sending
     async with asyncio.timeout(PATIENCE):
@@ -170,7 +170,7 @@ async def test_shorter_patience_is_kept_after_a_longer_one(upstream: HttpUpstrea
 
 async def test_cancelled_send_drops_the_connection(upstream: HttpUpstream, site: Site) -> None:
     """Who stops waiting for the head takes the connection down; the peer sees it."""
-    peer, sending = await begin(upstream, site, silence=None)
+    peer, sending = await begin(upstream, site, read_timeout=None)
     sending.cancel()
     await peer.left()
     assert repr(upstream).endswith("0 active, 0 idle>")
