@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from adapter.settings.checks.warnings import cautions
+from adapter.settings.checks.consistency import cautions
 from adapter.settings.file.load import load
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.reference.masking import masked

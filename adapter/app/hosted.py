@@ -17,12 +17,11 @@ from adapter.app.pipeline_steps import kept_for
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.databases import Database, opened
-from adapter.hosted.declared import Declaration, Work
-from adapter.hosted.scripts.handler import Handling
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.hosted.scripts.scripts import Handling
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.statement import Asking, Keeping
-from adapter.hosted.tools import HostedTool
+from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import varying
 from adapter.pipeline.plan import ToolPlan

@@ -16,7 +16,7 @@ from adapter.app.files import Filing
 from adapter.app.pipeline import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.plans import Plans
+from adapter.relay.call.planned import Plans
 from adapter.relay.notifications import Notifications
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer

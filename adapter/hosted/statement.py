@@ -13,8 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
 from adapter.hosted.databases import Database
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome, Unread
+from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
 from adapter.pipeline.tracing import CACHE
 from adapter.rules.results.exposure import Expose, exposed

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome
 
 Listed = Callable[[PlannedCall], Awaitable[bool]]
 """Whether the upstream lists the call's tool by this very name."""

@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adapter.settings.values.section import ByteSize, Count, Seconds, Section, Spelled
+from adapter.settings.values.section import ByteSize, CodeReference, Count, Seconds, Section, Spelled
+
+
+class ContextSettings(Section):
+    """What handlers, middleware and presenters are given beside a call."""
+
+    factory: CodeReference = Field(
+        default=None, description="Function from the request to a mapping, whose members join the context."
+    )
 
 
 class Validation(Section):

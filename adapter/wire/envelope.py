@@ -15,8 +15,7 @@ from adapter.errors import BadJson, BadRequest
 from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
-from adapter.wire.nesting import dump_odd
-from adapter.wire.weight import has_more_values
+from adapter.wire.nesting import dump_odd, has_more_values
 
 LONGEST_ID = 1024
 """Characters of an id: it stands in every answer, and is remembered while one is waited for."""

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adapter.hosted.scripts.containment import contained
 from adapter.hosted.scripts.inprocess import arity_of, function_of
-from adapter.hosted.scripts.modules import Modules
-from adapter.hosted.scripts.references import Reference, ScriptInvalid, resolve, stamp_of
-from adapter.hosted.scripts.worker_threads import Workers
+from adapter.hosted.scripts.references import Modules, Reference, ScriptInvalid, resolve, stamp_of
+from adapter.hosted.scripts.worker_threads import Workers, contained
 
 
 class LoadedFunction:

@@ -14,8 +14,7 @@ from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.gate import CallGate
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
-from adapter.relay.replies import decoded, media_type, read_body, require_plain
-from adapter.relay.response_match import LARGE, LIST, is_response
+from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import ToolUnknown
+from adapter.relay.background import SingleFlight
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
-from adapter.relay.single_flight import SingleFlight
 from adapter.relay.stages import Call, Plan, Stages
 from adapter.relay.tools.offered_tools import Offered
 from adapter.relay.turns import in_turns

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.files.artifact_resources import asked_cursor
-from adapter.relay.response_match import LARGE
+from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_reader import CatalogueReader

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from adapter.rules.presenters.markup import attribute, element_text
+from adapter.rules.presenters.blocks import attribute, element_text
 
 Severity = Literal["warning", "error", "critical"]
 

@@ -16,7 +16,7 @@ from adapter.settings.file.placeholders import with_policies
 from adapter.settings.file.tool_folders import add_tools_of_folders
 from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml
 from adapter.settings.problems import Problem, SettingsError, spelled, traced
-from adapter.settings.reference.file_shape import nearest_key, without_tags
+from adapter.settings.reference.page import nearest_key, without_tags
 from adapter.settings.root import Settings
 
 __all__ = ["SettingsError", "load"]

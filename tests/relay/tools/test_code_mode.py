@@ -14,7 +14,7 @@ from adapter.errors import ToolUnknown
 from adapter.relay.stages import Call, Plan
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.offered_tools import KEPT, Definitions, Offered
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import Change, Drift, Rename
