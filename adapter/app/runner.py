@@ -18,7 +18,7 @@ from adapter.app.builder import App, build
 from adapter.app.listener import allow_descriptors, listen
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
-from adapter.settings.checks.consistency import cautions
+from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
 from adapter.settings.presenters import PresenterSettings
@@ -26,7 +25,7 @@ from adapter.settings.sessions import SessionsSettings
 from adapter.settings.state import StatePersistence
 from adapter.settings.storage import Artifacts, Storage, Uploads
 from adapter.settings.telemetry import TelemetrySettings
-from adapter.settings.validation import ContextSettings, Validation
+from adapter.settings.validation import ConnectorSettings, ContextSettings, Validation
 
 
 class Settings(BaseSettings):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from adapter.settings.values.section import ByteSize, Count, Seconds, SecondsOrZero, Section, UriScheme
+from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Section, UriScheme
 
 
 class Uploads(Section):

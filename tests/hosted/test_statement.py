@@ -10,8 +10,7 @@ import pytest
 
 from adapter import log
 from adapter.hosted.connectors import connector_for
-from adapter.hosted.databases import Database
-from adapter.hosted.statement import TRUNCATED_KEY, Asking, Keeping
+from adapter.hosted.statement import TRUNCATED_KEY, Asking, Database, Keeping
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
 from adapter.pipeline.failures import Outcome

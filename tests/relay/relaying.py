@@ -9,8 +9,8 @@ import orjson
 
 from adapter import log
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange

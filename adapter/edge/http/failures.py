@@ -13,8 +13,8 @@ from adapter.errors import AdapterError, Unauthorized
 from adapter.relay.exchange import ClientResponse, Flow
 from adapter.rules.access import host_and_origin_check
 from adapter.rules.access.host_and_origin_check import NOSNIFF
+from adapter.wire.envelope import failure
 from adapter.wire.eras import Era
-from adapter.wire.failure import failure
 
 _JSON = ("Content-Type", "application/json")
 

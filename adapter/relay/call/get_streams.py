@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, MessageTooLong, SessionUnknown, UpstreamBroken
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.gate import CallGate
 from adapter.relay.call.passthrough import piped_answer
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import RETRY, GetStream
 from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.replies import media_type, require_plain
-from adapter.relay.sessions.guarded_replays import without_lists
+from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan

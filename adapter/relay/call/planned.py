@@ -20,8 +20,7 @@ from adapter.relay.stages import Call, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
-from adapter.wire.envelope import Envelope, dump, parse
-from adapter.wire.failure import error_response
+from adapter.wire.envelope import Envelope, dump, error_response, parse
 from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, Replace, edit
 

@@ -43,8 +43,7 @@ from adapter.upstream.port import (
     always,
     header,
 )
-from adapter.wire.envelope import Envelope, read_envelope
-from adapter.wire.failure import failure
+from adapter.wire.envelope import Envelope, failure, read_envelope
 from adapter.wire.shared_ids import with_id
 
 CLOSE_SILENCE = 10.0

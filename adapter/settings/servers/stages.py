@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from adapter.settings.values.section import (
+from adapter.settings.section import (
     ByteSize,
     CodeReference,
     Count,
