@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from adapter.wire.envelope import dump
@@ -54,12 +54,24 @@ class RequestShape(NamedTuple):
     schema: Schema = TEXT
 
 
+class Takes(NamedTuple):
+    """The parts of a request: parameters, the body by media type, and the meaning of the names in the path.
+
+    ``open``: the route never asks for the adapter's own token.
+    """
+
+    asks: tuple[RequestShape, ...] = ()
+    body: Mapping[str, Schema] = {}
+    named: Mapping[str, str] = {}
+    open: bool = False
+
+
+NOTHING, OPEN = Takes(), Takes(open=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One route. ``path`` has its parameters in braces, and ``named`` says what they are.
-
-    ``open``: it never asks for the adapter's own token. ``body`` is what it takes, by media type.
-    """
+    """One route. ``path`` has its parameters in braces."""
 
     method: str
     path: str
@@ -67,10 +79,7 @@ class Operation:
     tag: str
     summary: str
     answers: Mapping[int, Says]
-    asks: tuple[RequestShape, ...] = ()
-    body: Mapping[str, Schema] = field(default_factory=dict)
-    named: Mapping[str, str] = field(default_factory=dict)
-    open: bool = False
+    takes: Takes = NOTHING
 
     def below(self, prefix: str) -> Operation:
         """The same route under a prefix."""
@@ -78,24 +87,26 @@ class Operation:
 
     def described(self) -> Json:
         """As an Operation Object."""
-        said: Json = {"operationId": self.id, "tags": [self.tag], "summary": self.summary}
+        described: Json = {"operationId": self.id, "tags": [self.tag], "summary": self.summary}
         parameters = [self._in_path(name) for name in _IN_PATH.findall(self.path)]
         parameters += [
             {"name": asks.name, "in": asks.place, "description": asks.words, "required": asks.required}
             | {"schema": asks.schema}
-            for asks in self.asks
+            for asks in self.takes.asks
         ]
         if parameters:
-            said["parameters"] = parameters
-        if self.body:
-            said["requestBody"] = {"content": _content(self.body)}
-        said["responses"] = {str(status): _response(says) for status, says in sorted(self.answers.items())}
+            described["parameters"] = parameters
+        if self.takes.body:
+            described["requestBody"] = {"content": _content(self.takes.body)}
+        described["responses"] = {
+            str(status): _response(says) for status, says in sorted(self.answers.items())
+        }
         # Nobody has to say who they are where the adapter asks nobody: the empty object says so.
-        said["security"] = [] if self.open else [{}, {"bearer": []}]
-        return said
+        described["security"] = [] if self.takes.open else [{}, {"bearer": []}]
+        return described
 
     def _in_path(self, name: str) -> Json:
-        words = self.named.get(name, name)
+        words = self.takes.named.get(name, name)
         return {"name": name, "in": "path", "required": True, "description": words, "schema": TEXT}
 
 
@@ -137,11 +148,11 @@ def _content(by_type: Mapping[str, Schema | None]) -> Json:
 
 
 def _response(says: Says) -> Json:
-    said: Json = {"description": says.words}
+    described: Json = {"description": says.words}
     if says.fields:
-        said["headers"] = {
+        described["headers"] = {
             name: {"description": words, "schema": TEXT} for name, words in says.fields.items()
         }
     if says.content:
-        said["content"] = _content(says.content)
-    return said
+        described["content"] = _content(says.content)
+    return described

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.edge.openapi import TEXT, Operation, RequestShape, Says, Schema, json, ref
+from adapter.edge.openapi import OPEN, TEXT, Operation, RequestShape, Says, Schema, Takes, json, ref
 from adapter.relay.files.signed_urls import DOWNLOADS
 
 FILES, HEALTH = "files", "health"
@@ -69,9 +69,9 @@ def _health() -> list[Operation]:
     state = json("The state.", _OBJECT)
     return [
         Operation(
-            "GET", "/healthz", "showHealth", HEALTH, "The whole picture.", {200: whole, 503: whole}, open=True
+            "GET", "/healthz", "showHealth", HEALTH, "The whole picture.", {200: whole, 503: whole}, OPEN
         ),
-        Operation("GET", "/livez", "showLive", HEALTH, "Whether the process lives.", {200: state}, open=True),
+        Operation("GET", "/livez", "showLive", HEALTH, "Whether the process lives.", {200: state}, OPEN),
         Operation(
             "GET",
             "/readyz",
@@ -79,7 +79,7 @@ def _health() -> list[Operation]:
             HEALTH,
             "Whether servers can be called.",
             {200: state, 503: state},
-            open=True,
+            OPEN,
         ),
     ]
 
@@ -104,13 +104,17 @@ def _upload(path: str) -> Operation:
             503: json("The adapter's store is away.", _DETAIL),
             507: json("There is no room.", _DETAIL),
         },
-        asks=(
-            RequestShape("sid", "query", "The scope that the files will be of; part of a signed link."),
-            *_SIGNED,
-            RequestShape("nonce", "query", "What makes the link good for one upload; part of a signed link."),
+        Takes(
+            (
+                RequestShape("sid", "query", "The scope that the files will be of; part of a signed link."),
+                *_SIGNED,
+                RequestShape(
+                    "nonce", "query", "What makes the link good for one upload; part of a signed link."
+                ),
+            ),
+            {"multipart/form-data": _FORM},
+            _NAMED,
         ),
-        body={"multipart/form-data": _FORM},
-        named=_NAMED,
     )
 
 
@@ -132,6 +136,5 @@ def _file(path: str, name: str, summary: str) -> Operation:
             500: json("The file could not be read.", _DETAIL),
             503: json("The adapter's store is away.", _DETAIL),
         },
-        asks=(*_SIGNED, *_PIECE),
-        named=_NAMED,
+        Takes((*_SIGNED, *_PIECE), named=_NAMED),
     )

@@ -10,7 +10,7 @@ from adapter.edge.api.responses import EVENT_STREAM, Extra
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.branches import Branch, Names, names_behind
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import TEXT, Operation, RequestShape, Says, Schema, json, ref
+from adapter.edge.openapi import OPEN, TEXT, Operation, RequestShape, Says, Schema, Takes, json, ref
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -166,9 +166,7 @@ CALL = Operation(
         403: json("Execution is disabled.", _ERROR),
         500: json("The tool failed, as its result says; or no tools could be listed.", _FAILED),
     },
-    asks=(_TAB,),
-    body={"application/json": _OBJECT},
-    named=_TOOL_NAMED,
+    Takes((_TAB,), {"application/json": _OBJECT}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -185,9 +183,7 @@ VALIDATE = Operation(
         401: json("The caller is not let in.", _ERROR),
         429: json("Too many large checks wait.", _ERROR),
     },
-    asks=(_TAB,),
-    body={"application/json": {}},
-    named=_TOOL_NAMED,
+    Takes((_TAB,), {"application/json": {}}, _TOOL_NAMED),
 )
 LIST = Operation(
     "GET",
@@ -196,7 +192,7 @@ LIST = Operation(
     TAG,
     "All tools.",
     {200: json("The tools.", {"type": "array", "items": ref("Tool")}), **_FAILED_TO_LOOK, **_NO_SERVER},
-    asks=(_TAB,),
+    Takes((_TAB,)),
 )
 SHOW = Operation(
     "GET",
@@ -205,8 +201,7 @@ SHOW = Operation(
     TAG,
     "One tool with the schema of its arguments.",
     {200: json("The tool.", ref("ToolDetail")), **_FAILED_TO_LOOK, **_UNKNOWN},
-    asks=(_TAB,),
-    named=_TOOL_NAMED,
+    Takes((_TAB,), named=_TOOL_NAMED),
 )
 META = Operation(
     "GET",
@@ -215,7 +210,7 @@ META = Operation(
     TAG,
     "How the page is called, and whether tools can be run.",
     {200: json("Both.", ref("Meta")), **_NO_SERVER},
-    open=True,
+    OPEN,
 )
 
 ROUTES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.edge import openapi
@@ -30,7 +30,7 @@ DOCUMENT = Operation(
     "adapter",
     "This document.",
     {200: openapi.json("The document.", {"type": "object"})},
-    open=True,
+    openapi.OPEN,
 )
 
 _SERVER = {"server": "The server's id."}
@@ -159,18 +159,9 @@ def document(
 ) -> bytes:
     """The document of everything below ``path``, and of ``more`` routes, which stand in it as they are."""
     own = [
-        Operation(
-            route.method,
-            f"/{{server}}{route.path}",
-            route.id,
-            route.tag,
-            route.summary,
-            route.answers,
-            route.asks,
-            route.body,
-            {**_SERVER, **route.named},
-            route.open,
-        ).below(path)
+        replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
+            f"{path.rstrip('/')}/{{server}}"
+        )
         for route in (*(route.operation for route in ROUTES), RESOURCE)
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)

@@ -15,7 +15,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import query_of
 from adapter.edge.http.public_urls import Bases
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import Operation, RequestShape, Says, json, ref
+from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
 from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
 from adapter.pipeline.context import AuthRequest
 from adapter.pipeline.failures import ERROR_KEY
@@ -161,7 +161,7 @@ RESOURCE = Operation(
         503: json("The server behind the adapter is not well.", ref("Error")),
         504: json("The server behind the adapter was silent for too long.", ref("Error")),
     },
-    asks=(RequestShape("uri", "query", "The resource's URI.", required=True),),
+    Takes((RequestShape("uri", "query", "The resource's URI.", required=True),)),
 )
 
 

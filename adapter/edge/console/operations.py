@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adapter.edge.console.exchanges import EVENT_STREAM
-from adapter.edge.openapi import JSON_TYPE, TEXT, Operation, Says, Schema, json, ref
+from adapter.edge.openapi import JSON_TYPE, TEXT, Operation, Says, Schema, Takes, json, ref
 
 TAG = "console"
 
@@ -213,7 +213,7 @@ OPERATIONS = (
         TAG,
         "How a server's tools stand to what it is held against.",
         {200: json("The tools, those that changed first.", ref("Pins")), **_STRANGER, **_UNKNOWN, **_STORE},
-        named=_NAMED,
+        Takes(named=_NAMED),
     ),
     Operation(
         "POST",
@@ -232,8 +232,10 @@ OPERATIONS = (
             415: json("A page sent something that is not JSON.", _DETAIL),
             **_STORE,
         },
-        body={JSON_TYPE: _object({"digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}})},
-        named=_NAMED,
+        Takes(
+            body={JSON_TYPE: _object({"digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}})},
+            named=_NAMED,
+        ),
     ),
 )
 """Each to be put ``below`` the console's path."""

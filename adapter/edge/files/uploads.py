@@ -89,8 +89,8 @@ class UploadRoute:
             raise NotFound("No server of this id takes uploads.")
         scope, credential = await self._admit(request, server)
         form = self._form(request)
-        self._check_length(request.length)
-        batch = await self._registry.begin(scope, server, request.length)
+        self._check_length(request.body.announced)
+        batch = await self._registry.begin(scope, server, request.body.announced)
         try:
             await self._receive(request.body, form, batch)
             spend = partial(self._credentials.spend, credential) if credential else None

@@ -34,21 +34,18 @@ class HostRequest(Request):
     def __init__(self, original: web.Request, prefix: str, body: Body, reply: ForeignReply) -> None:
         self.original = original
         fields = [(_text(name), _text(value)) for name, value in original.raw_headers]
-        coded = any(name.lower() == "content-encoding" for name, _ in fields)
-        # aiohttp has decoded the body, so neither its coding nor its length is what the client said.
-        fields = [field for field in fields if field[0].lower() != "content-encoding"] if coded else fields
+        # aiohttp has decoded the body, so its coding is no longer what the client said.
+        fields = [field for field in fields if field[0].lower() != "content-encoding"]
         target = original.raw_path
         if prefix and target.startswith(prefix):
             target = target[len(prefix) :] or "/"
         path = original.path.removeprefix(prefix) or "/"
         peer = original.transport.get_extra_info("peername") if original.transport is not None else None
-        length = None if coded else original.content_length
         super().__init__(
             original.method,
             target,
             path,
             Fields(fields),
-            length,
             body,
             reply,
             peer[0] if isinstance(peer, tuple) else None,
@@ -202,7 +199,9 @@ async def answered(
     When the client goes, ``act`` is cancelled. Raises ConnectionError where no whole answer could be given.
     """
     reply, taken = ForeignReply(), asyncio.Event()
-    body = Body(taken.set, terms)
+    # aiohttp decodes a compressed body, so its length is not what the client said.
+    coded = "content-encoding" in original.headers
+    body = Body(taken.set, terms, None if coded else original.content_length)
     request = HostRequest(original, prefix, body, reply)
     acting = asyncio.create_task(_act(act, request, reply))
     helping = [asyncio.create_task(_feed(original, body, taken)), asyncio.create_task(_until_gone(original))]

@@ -41,11 +41,15 @@ class Body:
     """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow."""
 
     __slots__ = (
-        "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "arrived", "complete", "held", "size",
-        "unwanted", "wanted",
+        "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "announced", "arrived", "complete", "held",
+        "size", "unwanted", "wanted",
     )  # fmt: skip
 
-    def __init__(self, resume: Callable[[], None], terms: BodyTerms = TERMS) -> None:
+    def __init__(
+        self, resume: Callable[[], None], terms: BodyTerms = TERMS, announced: int | None = None
+    ) -> None:
+        self.announced = announced
+        """Bytes that the head of the request says it has; None where it does not say."""
         self.complete = False
         self.size = 0
         """Bytes that nobody has read yet."""

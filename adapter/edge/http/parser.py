@@ -36,18 +36,15 @@ class Refusal(Exception):
 class RequestHead:
     """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
 
-    __slots__ = ("body", "expects_continue", "fields", "keep", "length", "method", "modern", "target")
+    __slots__ = ("body", "expects_continue", "fields", "keep", "method", "modern", "target")
 
-    def __init__(
-        self, parser: Any, version: str, target: bytes, fields: Fields, length: int | None, body: Body
-    ) -> None:
+    def __init__(self, parser: Any, version: str, target: bytes, fields: Fields, body: Body) -> None:
         self.method: str = parser.get_method().decode("latin-1")
         self.modern = version == "1.1"
         # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
         self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
         self.target = target
         self.fields = fields
-        self.length = length
         self.body = body
         self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
 
@@ -57,7 +54,6 @@ class RequestHead:
             self.target.decode("latin-1"),
             path_of(self.target),
             self.fields,
-            self.length,
             self.body,
             reply,
             peer,
@@ -189,8 +185,8 @@ class RequestStream:
             _check_head(self._fields, version)
         if not self._target.startswith(b"/"):
             _check_target(self._target.decode("latin-1"), self._fields)
-        body = Body(self._resume, self._terms)
-        arrival = RequestHead(self._parser, version, self._target, self._fields, self._length, body)
+        body = Body(self._resume, self._terms, self._length)
+        arrival = RequestHead(self._parser, version, self._target, self._fields, body)
         self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
         self._arrive(arrival)
         self.body = body

@@ -97,12 +97,12 @@ class Reply(Protocol):
 
 
 class Request:
-    """``path`` is percent-decoded, without its query; ``target`` is as it was sent. ``length`` is in bytes.
+    """``path`` is percent-decoded, without its query; ``target`` is as it was sent.
 
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = ("body", "headers", "length", "method", "path", "peer", "reply", "target")
+    __slots__ = ("body", "headers", "method", "path", "peer", "reply", "target")
 
     def __init__(
         self,
@@ -110,7 +110,6 @@ class Request:
         target: str,
         path: str,
         headers: Fields,
-        length: int | None,
         body: Body,
         reply: Reply,
         peer: str | None = None,
@@ -119,7 +118,6 @@ class Request:
         self.target = target
         self.path = path
         self.headers = headers
-        self.length = length
         self.body = body
         self.reply = reply
         self.peer = peer

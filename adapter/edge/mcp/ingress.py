@@ -51,7 +51,7 @@ class Ingress:
         """The body as it was sent. Raises MessageTooLong, before reading where its length says so, and what the body
         raises.
         """
-        if request.length is not None and request.length > self._max_bytes:
+        if request.body.announced is not None and request.body.announced > self._max_bytes:
             raise self._too_long()
         body = request.body
         if not body.complete:

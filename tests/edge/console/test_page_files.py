@@ -42,7 +42,7 @@ async def asked(page_files: PageFiles, target: str, **fields: str) -> Sent | Non
     """What a GET of ``target`` is answered, None where no branch is for it."""
     sent = Sent()
     named = Fields([(name.replace("_", "-"), value) for name, value in fields.items()])
-    request = Request("GET", target, target, named, None, Body(lambda: None), sent)  # type: ignore[arg-type]  # a part
+    request = Request("GET", target, target, named, Body(lambda: None), sent)  # type: ignore[arg-type]  # a part
     for branch in pages("/tools/explorer", ["demo"], page_files):
         names = branch.names(request)
         if names is not None:
