@@ -22,7 +22,7 @@ from adapter.rules.results.outcomes import (
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from adapter.app.embedded import Source
+    from adapter.app.run import Source
     from adapter.edge.api.embedding import Application, HandleCall, Mount, Options, RouteDef, Tools
 
 __all__ = (
@@ -52,7 +52,7 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
     awaited with a tool's name, its arguments and, if it takes three parameters, the request; it returns content,
     is_error and a trace id. Nothing is run unless ``allow_execute`` is given.
     """
-    from adapter.app.embedded import explorer
+    from adapter.app.run import explorer
 
     return explorer(tools, handle_call, options).routes
 
@@ -61,7 +61,7 @@ def create_mount(
     prefix: str = "/explorer", *, tools: Tools, handle_call: HandleCall, **options: Unpack[Options]
 ) -> Mount:
     """The same as an application below ``prefix``: ``app.add_subapp(*create_mount(…))``."""
-    from adapter.app.embedded import explorer
+    from adapter.app.run import explorer
     from adapter.edge.api.embedding import mount
 
     made = explorer(tools, handle_call, options)
@@ -93,7 +93,7 @@ def create_app(
     from adapter.edge.api.embedding import application
 
     if settings is not None and tools is None and handle_call is None and not options:
-        from adapter.app.embedded import embedded
+        from adapter.app.run import embedded
 
         whole = embedded(settings)
         return application(whole.front, whole.lifetime, whole.bodies)

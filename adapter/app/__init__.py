@@ -1,10 +1,12 @@
-"""The composition root: ``parts`` makes parts out of settings, ``files`` those that move files, ``builder`` puts them
-together, ``runner`` starts and stops them in order.
+"""The composition root. ``build`` puts the parts together in the order of the floors: ``relay``, ``files``, ``tools``,
+``pipeline`` and ``hosted``, ``edge``, ``console``, one module for each. ``run`` starts and stops them, on a port or
+inside a host's application; ``serve`` is the process.
 """
 
 from __future__ import annotations
 
-from adapter.app.builder import App, build
-from adapter.app.runner import running, serve
+from adapter.app.build import App, build
+from adapter.app.run import running
+from adapter.app.serve import serve
 
 __all__ = ["App", "build", "running", "serve"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app import file_parts
+from adapter.app.relay import Runtime, SessionParts
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch
-from adapter.files.port import FileStore
+from adapter.files.port import CaptureLimit, FileStore
+from adapter.files.shelf import Shelf
 from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
@@ -26,12 +27,11 @@ from adapter.relay.files.upload_consumer import Consumer, Consuming
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.sessions.scopes import Scopes
-from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan, Stages
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
+from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.definitions import announced
 from adapter.settings.root import Settings
@@ -43,64 +43,35 @@ LINK_TTL = 600.0
 """Seconds for which a link to a file is good where the file itself has no time to live."""
 
 
-@dataclass(slots=True)
-class Filing:
-    """Everything about files, built once. ``active``: some server has tools that take or produce them."""
+class FileParts:
+    """The parts that keep files. ``active``: some server has tools that take or produce them."""
 
-    settings: Settings
-    scopes: Scopes
-    notifications: Notifications
-    files: FileStore
-    registry: FileRegistry
-    credentials: Credentials
-    links: Links
-    clock: Callable[[], float]
-    rounds: Rounds
-    log: FilteringBoundLogger
-    active: bool
-    mirrors: dict[str, ParamHeaders] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        store: Store,
-        scopes: Scopes,
-        notifications: Notifications,
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
-    ) -> Filing:
-        files = file_parts.shelf(settings)
-        credentials = Credentials(
+    def __init__(self, settings: Settings, store: Store, runtime: Runtime, sessions: SessionParts) -> None:
+        clock, log = runtime.clock, runtime.log
+        ttl = settings.artifacts.ttl_seconds
+        self.settings = settings
+        self.scopes = sessions.scopes
+        self.notifications = sessions.notifications
+        self.files = _shelf(settings)
+        self.credentials = Credentials(
             store,
-            configured=file_parts.secret(settings),
+            configured=_secret(settings),
             ttl=settings.core.auth.signed_upload_ttl_seconds,
             clock=clock,
         )
-        links = Links(
-            credentials,
+        self.links = Links(
+            self.credentials,
             route=settings.core.upload_path,
-            ttl=LINK_TTL if settings.artifacts.ttl_seconds is None else settings.artifacts.ttl_seconds,
+            ttl=LINK_TTL if ttl is None else ttl,
             clock=clock,
         )
-        registry = file_parts.registry(settings, store, files, clock, log)
-        registry.on_gone.append(partial(_tell_gone, notifications))
+        self.registry = _registry(settings, store, self.files, clock, log)
+        self.registry.on_gone.append(partial(_tell_gone, sessions.notifications))
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
-        return cls(
-            settings=settings,
-            scopes=scopes,
-            notifications=notifications,
-            files=files,
-            registry=registry,
-            credentials=credentials,
-            links=links,
-            clock=clock,
-            rounds=Rounds(store, registry, files, credentials, limits, clock, log),
-            log=log,
-            active=any(entry.adapters for entry in settings.servers),
-        )
-
-    # --- life -------------------------------------------------------------------------------------------------
+        self.rounds = Rounds(store, self.registry, self.files, self.credentials, limits, clock, log)
+        self.active = any(entry.adapters for entry in settings.servers)
+        self._sessions = sessions.sessions
+        self._sessions.on_end.append(self.end_session)
 
     async def open(self) -> None:
         """Raises StoreUnavailable, StorageFailed."""
@@ -124,21 +95,19 @@ class Filing:
             await self.scopes.tidy()
 
     async def end_session(self, key: str) -> None:
-        """A session has ended for good: what it owned is dropped. Raises StoreUnavailable."""
+        """Drop what a session owned that has ended for good. Raises StoreUnavailable."""
         scope = self.scopes.of_session_key(key)
         if self.active:
             await self.registry.drop_scope(scope.id)
             await self.rounds.end_scope(scope.id)
             await self.scopes.forget(scope)
 
-    # --- routes -----------------------------------------------------------------------------------------------
-
-    def branches(self, sessions: Sessions, guard: Guard) -> Sequence[Branch]:
+    def branches(self, guard: Guard) -> Sequence[Branch]:
         """The file routes beside the mounts."""
         if not self.active:
             return ()
         settings = self.settings
-        claims = Claims(sessions, self.scopes, guard)
+        claims = Claims(self._sessions, self.scopes, guard)
         limits = UploadLimits(
             max_file_bytes=settings.uploads.max_file_bytes,
             max_files=settings.uploads.max_files,
@@ -146,7 +115,7 @@ class Filing:
             require_sha256=settings.uploads.require_sha256,
             stall_timeout=settings.uploads.stall_timeout_seconds,
         )
-        takers = [entry.id for entry in settings.servers if self._offer(entry) is not None]
+        takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]
         uploads = UploadRoute(
             self.registry, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
         )
@@ -155,17 +124,82 @@ class Filing:
         routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
         return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 
-    # --- plans ------------------------------------------------------------------------------------------------
+
+def takes_uploads(settings: Settings, entry: ServerSettings) -> bool:
+    """Tell whether some tool of the server takes files."""
+    return settings.uploads.enabled and any(isinstance(each, UploadConsumer) for each in entry.adapters)
+
+
+def _tell_gone(notifications: Notifications, record: FileRecord) -> None:
+    if record.kind is FileKind.ARTIFACT and record.exposed:
+        notifications.resources_changed(Scope(record.scope, record.owner))
+
+
+def _shelf(settings: Settings) -> Shelf:
+    storage = settings.storage
+    configured = storage.artifact_locator_policy == "allow_configured_roots"
+    return Shelf(
+        storage.root,
+        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
+        private=(settings.state_path,),
+        atomic=storage.atomic_writes,
+        lock=storage.lock_mode in ("auto", "file"),
+    )
+
+
+def _registry(
+    settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
+) -> FileRegistry:
+    storage = settings.storage
+    return FileRegistry(
+        store,
+        files,
+        Limits(
+            scope_bytes=settings.sessions.max_total_session_size,
+            total_bytes=storage.max_size,
+            artifacts=settings.artifacts.max_per_session,
+            policy=settings.sessions.eviction_policy,
+        ),
+        upload_ttl=settings.uploads.ttl_seconds,
+        artifact_ttl=settings.artifacts.ttl_seconds,
+        max_file_bytes=settings.uploads.max_file_bytes,
+        max_files=settings.uploads.max_files,
+        admission_wait=settings.uploads.stall_timeout_seconds,
+        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
+        clock=clock,
+        log=log,
+    )
+
+
+def _secret(settings: Settings) -> bytes | None:
+    """The secret that links are signed with; None means a secret of the store's own.
+
+    It is a digest, so that no signature uses a token.
+    """
+    secret = settings.core.auth.signing_secret or settings.core.auth.token
+    return None if secret is None else hashlib.sha256(secret.get_secret_value().encode()).digest()
+
+
+class FileStages:
+    """Assembles the stages of tools that take or produce files."""
+
+    def __init__(self, settings: Settings, runtime: Runtime, parts: FileParts) -> None:
+        self.settings = settings
+        self.parts = parts
+        self._runtime = runtime
+        self._mirrors: dict[str, ParamHeaders] = {}
 
     def plan(self, entry: ServerSettings) -> Plan:
         """The stages of one server's requests; an empty plan where it has nothing to do with files."""
         named: dict[tuple[str, str | None], Stages] = {}
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
             if stages := self._stages(entry, tool):
-                named["tools/call", tool] = (RoundStage(self.rounds), *stages)
+                named["tools/call", tool] = (RoundStage(self.parts.rounds), *stages)
         offer = self._offer(entry)
         if offer is not None:
-            named["tools/call", offer.tool_name] = (HelperTool(offer, self.credentials, self.scopes),)
+            named["tools/call", offer.tool_name] = (
+                HelperTool(offer, self.parts.credentials, self.parts.scopes),
+            )
         return self._with_lists(entry, named, offer) if named else Plan()
 
     def _with_lists(
@@ -176,7 +210,7 @@ class Filing:
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
         announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
-        texts = TaskTexts(Redaction(self.files.roots, {}))
+        texts = TaskTexts(Redaction(self.parts.files.roots, {}))
         methods: dict[str, Stages] = {
             "server/discover": (Announcing(announce),),
             "tasks/get": (texts,),
@@ -184,10 +218,12 @@ class Filing:
         }
         prefixed: dict[str, dict[str, Stages]] = {}
         if resources:
-            listed = ResourceList(entry.id, self.registry, documents, artifacts.uri_scheme, exposed=exposed)
-            links = self.links if self.settings.core.allow_artifacts_download else None
+            listed = ResourceList(
+                entry.id, self.parts.registry, documents, artifacts.uri_scheme, exposed=exposed
+            )
+            links = self.parts.links if self.settings.core.allow_artifacts_download else None
             read = ResourceRead(
-                self.registry,
+                self.parts.registry,
                 documents,
                 artifacts.uri_scheme,
                 limit=artifacts.max_resource_bytes,
@@ -195,7 +231,7 @@ class Filing:
             )
             methods["resources/list"] = (listed,)
             if exposed:
-                methods["subscriptions/listen"] = (SubscriptionStage(self.notifications),)
+                methods["subscriptions/listen"] = (SubscriptionStage(self.parts.notifications),)
             methods["resources/templates/list"] = (ResourceTemplates(),)
             named |= {("resources/read", document.uri): (read,) for document in documents}
             if exposed:
@@ -230,7 +266,7 @@ class Filing:
             upload_scheme=_scheme(self.settings, adapter),
             artifact_scheme=self.settings.artifacts.uri_scheme,
         )
-        return Consumer(rule, self.registry, self.files, self.links, self.mirrors_of(entry))
+        return Consumer(rule, self.parts.registry, self.parts.files, self.parts.links, self.mirrors_of(entry))
 
     def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
@@ -249,18 +285,18 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, adapter)),
+            capture_limit=capture_limit(self.settings, self._patience(entry, adapter)),
             scheme=artifacts.uri_scheme,
         )
         return Producer(
             rule,
-            self.registry,
-            self.files,
-            self.links,
+            self.parts.registry,
+            self.parts.files,
+            self.parts.links,
             self.mirrors_of(entry),
-            self.notifications,
-            self.clock,
-            self.log,
+            self.parts.notifications,
+            self._runtime.clock,
+            self._runtime.log,
         )
 
     def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
@@ -274,9 +310,9 @@ class Filing:
         return artifacts.enabled and artifacts.expose_as_resources and exposing
 
     def _offer(self, entry: ServerSettings) -> Offer | None:
-        consumers = [adapter for adapter in entry.adapters if isinstance(adapter, UploadConsumer)]
-        if not consumers or not self.settings.uploads.enabled:
+        if not takes_uploads(self.settings, entry):
             return None
+        consumers = [adapter for adapter in entry.adapters if isinstance(adapter, UploadConsumer)]
         return Offer(
             server=entry.id,
             route=self.settings.core.upload_path,
@@ -292,15 +328,23 @@ class Filing:
         return () if offer is None else (definition(offer),)
 
     def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
-        return self.mirrors.setdefault(entry.id, ParamHeaders())
-
-
-def _tell_gone(notifications: Notifications, record: FileRecord) -> None:
-    if record.kind is FileKind.ARTIFACT and record.exposed:
-        notifications.resources_changed(Scope(record.scope, record.owner))
+        return self._mirrors.setdefault(entry.id, ParamHeaders())
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
     """The URI scheme of handles in this argument: its own if the file sets one, else that of all handles."""
-    said = "uri_scheme" in adapter.model_fields_set
-    return adapter.uri_scheme if said else settings.uploads.uri_scheme
+    own = "uri_scheme" in adapter.model_fields_set
+    return adapter.uri_scheme if own else settings.uploads.uri_scheme
+
+
+def capture_limit(settings: Settings, patience: float | None) -> CaptureLimit:
+    """The least of what stands against a large file of a tool, so that none is read only to be refused; ``patience``
+    is how long its call may be silent in seconds.
+    """
+    most = [
+        (settings.artifacts.max_file_bytes, "artifacts.max_file_bytes"),
+        (settings.sessions.max_total_session_size, "sessions.max_total_session_size"),
+        (settings.storage.max_size, "storage.max_size"),
+    ]
+    size, setting = min((size, setting) for size, setting in most if size is not None)
+    return CaptureLimit(size, setting, patience)

@@ -6,23 +6,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from structlog.typing import FilteringBoundLogger
-
-from adapter.app.files import Filing
+from adapter.app.files import FileStages
 from adapter.app.pipeline import Known, Planning
+from adapter.app.relay import Runtime, SessionParts
 from adapter.errors import AdapterError, StoreUnavailable
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.planned import Plans
-from adapter.relay.notifications import Notifications
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
-from adapter.relay.sessions.scopes import Scopes
-from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.code_mode import CodeMode
@@ -44,6 +38,7 @@ from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
+from adapter.state.port import Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
@@ -56,86 +51,93 @@ FORGET_AFTER = 0.25
 """Seconds after which the pins of sessions that ended are taken away, in one go."""
 
 
-@dataclass(slots=True)
-class Cataloguing:
-    """Puts a gate before every server's tools. ``locks`` are the baselines that files set, by server.
+class ToolParts:
+    """Puts a guard before every server's tools, and keeps the pins of sessions while those last.
 
-    ``servers`` are filled in when they are built. ``ended`` are scopes whose pins are still to be taken away.
+    ``servers`` is filled when the servers are built, for their stages come from here.
     """
 
-    settings: Settings
-    filing: Filing
-    planning: Planning
-    notifications: Notifications
-    pins: Pins
-    scopes: Scopes
-    sessions: Sessions
-    upstream_sessions: SessionMapping
-    background: BackgroundTasks
-    locks: Mapping[str, Catalogue]
-    log: FilteringBoundLogger
-    servers: dict[str, RelayServer] = field(default_factory=dict)
-    gates: list[ToolGuard] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
-    pin_review: PinReview = field(init=False)
-
-    def __post_init__(self) -> None:
-        modes = {entry.id: self.settings.pinning_for(entry).mode for entry in self.settings.servers}
-        self.pin_review = PinReview(self.pins, modes, self.locks, self.log)
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        runtime: Runtime,
+        sessions: SessionParts,
+        files: FileStages,
+        planning: Planning,
+    ) -> None:
+        modes = {entry.id: settings.pinning_for(entry).mode for entry in settings.servers}
+        self.servers: dict[str, RelayServer] = {}
+        self._settings = settings
+        self._runtime = runtime
+        self._sessions = sessions
+        self._files = files
+        self._planning = planning
+        self._locks = locks(settings)
+        self._pins = Pins(store, runtime.clock)
+        self._guards: list[ToolGuard] = []
+        self._ended: list[str] = []
+        """Ids of scopes whose pins are still to be taken away."""
+        self.pin_review = PinReview(self._pins, modes, self._locks, runtime.log)
+        sessions.sessions.on_end.append(self.end_session)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
-        scope = self.scopes.of_session_key(key)
-        for gate in self.gates:
-            gate.forget(scope.id)
-        self.pins.end(scope.id)
-        if not self.ended:
-            self.background.run(self._forget_ended())
-        self.ended.append(scope.id)
+        scope = self._sessions.scopes.of_session_key(key)
+        for guard in self._guards:
+            guard.forget(scope.id)
+        self._pins.end(scope.id)
+        if not self._ended:
+            self._runtime.background.run(self._forget_ended())
+        self._ended.append(scope.id)
 
     async def _forget_ended(self) -> None:
         await asyncio.sleep(FORGET_AFTER)
-        ended, self.ended = self.ended, []
-        servers = [entry.id for entry in self.settings.servers]
+        ended, self._ended = self._ended, []
+        servers = [entry.id for entry in self._settings.servers]
         # What fails here, or is cut off by the end of the process, the janitor finds.
         with contextlib.suppress(StoreUnavailable):
-            await asyncio.gather(*(self.pins.forget(servers, scope_id) for scope_id in ended))
+            await asyncio.gather(*(self._pins.forget(servers, scope_id) for scope_id in ended))
 
     async def tidy(self) -> None:
         """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
-        await self.pins.tidy(self.scopes.gone)
+        await self._pins.tidy(self._sessions.scopes.gone)
 
-    def guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
+    def plans(self, given: Mapping[str, Plan]) -> Callable[[ServerSettings], Plan]:
+        """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
+        return lambda entry: given.get(entry.id) or self._guarded(entry, self._files.plan(entry))
+
+    def _guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
         """The plan with what the catalogue's policies ask for."""
-        policies = policies_of(self.settings, entry)
-        own = self.filing.own_tools(entry)
-        names = CodeModeNames(entry.id) if self.settings.code_mode_for(entry) else None
-        pinning = self.settings.pinning_for(entry)
-        planned = self.planning.concerns(entry)
+        policies = policies_of(self._settings, entry)
+        own = self._files.own_tools(entry)
+        names = CodeModeNames(entry.id) if self._settings.code_mode_for(entry) else None
+        pinning = self._settings.pinning_for(entry)
+        planned = self._planning.concerns(entry)
         if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return plan
         lists = ToolLists(
             entry.id,
-            shape_of(policies, partial(self.planning.decorate, entry) if planned else None),
+            shape_of(policies, partial(self._planning.decorate, entry) if planned else None),
             own if names is None else (*own, *definitions(names)),
-            self.filing.mirrors_of(entry),
-            self.log,
-            limits_of(self.settings),
+            self._files.mirrors_of(entry),
+            self._runtime.log,
+            limits_of(self._settings),
         )
         tool_guard = ToolGuard(
             lists,
             hides(policies),
             self._baselines(entry),
             revoke=partial(self._revoke, entry.id),
-            fresh_for=self.settings.core.upstream_metadata_cache_ttl_seconds,
+            fresh_for=self._settings.core.upstream_metadata_cache_ttl_seconds,
             now=time.monotonic,
-            background=self.background,
-            log=self.log,
+            background=self._runtime.background,
+            log=self._runtime.log,
             by_content=policies.sanitization.mode == "block",
             definitions=Definitions() if names is not None or planned else None,
         )
-        self.gates.append(tool_guard)
+        self._guards.append(tool_guard)
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         plan = replace(
             plan,
@@ -149,35 +151,35 @@ class Cataloguing:
         return plan if names is None else CodeMode(names, tool_guard, own).around(plan)
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
-        said = self.settings.pinning_for(entry)
+        said = self._settings.pinning_for(entry)
         pinning = Pinning(
             mode=said.mode,
             subset=said.block_strategy == "baseline_subset",
             invalidate=said.block_error_session_action == "invalidate",
             baseline=said.baseline,
-            lock=self.locks.get(entry.id),
+            lock=self._locks.get(entry.id),
         )
-        return Baselines(entry.id, pinning, self.pins, self.scopes.of_principal, time.time)
+        return Baselines(entry.id, pinning, self._pins, self._sessions.scopes.of_principal, time.time)
 
     def _plans(self, entry: ServerSettings, tool_guard: ToolGuard) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
         definitions = ToolDefinitions(tool_guard)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
-            lambda tool: self.planning.proxied(entry, tool, known),
-            self.filing.mirrors_of(entry),
-            self.notifications,
-            self.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
+            lambda tool: self._planning.proxied(entry, tool, known),
+            self._files.mirrors_of(entry),
+            self._sessions.notifications,
+            self._settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:
-        record = await self.sessions.revoke(key, reason)
+        record = await self._sessions.sessions.revoke(key, reason)
         if record is not None:
-            self.background.run(self._close_upstream(self.servers[server], record))
+            self._runtime.background.run(self._close_upstream(self.servers[server], record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):
-            reply = await self.upstream_sessions.close(server, record)
+            reply = await self._sessions.upstream.close(server, record)
             if reply is not None:
                 await read_body(reply, server.timeouts.request)
 

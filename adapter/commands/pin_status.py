@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter import log
-from adapter.app import parts
+from adapter.app.build import build_store
 from adapter.app.pipeline import Planning
+from adapter.app.relay import build_server
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
@@ -92,7 +93,7 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
     """
     on_disk = settings.state_persistence.type == "disk"
     # Whoever only looks, in CI say, leaves no database behind.
-    store = parts.store(settings) if making or (on_disk and settings.state_path.exists()) else MemoryStore()
+    store = build_store(settings) if making or (on_disk and settings.state_path.exists()) else MemoryStore()
     await store.open()
     try:
         yield Pins(store, time.time)
@@ -205,7 +206,7 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     patience = settings.core.upstream_request_timeout_seconds
     # Only what this entry names is made: the scripts of other servers are none of its affair.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
-    server = parts.server(settings, entry, Plan(), made.hosting)
+    server = build_server(settings, entry, Plan(), made.hosting)
     visit = OwnSession(server, patience)
     try:
         async with asyncio.timeout(patience):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
@@ -19,24 +20,33 @@ from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
 
 
+@dataclass(frozen=True, slots=True)
+class HealthTerms:
+    """The settings that decide about health.
+
+    ``readiness`` and ``max_start_wait`` (seconds) are those of ``core``; ``persistence`` is the kind of the store.
+    """
+
+    persistence: str
+    max_start_wait: float
+    readiness: Literal["any", "all"] = "any"
+
+
 @dataclass(slots=True)
 class Health:
-    """``monitors`` hold no entry for a server that is not pinged. Times are Unix seconds.
+    """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged.
 
-    ``persistence`` is the kind of store that is configured.
+    The time that servers are given to start counts from ``begun`` (Unix seconds), when this object was built.
     """
 
     servers: Sequence[Server]
     monitors: Mapping[str, HealthMonitor]
+    pin_review: PinReview
     sessions: Sessions
-    guard: Guard
-    persistence: str
-    clock: Callable[[], float]
-    begun: float
-    max_start_wait: float
     store: WatchedStore
-    readiness: Literal["any", "all"] = "any"
-    pin_review: PinReview | None = None
+    guard: Guard
+    terms: HealthTerms
+    begun: float = field(default_factory=time.time, init=False)
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
@@ -45,7 +55,7 @@ class Health:
     async def ready(self, request: Request) -> tuple[int, bytes]:
         """200 when any or all servers can be called (``core.readiness``), else 503."""
         able = [self._is_ready(server) for server in self.servers]
-        ready = any(able) if self.readiness == "any" else all(able)
+        ready = any(able) if self.terms.readiness == "any" else all(able)
         ready = ready and await self.store.failure() is None
         return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
 
@@ -68,14 +78,14 @@ class Health:
         body["servers"] = servers
         body["sessions"] = {"active": self.sessions.active}
         body["persistence"] = {
-            "type": self.persistence,
+            "type": self.terms.persistence,
             "status": "error" if failure else "ok",
             **({"detail": str(failure)} if failure and details else {}),
         }
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
-            "seconds": round(self.clock() - self.begun, 3),
+            "seconds": round(time.time() - self.begun, 3),
         }
         return _json(503 if reason else 200, body)
 
@@ -132,8 +142,6 @@ class Health:
 
         With ``details``, also tell which.
         """
-        if self.pin_review is None:
-            return {}
         try:
             found = await self.pin_review.remembered(server.id)
         except StoreUnavailable:
@@ -151,7 +159,7 @@ class Health:
 
     def _may_still_start(self) -> bool:
         """Tell whether the time is not over that servers are given to start."""
-        return self.clock() - self.begun < self.max_start_wait
+        return time.time() - self.begun < self.terms.max_start_wait
 
     def _wiring(self, details: bool) -> dict[str, Any]:
         """The servers that list every tool which has stages of its own, and beside them what is not known."""

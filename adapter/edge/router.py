@@ -56,11 +56,53 @@ class Watching(Protocol):
         """The adapter stops: whoever watches has seen it all."""
 
 
-class Front:
-    """The handler of the HTTP server.
+class ExchangeRecords:
+    """Records each exchange: ``calls`` writes its line, and ``recent`` keeps it for people to see."""
 
-    ``calls`` is where each exchange leaves its line, and ``recent`` who keeps it for people to see, if anybody.
-    """
+    def __init__(self, guard: Guard, calls: AccessLog | None, recent: Watching | None) -> None:
+        self._guard = guard
+        self._calls = calls
+        self._recent = recent
+
+    def begin(self) -> None:
+        """Begin the record of this task's exchange."""
+        if self._recent is not None:
+            self._recent.begin()
+
+    def end(self, request: Request, server: str, call: InboundRequest, seconds: float) -> None:
+        """Record an exchange over MCP with ``server`` (its id) that took ``seconds``."""
+        self.write(
+            request,
+            {
+                "at": time.time(),
+                "event": "exchange",
+                "server": server,
+                "http": request.method,
+                "era": call.era.value,
+                "method": shown(call.method, LONGEST_NAME),
+                "name": None if call.name is None else shown(call.name, LONGEST_NAME),
+                "status": request.reply.status,
+                "outcome": call.outcome,
+                # round() to places goes by way of decimal digits and takes three times as long.
+                "ms": int(seconds * 100_000) / 100,
+            },
+        )
+
+    def write(self, request: Request, line: dict[str, object]) -> None:
+        """Record the exchange of ``request``; ``line`` has the members that ``end`` writes."""
+        if self._calls is not None:
+            self._calls.write(line)
+        if self._recent is not None:
+            self._recent.end(line, self._guard.principal_of(request.headers))
+
+    def close(self) -> None:
+        """End the streams of all who watch."""
+        if self._recent is not None:
+            self._recent.close()
+
+
+class Front:
+    """The handler of the HTTP server. ``records`` records exchanges; None where nobody reads them."""
 
     def __init__(
         self,
@@ -69,18 +111,16 @@ class Front:
         routes: Mapping[str, Route],
         guard: Guard,
         log: FilteringBoundLogger,
-        calls: AccessLog | None,
         branches: Sequence[Branch] = (),
-        recent: Watching | None = None,
+        records: ExchangeRecords | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
         self._routes = routes
         self._guard = guard
         self._log = log
-        self._calls = calls
         self._branches = tuple(branches)
-        self._recent = recent
+        self._records = records
         self._busy: dict[asyncio.Task[object], InboundRequest | None] = {}
         """The exchanges under way; those that are no mount's have no Visit."""
         self._stopping = False
@@ -99,8 +139,8 @@ class Front:
             if preflight is not None:
                 request.reply.send(204, guarded(tuple(preflight)))
                 return
-        if self._recent is not None:
-            self._recent.begin()
+        if self._records is not None:
+            self._records.begin()
         began = time.monotonic()
         visit = InboundRequest(era_of_head(request), request.method == "POST", request.method == "GET")
         task = asyncio.current_task()
@@ -116,14 +156,8 @@ class Front:
                 del self._busy[task]
             # A task that was cancelled keeps this frame, which must not keep the task in turn.
             task = None
-            if self._calls is not None or self._recent is not None:
-                self._tell(request, _line(request, server, visit, time.monotonic() - began))
-
-    def _tell(self, request: Request, line: dict[str, object]) -> None:
-        if self._calls is not None:
-            self._calls.write(line)
-        if self._recent is not None:
-            self._recent.end(line, self._guard.principal_of(request.headers))
+            if self._records is not None:
+                self._records.end(request, server.id, visit, time.monotonic() - began)
 
     async def serve_reserved(self, request: Request) -> None:
         """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""
@@ -218,8 +252,8 @@ class Front:
         """Wait up to ``grace`` seconds for the exchanges under way, then cut those that are left, and streams without
         an end; their clients are told. Those who watch are sent home.
         """
-        if self._recent is not None:
-            self._recent.close()
+        if self._records is not None:
+            self._records.close()
         ending = [task for task, visit in self._busy.items() if visit is None or not visit.endless]
         if ending:
             await asyncio.wait(ending, timeout=grace)
@@ -229,19 +263,3 @@ class Front:
             task.cancel()
         if cut:
             await asyncio.wait(cut, timeout=CUTTING)
-
-
-def _line(request: Request, server: Server, visit: InboundRequest, seconds: float) -> dict[str, object]:
-    return {
-        "at": time.time(),
-        "event": "exchange",
-        "server": server.id,
-        "http": request.method,
-        "era": visit.era.value,
-        "method": shown(visit.method, LONGEST_NAME),
-        "name": None if visit.name is None else shown(visit.name, LONGEST_NAME),
-        "status": request.reply.status,
-        "outcome": visit.outcome,
-        # round() to places goes by way of decimal digits and takes three times as long.
-        "ms": int(seconds * 100_000) / 100,
-    }

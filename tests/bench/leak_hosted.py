@@ -200,7 +200,7 @@ class Exercise:
                 return found
 
     def _found(self) -> Holding:
-        me, hosting = os.getpid(), self._app.hosting
+        me, hosting = os.getpid(), self._app.core.compiled.hosting
         upstream = hosting.upstreams["bench"]
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
@@ -255,7 +255,7 @@ class Exercise:
         """Or another one does, of those beside it; it is given up all the same."""
         for _ in range(20):
             await asyncio.sleep(0)
-            if self._app.hosting.upstreams["bench"].running:
+            if self._app.core.compiled.hosting.upstreams["bench"].running:
                 return
 
     def _request(

@@ -107,7 +107,7 @@ async def console(
         "servers": [entry],
     }
     app = build(Settings.model_validate(merged(settings, more)))
-    recent = app.exploring.recent
+    recent = app.observation.recent
     assert recent is not None, "the console is on"
     async with running(app) as (_, port):
         yield Console(app, recent, port)

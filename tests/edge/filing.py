@@ -210,7 +210,7 @@ async def filing(
     if downloads:
         branches.append(sending.artifacts())
     # No mount is served here, so nobody asks for an endpoint.
-    front = Front(cast(Endpoint, None), {}, {}, guard, log, None, branches)
+    front = Front(cast(Endpoint, None), {}, {}, guard, log, branches)
     for part_of_it in (scopes, credentials, registry):
         await part_of_it.open()
     listener = await Listener.open(front, "127.0.0.1", 0)

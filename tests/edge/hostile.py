@@ -102,7 +102,7 @@ class Scene:
 
     def scope_of(self, client: RawClient) -> str:
         assert client.session is not None
-        return self.front.app.filing.scopes.of_session_key(session_key(client.session)).id
+        return self.front.app.core.files.scopes.of_session_key(session_key(client.session)).id
 
     def check(self, answer: bytes) -> None:
         """Nothing in it is another's or tells where the store lies."""
@@ -230,12 +230,12 @@ class Scene:
         # What has just changed is not old yet, by the clock of the file system.
         async with asyncio.timeout(5):
             while left := self.on_disk() - await self.recorded():
-                await self.front.app.filing.tidy()
+                await self.front.app.core.files.tidy()
                 await asyncio.sleep(0.01)
         return left
 
     async def recorded(self) -> Counter[str]:
-        filing = self.front.app.filing
+        filing = self.front.app.core.files
         found: Counter[str] = Counter()
         for area in (self.root / "uploads", self.root / "artifacts"):
             kind = FileKind.UPLOAD if area.name == "uploads" else FileKind.ARTIFACT

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.app.parts import guard
+from adapter.app.edge import build_guard
 from adapter.edge.api.routes import PatternBranch
 from adapter.edge.console.page_files import Doorstep, ServerPages
 from adapter.edge.http.branches import Branch
@@ -57,7 +57,7 @@ async def test_every_served_route_is_described(upstream: StartUpstream, adapter:
 def branches_of(front: Adapter) -> list[Branch]:
     """All branches that are served, but those of the page."""
     app = front.app
-    served = [*app.exploring.branches, *app.filing.branches(app.sessions, guard(app.settings))]
+    served = [*app.console.branches, *app.core.files.branches(build_guard(app.settings))]
     return [
         branch
         for branch in served

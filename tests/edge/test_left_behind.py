@@ -31,7 +31,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         async with asyncio.timeout(5):
             while front.app.sessions.active:
                 await asyncio.sleep(0)
-        assert await front.app.store.count(TABLE) == 0
+        assert await front.app.core.store.count(TABLE) == 0
 
 
 async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
@@ -66,7 +66,7 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         assert (await leaver.head()).status == 200
         await caller.head()
         assert up.sessions == set()
-        assert await front.app.store.count(TABLE) == 0
+        assert await front.app.core.store.count(TABLE) == 0
 
 
 async def test_stuck_sessions_do_not_delay_the_janitor(
@@ -78,7 +78,7 @@ async def test_stuck_sessions_do_not_delay_the_janitor(
         await up.stop()
         await client.request("DELETE")
         assert len((await front.app.sessions.overdue()).found) == 1
-        await front.app.janitor.go_round()
+        await front.app.core.janitor.go_round()
         assert (await front.app.sessions.overdue()).found == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapter.app.listener import allow_descriptors
+from adapter.app.serve import allow_descriptors
 from adapter.log import get_logger
 from adapter.settings.root import Settings
 

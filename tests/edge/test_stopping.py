@@ -248,7 +248,7 @@ async def test_a_server_that_hangs_does_not_hold_up_the_stop(
 
     async with upstream(listing, ending=hang) as up:
         async with asyncio.timeout(10), adapter(up, **settings) as front:
-            assert await front.app.exploring.sessions["raw"].tools(Who()) == []
+            assert await front.app.console.sessions["raw"].tools(Who()) == []
         assert len(up.calls("DELETE")) == 1 and up.sessions
         up.ending = None
         async with asyncio.timeout(10), adapter(up, **settings):

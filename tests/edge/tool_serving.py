@@ -20,7 +20,7 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.public_urls import Bases
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
-from adapter.edge.router import Front
+from adapter.edge.router import ExchangeRecords, Front
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.server import Timeouts
@@ -112,7 +112,8 @@ async def serving(
     )
     lines: list[dict[str, object]] = []
     apis = {"one": ServerApi(api, Previews(sessions, callers))}
-    routes = ServerRoutes(PATH, apis, document(PATH, version="1"), guard, calls=Lines(lines), recent=recent)
+    records = ExchangeRecords(guard, Lines(lines), recent)
+    routes = ServerRoutes(PATH, apis, document(PATH, version="1"), records)
     async with listening(routes.branches(), guard, relaying) as port:
         try:
             yield Served(port, relaying, sessions, recent, lines)
@@ -126,7 +127,7 @@ async def serving(
 async def listening(branches: Sequence[Branch], guard: Guard, relaying: Relaying) -> AsyncIterator[int]:
     """A front with these branches on a port."""
     endpoint = Endpoint(relaying.relay, guard, Ingress(1 << 20), LOG, Bases(None, guard))
-    front = Front(endpoint, {}, {}, guard, LOG, None, branches)
+    front = Front(endpoint, {}, {}, guard, LOG, branches)
     listener = await Listener.open(front, "127.0.0.1", 0)
     try:
         yield listener.address[1]

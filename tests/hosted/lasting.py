@@ -91,7 +91,7 @@ class Lasting:
 
 def left_over(front: Front) -> int:
     """Calls of scripts in process that were given up and whose threads have not ended."""
-    return front.app.hosting.planning.loading.scripts.leftover
+    return front.app.core.compiled.hosting.planning.loading.scripts.leftover
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,12 +13,11 @@ from adapter.edge.api.responses import Extra, send
 from adapter.edge.api.routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
 from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch, Names
 from adapter.edge.http.request import Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.openapi import Operation
-from adapter.edge.router import AccessLog, Watching
+from adapter.edge.router import ExchangeRecords
 from adapter.pipeline.tracing import Tracing
 from adapter.rules.calls.tool_api import HttpOutcome, refused
 from adapter.rules.text.unicode import shown
@@ -48,7 +47,7 @@ class ServerApi:
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
-    ``calls`` and ``recent`` are where each call leaves its line, and ``tracing`` its span, as those over MCP do.
+    ``records`` gets the line of each call, and ``tracing`` its span, as those over MCP do.
     """
 
     def __init__(
@@ -56,21 +55,14 @@ class ServerRoutes:
         path: str,
         apis: Mapping[str, ServerApi],
         document: bytes,
-        guard: Guard,
-        *,
-        calls: AccessLog | None = None,
-        recent: Watching | None = None,
+        records: ExchangeRecords,
         tracing: Tracing | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
         self._apis = apis
         self._document = document
-        self._guard = guard
-        self._calls = calls
-        self._recent = recent
+        self._records = records
         self._tracing = tracing
-        self._clock = clock
 
     def branches(self) -> Sequence[Branch]:
         """To be asked in this order, behind those of the console's data."""
@@ -101,8 +93,7 @@ class ServerRoutes:
         return await route.serve(api.tools, request, rest[0] if rest else "", extra)
 
     async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
-        if self._recent is not None:
-            self._recent.begin()
+        self._records.begin()
         began = time.monotonic()
         # What nobody took any more has no status of its own; 499 is what proxies write for it.
         outcome, status = "client_gone", 499
@@ -125,7 +116,7 @@ class ServerRoutes:
     def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
         outcome, status = came
         line: dict[str, object] = {
-            "at": self._clock(),
+            "at": time.time(),
             "event": "exchange",
             "server": names[0],
             "http": request.method,
@@ -137,10 +128,7 @@ class ServerRoutes:
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",
         }
-        if self._calls is not None:
-            self._calls.write(line)
-        if self._recent is not None:
-            self._recent.end(line, self._guard.principal_of(request.headers))
+        self._records.write(request, line)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
         api = self._apis.get(names[0])

@@ -23,7 +23,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.tools.pin_review import PinReview, PinStatus
+from adapter.relay.tools.pin_review import PinStatus
 from adapter.wire.envelope import dump, parse
 
 Look = Callable[[Request, str], Awaitable[object]]
@@ -65,16 +65,15 @@ class ConsoleData:
         guard: Guard,
         servers: ServerStatus,
         belongings: Belongings,
-        pin_review: PinReview,
         recent: Recent,
         look: Look,
     ) -> None:
         self._facts = facts
         self._viewers = Viewers(guard, facts.operators)
         self._servers = servers
-        self._known = frozenset(server.id for server in servers.servers)
+        self._known = frozenset(server.id for server in servers.health.servers)
         self._belongings = belongings
-        self._pin_review = pin_review
+        self._pin_review = servers.health.pin_review
         self._recent = recent
         self._look = look
         self._ingress = Ingress(facts.max_body)

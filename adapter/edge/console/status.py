@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adapter.edge.console.access import Viewer
+from adapter.edge.health import Health
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.tools.pin_review import PinReview
 from adapter.rules.access.principals import name_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
@@ -38,24 +37,18 @@ class ServerFacts:
 
 @dataclass(slots=True)
 class ServerStatus:
-    """The status of the servers.
+    """The status of the servers, as health knows it."""
 
-    ``monitors`` has no entry for a server that is not pinged. ``status_of`` gives the status that health tells.
-    """
-
-    servers: Sequence[Server]
-    monitors: Mapping[str, HealthMonitor]
+    health: Health
     facts: Mapping[str, ServerFacts]
-    status_of: Callable[[Server], str]
-    pin_review: PinReview
 
     async def told(self) -> list[dict[str, Any]]:
         """Every server. Raises StoreUnavailable."""
-        return [await self._told(server) for server in self.servers]
+        return [await self._told(server) for server in self.health.servers]
 
     async def _told(self, server: Server) -> dict[str, Any]:
-        watch, facts = self.monitors.get(server.id), self.facts[server.id]
-        standing = await self.pin_review.standing(server.id)
+        watch, facts = self.health.monitors.get(server.id), self.facts[server.id]
+        standing = await self.health.pin_review.standing(server.id)
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
         return {
@@ -63,7 +56,7 @@ class ServerStatus:
             "mount": server.mount,
             "transport": facts.transport,
             "era": pulse.era.value if pulse is not None and pulse.era is not None else None,
-            "status": self.status_of(server),
+            "status": self.health.status_of(server),
             "breaker": server.breaker.state.value if server.breaker is not None else None,
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],

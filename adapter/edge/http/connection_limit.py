@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.request import Request
 
@@ -17,6 +20,9 @@ Handler = Callable[[Request], Awaitable[None]]
 RESERVE = 64
 """Connections above the limit on which only health is told, so that a flood of clients does not look like a failure."""
 
+
+WARN_EVERY = 60.0
+"""Seconds between two warnings of the same thing."""
 
 AT_ONCE = 32
 """Exchanges of clients that left which are cancelled in one turn of the loop; each takes about 0.2 milliseconds."""
@@ -103,3 +109,19 @@ class ConnectionLimit:
         del self._reserved[oldest]
         oldest.abort()
         return True
+
+
+class RareWarning:
+    """A warning that is called for over and over, and written once in WARN_EVERY seconds."""
+
+    def __init__(self, logger: FilteringBoundLogger, event: str, **fields: object) -> None:
+        self._logger = logger
+        self._event = event
+        self._fields = fields
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + WARN_EVERY
+            self._logger.warning(self._event, **self._fields)

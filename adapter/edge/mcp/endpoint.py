@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -85,7 +85,7 @@ class Endpoint:
     bases: Bases
     legacy_statuses: bool = False
     tracing: Tracing | None = None
-    stopping: bool = False
+    stopping: bool = field(default=False, init=False)
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
 
     async def serve(self, request: Request, server: Server, visit: InboundRequest) -> None:

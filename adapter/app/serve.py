@@ -1,29 +1,55 @@
-"""Start and stop, in an order in which nothing is missed."""
+"""The process that serves: its signals, its limits, and what ends it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import gc
+import resource
 import signal
 import sys
-from collections.abc import AsyncIterator
 
 import uvloop
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
-from adapter.app.builder import App, build
-from adapter.app.listener import allow_descriptors, listen
+from adapter.app.build import App, build
+from adapter.app.run import running
+from adapter.edge.http.connection_limit import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
 
+DESCRIPTORS_BESIDE = 256
+"""Files that are open beside the connections of clients and upstreams: the store, files on their way, logs."""
+
 _PR_SET_DUMPABLE = 4
 """linux/prctl.h."""
+
+
+def allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
+    """Let the process open as many files as its connections may need, where the system allows that."""
+    core = settings.core
+    needed = core.max_connections + RESERVE + DESCRIPTORS_BESIDE
+    upstream = core.upstream.max_connections + core.upstream.max_streams
+    wanted = needed + upstream * len(settings.servers)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        except (ValueError, OSError):
+            # Some systems name a limit that they then do not give.
+            hard = soft
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        logger.warning(
+            "the system allows fewer open files than clients may connect",
+            open_files=hard,
+            needed=needed,
+            setting="core.max_connections",
+        )
 
 
 def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None:
@@ -59,95 +85,6 @@ STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
 
-FAREWELL = 2.0
-"""Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
-over HTTP is closed after the next start.
-"""
-
-
-@contextlib.asynccontextmanager
-async def running(app: App) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
-
-    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
-    """
-    core = app.settings.core
-    async with awake(app):
-        listener = await listen(app)
-        try:
-            yield listener.address
-        finally:
-            listener.close()
-            await app.front.drain(core.shutdown_grace_seconds)
-            await listener.drop()
-
-
-@contextlib.asynccontextmanager
-async def awake(app: App) -> AsyncIterator[None]:
-    """All that serving takes but a listener, for whoever has requests of its own for ``app.front``.
-
-    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
-    """
-    async with _recorded(app), app.hosting.opened(), _working(app):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _recorded(app: App) -> AsyncIterator[None]:
-    """While the block runs the log is shipped, where that is wanted; then everything that was recorded leaves."""
-    telemetry = app.telemetry
-    if telemetry is None:
-        yield
-        return
-    log.ship_to(telemetry.lines)
-    try:
-        yield
-    finally:
-        log.ship_to(None)
-        if not await telemetry.close():
-            app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
-
-
-@contextlib.asynccontextmanager
-async def _working(app: App) -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    await app.store.open()
-    await app.filing.open()
-    await app.sessions.load()
-    tasks = [loop.create_task(watch.run()) for watch in app.monitors.values()]
-    tasks += [loop.create_task(looker.run()) for looker in app.wiring_watches]
-    if app.settings.core.cleanup_interval_seconds is not None:
-        tasks.append(loop.create_task(app.janitor.run()))
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await _let_go(app)
-
-
-async def _let_go(app: App) -> None:
-    own = [watch.close() for watch in app.monitors.values()] + [
-        looker.close() for looker in app.wiring_watches
-    ]
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(FAREWELL):
-            await asyncio.gather(*own)
-    with contextlib.suppress(StoreUnavailable):
-        await app.sessions.write_last_seen()
-    await app.exploring.close(FAREWELL)
-    await app.background.close()
-    app.validation.close()
-    for server in app.servers.values():
-        await server.upstream.close()
-    with contextlib.suppress(StoreUnavailable):
-        await app.filing.close()
-    await app.store.close()
-    if app.calls is not None:
-        app.calls.close()
-
-
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM. The process's exit status: 0, or 1 when it could not start or go on."""
     log.configure(settings.core.log_level)
@@ -160,13 +97,13 @@ async def _serve(settings: Settings) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
-    _warn(settings, app.log)
-    allow_descriptors(settings, app.log)
-    hide_from_programs(settings, app.log)
+    _warn(settings, app.runtime.log)
+    allow_descriptors(settings, app.runtime.log)
+    hide_from_programs(settings, app.runtime.log)
     try:
         async with running(app) as (host, port):
             settle()
-            app.log.info(
+            app.runtime.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
@@ -180,17 +117,17 @@ async def _serve(settings: Settings) -> int:
             finally:
                 guard.cancel()
     except StoreUnavailable as error:
-        app.log.error("the state store cannot be used", why=str(error), setting="state_persistence")
+        app.runtime.log.error("the state store cannot be used", why=str(error), setting="state_persistence")
         return 1
     except (StorageFailed, StorageFull) as error:
-        app.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
+        app.runtime.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
         return 1
     except ConnectorFailed as error:
-        app.log.error("a database cannot be used", why=str(error), setting="connectors")
+        app.runtime.log.error("a database cannot be used", why=str(error), setting="connectors")
         return 1
     except OSError as error:
         why = "the port is taken" if error.errno == 98 else (error.strerror or str(error))
-        app.log.error(
+        app.runtime.log.error(
             "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
         )
         return 1
@@ -203,14 +140,16 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
     failed = False
     while True:
         await asyncio.sleep(STORE_INTERVAL)
-        failure = await app.store.failure()
+        failure = await app.core.store.failure()
         if failure is not None and app.settings.state_persistence.unavailable_policy == "exit":
-            app.log.error("the state store failed; leaving", why=str(failure))
+            app.runtime.log.error("the state store failed; leaving", why=str(failure))
             return _resolve(stop, 1)
         if failure is not None and not failed:
-            app.log.error("the state store cannot be written", why=str(failure), setting="state_persistence")
+            app.runtime.log.error(
+                "the state store cannot be written", why=str(failure), setting="state_persistence"
+            )
         elif failure is None and failed:
-            app.log.warning("the state store can be written again")
+            app.runtime.log.warning("the state store can be written again")
         failed = failure is not None
 
 

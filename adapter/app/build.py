@@ -1,0 +1,98 @@
+"""The adapter, built: each object once, from the bottom up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from adapter import log
+from adapter.app.console import ConsoleParts, build_console
+from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
+from adapter.app.files import FileParts, FileStages
+from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
+from adapter.app.tool_plans import Compiled, compiled
+from adapter.app.tools import ToolParts
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.router import Front
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.idle_sessions import Janitor
+from adapter.relay.server import Server
+from adapter.relay.sessions.session_map import Sessions
+from adapter.relay.stages import Plan
+from adapter.settings.root import Settings
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Store
+from adapter.state.sqlite import SqliteStore
+from adapter.state.watched import WatchedStore
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The parts behind the edge. ``janitor`` goes its rounds through all of them."""
+
+    store: WatchedStore
+    compiled: Compiled
+    files: FileParts
+    relay: RelayParts
+    janitor: Janitor
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The adapter, built but not yet listening. ``bodies`` are the limits of all bodies that come in."""
+
+    settings: Settings
+    runtime: Runtime
+    observation: Observation
+    core: Core
+    console: ConsoleParts
+    front: Front
+    bodies: BodyTerms
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of clients."""
+        return self.core.relay.sessions.sessions
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """The servers by id."""
+        return self.core.relay.servers.by_id
+
+
+def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
+    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
+
+    ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
+    statement or a script that cannot be used, and for telemetry that cannot be had.
+    """
+    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
+    observation = build_observation(settings)
+    watched = WatchedStore(store or build_store(settings))
+    stages = compiled(settings, runtime.log, observation.of_plans())
+    sessions = build_sessions(settings, watched, runtime)
+    files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
+    tools = ToolParts(settings, watched, runtime, sessions, files, stages.planning)
+    servers = build_servers(settings, watched, runtime, stages.hosting, tools.plans(plans or {}))
+    tools.servers.update(servers.by_id)
+    relay = build_relay(settings, watched, runtime, sessions, servers)
+    door = build_door(settings, watched, relay, tools.pin_review)
+    console = build_console(settings, runtime, observation, stages, relay, files, door)
+    stages.require()
+    branches = (*console.branches, *files.parts.branches(door.guard))
+    front = build_front(settings, runtime, observation, relay, door, branches)
+    rounds = (servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
+    interval = settings.core.cleanup_interval_seconds or float("inf")
+    janitor = Janitor(
+        sessions.sessions, sessions.upstream, relay.deferred, servers.by_id, interval, runtime.log, rounds
+    )
+    core = Core(watched, stages, files.parts, relay, janitor)
+    return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
+
+
+def build_store(settings: Settings) -> Store:
+    """Build the store that ``state_persistence`` describes."""
+    if settings.state_persistence.type == "memory":
+        return MemoryStore()
+    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)

@@ -1,0 +1,205 @@
+"""The door for clients: who may come in, the health of what is behind it, and what is recorded of each exchange."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adapter import log
+from adapter.app.relay import RelayParts, Runtime
+from adapter.app.tool_plans import fault
+from adapter.edge.health import Health, HealthTerms
+from adapter.edge.http.access import Cors, Guard
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.branches import Branch
+from adapter.edge.http.buffers import RequestBuffers
+from adapter.edge.http.public_urls import Bases
+from adapter.edge.http.timeouts import Patience
+from adapter.edge.mcp.endpoint import Endpoint
+from adapter.edge.mcp.ingress import Ingress
+from adapter.edge.router import ExchangeRecords, Front
+from adapter.pipeline.tracing import Observing, Tracing
+from adapter.relay.http_api.recent_exchanges import Recent
+from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
+from adapter.relay.tools.pin_review import PinReview
+from adapter.rules.access.principals import Principals
+from adapter.rules.access.rate_limit import Floor
+from adapter.rules.results.exposure import told
+from adapter.settings.auth import Auth, NamedToken
+from adapter.settings.core import CorsSettings, is_loopback
+from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.root import Settings
+from adapter.state.watched import WatchedStore
+from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
+
+# --- records ----------------------------------------------------------------------------------------------------
+
+
+class Observation(NamedTuple):
+    """The places where exchanges are recorded; each is None where nothing is recorded there.
+
+    ``calls`` is the access log, ``recent`` the exchanges that the console shows.
+    """
+
+    telemetry: Telemetry | None
+    calls: log.CallLog | None
+    recent: Recent | None
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """The spans of calls."""
+        return None if self.telemetry is None else self.telemetry.tracing
+
+    def of_plans(self) -> Observing | None:
+        """Build the observer of calls while they go through their plans; None if nothing observes them."""
+        waterfall = None if self.recent is None else Waterfall()
+        if self.telemetry is None:
+            return None if waterfall is None else Observing(waterfall)
+        tracing: Tracing = self.telemetry.tracing
+        if waterfall is not None:
+            tracing = BothTracings(tracing, waterfall)
+        return Observing(tracing, self.telemetry.measures)
+
+    def records(self, guard: Guard) -> ExchangeRecords | None:
+        """Build the recorder of exchanges; None where nobody reads them."""
+        if self.calls is None and self.recent is None:
+            return None
+        return ExchangeRecords(guard, self.calls, self.recent)
+
+
+def build_observation(settings: Settings) -> Observation:
+    """Raises SettingsError for telemetry that cannot be had."""
+    try:
+        telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+    except TelemetryMissing as missing:
+        problem = Problem(missing.setting, str(missing))
+        raise SettingsError([settings.traced(problem)]) from None
+    calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
+    return Observation(telemetry, calls, Recent() if settings.console.enabled else None)
+
+
+# --- the door ---------------------------------------------------------------------------------------------------
+
+
+class Door(NamedTuple):
+    """The check of who comes in, the base of the URLs that are handed out, and the health of what is inside."""
+
+    guard: Guard
+    bases: Bases
+    health: Health
+
+
+def build_door(settings: Settings, store: WatchedStore, relay: RelayParts, pin_review: PinReview) -> Door:
+    """Build the parts that decide about requests before the relay sees them."""
+    core = settings.core
+    guard = build_guard(settings)
+    health = Health(
+        list(relay.servers.by_id.values()),
+        relay.servers.monitors,
+        pin_review,
+        relay.sessions.sessions,
+        store,
+        guard,
+        HealthTerms(settings.state_persistence.type, core.max_start_wait_seconds, core.readiness),
+    )
+    return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)
+
+
+def build_front(
+    settings: Settings,
+    runtime: Runtime,
+    observation: Observation,
+    relay: RelayParts,
+    door: Door,
+    branches: Sequence[Branch],
+) -> Front:
+    """Build the handler of all requests: mounts, the paths of health, and ``branches`` beside them."""
+    core, health = settings.core, door.health
+    ingress = Ingress(
+        core.max_request_bytes, max_values=core.max_request_values, max_members=core.max_batch_members
+    )
+    endpoint = Endpoint(
+        relay.relay,
+        door.guard,
+        ingress,
+        runtime.log,
+        door.bases,
+        legacy_statuses=core.errors.legacy_status == "http",
+        tracing=observation.tracing,
+    )
+    return Front(
+        endpoint,
+        mounts={server.mount: server for server in relay.servers.by_id.values()},
+        routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
+        guard=door.guard,
+        log=runtime.log,
+        branches=branches,
+        records=observation.records(door.guard),
+    )
+
+
+# --- connections ------------------------------------------------------------------------------------------------
+
+
+def build_body_terms(settings: Settings) -> BodyTerms:
+    """Build the limits of memory and time that hold for bodies of requests."""
+    times = settings.core.client_timeouts
+    floor = Floor(
+        rate=times.min_body_bytes_per_second,
+        window=times.min_body_window_seconds,
+        grace=times.min_body_grace_seconds,
+    )
+    buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
+    return BodyTerms(buffers, floor, times.body_silence_seconds)
+
+
+def build_patience(settings: Settings) -> Patience:
+    """Build the times that clients are given on their connections."""
+    times = settings.core.client_timeouts
+    return Patience(idle=times.idle_seconds, head=times.head_seconds, stall=times.answer_stall_seconds)
+
+
+# --- access -----------------------------------------------------------------------------------------------------
+
+
+def build_guard(settings: Settings) -> Guard:
+    """Build the check of Host, Origin and token."""
+    core = settings.core
+    return Guard(
+        bound_to_loopback=is_loopback(core.host),
+        hosts=core.allowed_hosts,
+        origins=core.allowed_origins,
+        principals=_principals(core.auth) if core.auth.enabled else None,
+        token_header=core.auth.header_name,
+        cors=_cors(core.cors) if core.cors.enabled else None,
+    )
+
+
+def _cors(cors: CorsSettings) -> Cors:
+    return Cors(
+        origins=tuple(cors.allowed_origins),
+        methods=tuple(cors.allowed_methods),
+        headers=tuple(cors.allowed_headers),
+        credentials=cors.allow_credentials,
+        max_age=int(cors.max_age_seconds),
+    )
+
+
+def _principals(auth: Auth) -> Principals:
+    tokens = [(entry.name, _digest_of(entry)) for entry in auth.tokens]
+    if auth.token is not None:
+        tokens.append(("default", _digest(auth.token.get_secret_value())))
+    return Principals(tokens)
+
+
+def _digest_of(entry: NamedToken) -> bytes:
+    if entry.token is not None:
+        return _digest(entry.token.get_secret_value())
+    assert entry.sha256 is not None, "settings refuse an entry with neither"
+    return bytes.fromhex(entry.sha256)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

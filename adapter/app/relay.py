@@ -1,0 +1,271 @@
+"""The relay: sessions of clients, the servers behind the adapter, and what passes between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.app.hosted import Hosting
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.get_streams import GetStreams
+from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.staged import StagedExchange
+from adapter.relay.notifications import Notifications
+from adapter.relay.relay import Relay
+from adapter.relay.server import Server, Timeouts
+from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
+from adapter.relay.sessions.initialize import SessionOpener
+from adapter.relay.sessions.late_sessions import LateSessions
+from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.scopes import Scopes
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.relay.sessions.shared_session import SharingLimits
+from adapter.relay.sessions.shared_sessions import SharedSessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.stages import Plan
+from adapter.relay.tools.wiring import Wiring
+from adapter.relay.tools.wiring_watch import WiringWatch
+from adapter.rules.access.headers import AnswerHeaders
+from adapter.rules.calls.circuit_breaker import Breaker
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.state.port import Store
+from adapter.upstream.http import HttpUpstream
+from adapter.upstream.port import Upstream
+
+PARKED_TTL = 3600.0
+"""Seconds for which an answer may still come on another stream."""
+
+START_COOLDOWN = 1.0
+"""Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
+
+
+class Runtime(NamedTuple):
+    """The clock (Unix seconds), the log and the background tasks that all parts of the adapter share."""
+
+    clock: Callable[[], float]
+    log: FilteringBoundLogger
+    background: BackgroundTasks
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+
+class SessionParts(NamedTuple):
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams."""
+
+    sessions: Sessions
+    scopes: Scopes
+    notifications: Notifications
+    upstream: UpstreamSessions
+
+
+def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
+    """Build the parts that know about sessions."""
+    limits = settings.sessions
+    sessions = Sessions(
+        store,
+        SessionLimits(
+            max_active=limits.max_active,
+            max_in_flight=limits.max_in_flight_per_session,
+            idle_ttl=limits.idle_ttl_seconds,
+            allow_revival=limits.allow_revival,
+            tombstone_ttl=limits.tombstone_ttl_seconds,
+        ),
+        runtime.clock,
+    )
+    return SessionParts(
+        sessions,
+        Scopes(store, per_principal=limits.scope == "principal"),
+        Notifications(),
+        UpstreamSessions(
+            sessions,
+            LateSessions(runtime.background, runtime.log),
+            renewals=limits.upstream_session_termination_retries,
+            clock=runtime.clock,
+            log=runtime.log,
+        ),
+    )
+
+
+# --- servers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers by id, and the parts that look after them.
+
+    ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
+    ``shared`` are the upstreams that give one session to many requests.
+    """
+
+    by_id: Mapping[str, Server]
+    monitors: Mapping[str, HealthMonitor]
+    wiring_watches: Sequence[WiringWatch]
+    shared: Sequence[SharedSessions]
+
+    def watch(self) -> list[asyncio.Task[None]]:
+        """Start the tasks that look after the servers until they are cancelled."""
+        runs = [monitor.run() for monitor in self.monitors.values()]
+        runs += [watch.run() for watch in self.wiring_watches]
+        return list(map(asyncio.get_running_loop().create_task, runs))
+
+    async def leave(self, within: float) -> None:
+        """Close the adapter's own sessions with the servers, as far as that takes no longer than ``within`` seconds."""
+        closes = [monitor.close() for monitor in self.monitors.values()]
+        closes += [watch.close() for watch in self.wiring_watches]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await asyncio.gather(*closes)
+
+    async def tidy(self) -> None:
+        """Close shared sessions that nobody uses, at all servers at once. Raises StoreUnavailable."""
+        await asyncio.gather(*(each.tidy() for each in self.shared))
+
+    async def close(self) -> None:
+        """Close the connections to all servers."""
+        for server in self.by_id.values():
+            await server.upstream.close()
+
+
+def build_servers(
+    settings: Settings,
+    store: Store,
+    runtime: Runtime,
+    hosting: Hosting,
+    plan_of: Callable[[ServerSettings], Plan],
+) -> Servers:
+    """Build the servers; ``plan_of`` gives the stages of each."""
+    servers = {entry.id: build_server(settings, entry, plan_of(entry), hosting) for entry in settings.servers}
+    monitors = {
+        entry.id: HealthMonitor(
+            servers[entry.id],
+            PingSettings(ping.interval_seconds, ping.timeout_seconds),
+            time.time,
+            runtime.log,
+        )
+        for entry in settings.servers
+        if (ping := settings.ping_for(entry)).enabled
+    }
+    watches = [
+        WiringWatch(server, runtime.log)
+        for server in servers.values()
+        if server.id not in monitors and server.wiring.configured
+    ]
+    return Servers(servers, monitors, watches, _shared(settings, servers.values(), store, runtime.clock))
+
+
+def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
+    """One entry of ``servers``; only its upstream depends on the transport."""
+    upstream, ping = entry.upstream, settings.ping_for(entry)
+    breaker = Breaker(
+        failure_threshold=ping.failure_threshold,
+        open_cooldown=ping.open_cooldown_seconds,
+        half_open_probes=ping.half_open_probe_allowance,
+        start_cooldown=START_COOLDOWN,
+    )
+    headers = upstream.client_headers
+    tools = (tool for adapter in entry.adapters for tool in adapter.tools)
+    return Server(
+        id=entry.id,
+        mount=entry.mount_path,
+        upstream=hosting.upstreams.get(entry.id) or _over_http(settings, upstream),
+        breaker=breaker if ping.enabled else None,
+        timeouts=Timeouts(
+            tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
+            request=settings.core.upstream_request_timeout_seconds,
+            tools=hosting.read_timeouts(entry) | _tool_timeouts(entry),
+        ),
+        passthrough=frozenset(name.lower() for name in (*headers.passthrough, *headers.required)),
+        required=tuple(headers.required),
+        static=tuple(upstream.static_headers.items()),
+        answer_headers=AnswerHeaders(
+            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
+        ),
+        plan=plan,
+        answer_limit=settings.core.upstream.max_answer_bytes,
+        wiring=Wiring(frozenset(tool for tool in tools if ("tools/call", tool) in plan.named)),
+    )
+
+
+def _over_http(settings: Settings, entry: UpstreamSettings) -> Upstream:
+    assert entry.url is not None, "settings refuse a streamable_http upstream without a url"
+    return HttpUpstream(
+        entry.url,
+        insecure_tls=entry.insecure_tls,
+        connect_timeout=settings.core.upstream.connect_timeout_seconds,
+        max_connections=settings.core.upstream.max_connections,
+        max_streams=settings.core.upstream.max_streams,
+    )
+
+
+def _tool_timeouts(entry: ServerSettings) -> dict[str, float | None]:
+    """The seconds for which a call may be silent, by tool, where a file adapter overrides them."""
+    return {
+        tool: adapter.overrides.tool_call_timeout_seconds
+        for adapter in entry.adapters
+        for tool in adapter.tools
+        if adapter.overrides.tool_call_timeout_seconds is not None
+    }
+
+
+def _shared(
+    settings: Settings, servers: Iterable[Server], store: Store, clock: Callable[[], float]
+) -> list[SharedSessions]:
+    """Put shared sessions before the upstreams where any request may want one; nothing elsewhere.
+
+    ``sessions.upstream`` and ``sessions.missing_id`` decide.
+    """
+    sessions = settings.sessions
+    if sessions.upstream == "session" and sessions.missing_id == "refuse":
+        return []
+    limits = SharingLimits(settings.core.upstream.max_answer_bytes, settings.core.upstream.max_streams)
+    found = []
+    for server in servers:
+        shared = SharedSessions(server, store, limits, idle_ttl=sessions.idle_ttl_seconds, clock=clock)
+        server.upstream = shared
+        server.shares = sessions.upstream == "principal"
+        found.append(shared)
+    return found
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+class RelayParts(NamedTuple):
+    """The relay with the parts that it stands on."""
+
+    relay: Relay
+    sessions: SessionParts
+    servers: Servers
+    deferred: DeferredAnswers
+
+
+def build_relay(
+    settings: Settings, store: Store, runtime: Runtime, parts: SessionParts, servers: Servers
+) -> RelayParts:
+    """Build the relay over these sessions and servers."""
+    sessions, upstream_sessions = parts.sessions, parts.upstream
+    plans = {name: server.plan for name, server in servers.by_id.items()}
+    deferred = DeferredAnswers(store, plans, ttl=PARKED_TTL, clock=runtime.clock)
+    serves = settings.sessions.missing_id == "principal"
+    kept = KeptSessions(sessions, store, runtime.clock, serves=serves)
+    call_gate = CallGate(upstream_sessions, parts.scopes.of)
+    relay = Relay(
+        sessions,
+        upstream_sessions,
+        SessionOpener(sessions, upstream_sessions, kept, runtime.clock),
+        call_gate,
+        PassThrough(upstream_sessions, deferred, runtime.background),
+        StagedExchange(call_gate, upstream_sessions, deferred, runtime.background),
+        GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
+    )
+    return RelayParts(relay, parts, servers, deferred)

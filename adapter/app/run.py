@@ -1,0 +1,170 @@
+"""Start and stop of the adapter, in an order in which nothing is missed: on a port, or inside a host's application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter import log
+from adapter.app.build import App, build
+from adapter.app.edge import build_patience
+from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools, routes
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.connection_limit import ConnectionLimit, RareWarning
+from adapter.edge.http.listener import Listener
+from adapter.edge.router import Front
+from adapter.errors import StoreUnavailable
+from adapter.hosted.validation.process import ValidationLimits
+from adapter.hosted.validation.workers import ValidationWorkers
+from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.settings.file.load import load
+from adapter.settings.root import Settings
+
+FAREWELL = 2.0
+"""Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
+over HTTP is closed after the next start.
+"""
+
+
+@contextlib.asynccontextmanager
+async def running(app: App) -> AsyncIterator[tuple[str, int]]:
+    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+
+    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
+    """
+    async with awake(app):
+        listener = await _listen(app)
+        try:
+            yield listener.address
+        finally:
+            listener.close()
+            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await listener.drop()
+
+
+async def _listen(app: App) -> Listener:
+    """Open the port. Raises OSError when the address cannot be bound."""
+    core, front = app.settings.core, app.front
+    full = RareWarning(
+        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
+    )
+    places = ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
+    return await Listener.open(places, core.host, core.port, build_patience(app.settings), app.bodies)
+
+
+@contextlib.asynccontextmanager
+async def awake(app: App) -> AsyncIterator[None]:
+    """Hold everything that serving takes but a listener, for a caller that has requests of its own for ``app.front``.
+
+    Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
+    """
+    async with _recorded(app), app.core.compiled.hosting.opened(), _working(app):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _recorded(app: App) -> AsyncIterator[None]:
+    """Ship the log while the block runs, where that is wanted; then export everything that was recorded."""
+    telemetry = app.observation.telemetry
+    if telemetry is None:
+        yield
+        return
+    log.ship_to(telemetry.lines)
+    try:
+        yield
+    finally:
+        log.ship_to(None)
+        if not await telemetry.close():
+            app.runtime.log.warning(
+                "not all that was recorded could be exported", setting="telemetry.endpoint"
+            )
+
+
+@contextlib.asynccontextmanager
+async def _working(app: App) -> AsyncIterator[None]:
+    core = app.core
+    await core.store.open()
+    await core.files.open()
+    await app.sessions.load()
+    tasks = core.relay.servers.watch()
+    if app.settings.core.cleanup_interval_seconds is not None:
+        tasks.append(asyncio.get_running_loop().create_task(core.janitor.run()))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _close(app)
+
+
+async def _close(app: App) -> None:
+    core = app.core
+    await core.relay.servers.leave(FAREWELL)
+    with contextlib.suppress(StoreUnavailable):
+        await app.sessions.write_last_seen()
+    await app.console.close(FAREWELL)
+    await app.runtime.background.close()
+    core.compiled.workers.close()
+    await core.relay.servers.close()
+    with contextlib.suppress(StoreUnavailable):
+        await core.files.close()
+    await core.store.close()
+    if app.observation.calls is not None:
+        app.observation.calls.close()
+
+
+# --- inside a host's application --------------------------------------------------------------------------------
+
+Source = Settings | Path | str | Mapping[str, Any]
+"""Settings, the path of their file, or what such a file would say."""
+
+
+class EmbeddedAdapter(NamedTuple):
+    """``front`` answers requests while ``lifetime`` is entered."""
+
+    front: Front
+    bodies: BodyTerms
+    lifetime: Callable[[], AbstractAsyncContextManager[None]]
+
+
+def embedded(source: Source) -> EmbeddedAdapter:
+    """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
+    app = build(_settings(source))
+    return EmbeddedAdapter(app.front, app.bodies, lambda: _lifetime(app))
+
+
+def _settings(source: Source) -> Settings:
+    if isinstance(source, Settings):
+        return source
+    if isinstance(source, Mapping):
+        return load(None, overrides=source, environ={})
+    return load(Path(source))
+
+
+@contextlib.asynccontextmanager
+async def _lifetime(app: App) -> AsyncIterator[None]:
+    async with awake(app):
+        try:
+            yield
+        finally:
+            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+
+
+class HostExplorer(NamedTuple):
+    """``routes`` are the page and the API; ``end`` ends at once what would otherwise end when it is idle."""
+
+    routes: list[RouteDef]
+    end: Callable[[], None]
+
+
+def explorer(tools: Tools, handle_call: HandleCall, options: Options) -> HostExplorer:
+    """The page and the API of a host's own tools."""
+    logger = log.get_logger("adapter.api")
+    workers = ValidationWorkers(ValidationLimits(), logger)
+    checks = SchemaChecks(workers, logger)
+    return HostExplorer(routes(tools, handle_call, logger, options, checks), workers.close)
