@@ -17,7 +17,6 @@ from adapter.app.relay import RelayParts, Runtime
 from adapter.app.tool_plans import Compiled
 from adapter.app.user_code import Loading
 from adapter.edge.api.auth_hook import AuthHook
-from adapter.edge.api.operations import operations
 from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
@@ -25,8 +24,8 @@ from adapter.edge.console import operations as console_operations
 from adapter.edge.console.data import ConsoleData, ConsoleFacts
 from adapter.edge.console.page_files import PageFiles, pages
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
-from adapter.edge.http.branches import Branch
-from adapter.edge.http.request import Request
+from adapter.edge.http.request import Branch, Request
+from adapter.edge.openapi import operations
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.sessions import HttpSessions

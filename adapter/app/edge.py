@@ -11,12 +11,11 @@ from adapter import log
 from adapter.app.relay import RelayParts, Runtime
 from adapter.app.tool_plans import fault
 from adapter.edge.health import Health, HealthTerms
-from adapter.edge.http.access import Cors, Guard
+from adapter.edge.http.access import Bases, Cors, Guard
 from adapter.edge.http.bodies import BodyTerms
-from adapter.edge.http.branches import Branch
 from adapter.edge.http.buffers import RequestBuffers
-from adapter.edge.http.public_urls import Bases
-from adapter.edge.http.timeouts import Patience
+from adapter.edge.http.limits import Patience
+from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front

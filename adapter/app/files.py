@@ -14,7 +14,7 @@ from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute
 from adapter.edge.http.access import Guard
-from adapter.edge.http.branches import Branch
+from adapter.edge.http.request import Branch
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
 from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts

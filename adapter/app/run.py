@@ -14,7 +14,7 @@ from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools, routes
 from adapter.edge.http.bodies import BodyTerms
-from adapter.edge.http.connection_limit import ConnectionLimit, RareWarning
+from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable

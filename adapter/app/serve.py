@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.run import running
-from adapter.edge.http.connection_limit import RESERVE
+from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.consistency import cautions

@@ -13,10 +13,8 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import Guard
-from adapter.edge.http.branches import Branch, Names
-from adapter.edge.http.failures import Asker, guarded, send_failure
-from adapter.edge.http.request import ClientGone, Request
-from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, InboundRequest
+from adapter.edge.http.request import Branch, ClientGone, Names, Request
+from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (
     AdapterError,

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from adapter.settings.telemetry import TelemetrySettings as Settings
-from adapter.telemetry.measures import VIEWS
+from adapter.telemetry.signals import VIEWS
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 

@@ -12,9 +12,7 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 
 if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
-    from adapter.telemetry.lines import Lines
-    from adapter.telemetry.measures import CallMetrics
-    from adapter.telemetry.spans import Fault, Spans
+    from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
 
 SCOPE = "mcp-adapter"
 """What the exported data calls its instrumentation."""
@@ -120,7 +118,7 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
     if not settings.enabled:
         return None
     require_telemetry(settings)
-    from adapter.telemetry import exporting, lines, measures, secrets, spans
+    from adapter.telemetry import exporting, signals
 
     try:
         exports = exporting.exports(settings)
@@ -129,11 +127,11 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
         raise TelemetryMissing(
             "telemetry", f"cannot be opened: {redact(str(refused)) or type(refused).__name__}"
         ) from refused
-    redaction = secrets.AttributeRedaction(redact)
+    redaction = signals.AttributeRedaction(redact)
     return Telemetry(
-        spans.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
-        measures.CallMetrics(exports.metrics.get_meter(SCOPE)),
-        None if exports.logs is None else lines.Lines(exports.logs.get_logger(SCOPE), redaction),
+        signals.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
+        signals.CallMetrics(exports.metrics.get_meter(SCOPE)),
+        None if exports.logs is None else signals.Lines(exports.logs.get_logger(SCOPE), redaction),
         exports,
         settings,
     )

@@ -11,7 +11,7 @@ import pytest
 from adapter.app.edge import build_guard
 from adapter.edge.api.routes import PatternBranch
 from adapter.edge.console.page_files import Doorstep, ServerPages
-from adapter.edge.http.branches import Branch
+from adapter.edge.http.request import Branch
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.hosting import furnished, serving
 from tests.edge.raw import Exchange, result

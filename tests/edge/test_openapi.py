@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from adapter.edge.api.operations import operations
 from adapter.edge.api.routes import NAME, ROUTES, matched
 from adapter.edge.api.server_routes import document as document_of_servers
-from adapter.edge.openapi import Operation, document, json, ref
+from adapter.edge.openapi import Operation, document, json, operations, ref
 from adapter.wire.envelope import parse
 from tests.edge.tool_serving import PATH, serving
 from tests.hosted.serving import echo, hosted, tool

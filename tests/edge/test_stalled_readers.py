@@ -11,10 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from adapter.edge.http.connection_limit import Handler
+from adapter.edge.http.limits import Handler, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import ClientGone, Request
-from adapter.edge.http.timeouts import Patience
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import Exchange, call_body, modern_body, modern_fields, read_chunk, result

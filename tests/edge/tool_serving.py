@@ -14,10 +14,9 @@ from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
-from adapter.edge.http.access import Guard
-from adapter.edge.http.branches import Branch
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener
-from adapter.edge.http.public_urls import Bases
+from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front

@@ -12,9 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.rules.results.exposure import told
-from adapter.telemetry.measures import VIEWS, CallMetrics
-from adapter.telemetry.secrets import AttributeRedaction
-from adapter.telemetry.spans import Spans
+from adapter.telemetry.signals import VIEWS, AttributeRedaction, CallMetrics, Spans
 
 
 def fault(error: BaseException) -> BaseException | None:

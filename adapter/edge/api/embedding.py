@@ -13,11 +13,11 @@ from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.api.auth_hook import HOOK_PATIENCE, AuthHook, Hook
-from adapter.edge.api.responses import send
 from adapter.edge.api.routes import NAME, ROUTES, ToolRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
+from adapter.edge.http.answers import send
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.request import ClientGone, Request
 from adapter.errors import AdapterError

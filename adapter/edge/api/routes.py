@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.edge.api.responses import EVENT_STREAM, Extra
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.branches import Branch, Names, names_behind
-from adapter.edge.http.request import Request
+from adapter.edge.http.answers import EVENT_STREAM, Extra
+from adapter.edge.http.request import Branch, Names, Request, names_behind
 from adapter.edge.openapi import OPEN, TEXT, Operation, RequestShape, Says, Schema, Takes, json, ref
 
 NAME = "{name}"

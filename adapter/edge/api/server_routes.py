@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.edge import openapi
-from adapter.edge.api.responses import Extra, send
 from adapter.edge.api.routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
 from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.branches import Branch, Names
-from adapter.edge.http.request import Request
+from adapter.edge.http.answers import Extra, send
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.openapi import Operation
 from adapter.edge.router import ExchangeRecords

@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from adapter.edge.api.responses import Extra, send
 from adapter.edge.api.tool_api import ApiResult, Tell
-from adapter.edge.http.access import Guard
-from adapter.edge.http.branches import query_of
-from adapter.edge.http.public_urls import Bases
-from adapter.edge.http.request import Request
+from adapter.edge.http.access import Bases, Guard
+from adapter.edge.http.answers import Extra, send
+from adapter.edge.http.request import Request, query_of
 from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
 from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
 from adapter.pipeline.context import AuthRequest

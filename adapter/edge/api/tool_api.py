@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.api.auth_hook import AuthHook, HookRefused
-from adapter.edge.api.responses import CallStream, Extra, send, wants_stream
+from adapter.edge.http.answers import CallStream, Extra, send, wants_stream
 from adapter.edge.http.request import ClientGone, Request
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.edge.console import pins as console_pins
-from adapter.edge.console.access import Viewer, Viewers
-from adapter.edge.console.exchanges import stream, wants_stream
-from adapter.edge.console.status import Belongings, ServerStatus
+from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
 from adapter.edge.http.access import Guard
-from adapter.edge.http.branches import Branch, Names
-from adapter.edge.http.request import Request
+from adapter.edge.http.answers import EVENT_STREAM, begin_stream, send
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused
-from adapter.relay.http_api.recent_exchanges import Recent
+from adapter.relay.http_api.recent_exchanges import News, Recent
 from adapter.relay.tools.pin_review import PinStatus
+from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump, parse
 
 Look = Callable[[Request, str], Awaitable[object]]
@@ -95,7 +94,7 @@ class ConsoleData:
         if topic == "exchanges" and wants_stream(request):
             await stream(request, self._recent, viewer, extra)
             return
-        _send(request, await self._told(topic, viewer), extra)
+        send(request, HttpOutcome(200, dump(await self._told(topic, viewer))), extra)
 
     async def _told(self, topic: str, viewer: Viewer) -> Any:
         match topic:
@@ -176,14 +175,49 @@ class ConsoleData:
 
 async def _send_standing(request: Request, standing: PinStatus, extra: list[tuple[str, str]]) -> None:
     # In a thread: what thousands of tools were and are is compared value by value.
-    _send(request, await asyncio.to_thread(console_pins.told, standing), extra)
+    send(request, HttpOutcome(200, dump(await asyncio.to_thread(console_pins.told, standing))), extra)
 
 
-def _send(request: Request, value: Any, extra: list[tuple[str, str]]) -> None:
-    fields = [
-        ("Content-Type", "application/json"),
-        ("Cache-Control", "no-store"),
-        ("X-Content-Type-Options", "nosniff"),
-        *extra,
-    ]
-    request.reply.send(200, fields, dump(value))
+# --- the stream of exchanges ------------------------------------------------------------------------------------
+
+HEARTBEAT = 15.0
+"""Seconds after which a stream without news says that it is still there."""
+
+PACE = 0.05
+"""Seconds between two pieces of a stream, so that many exchanges wake nobody for each of them."""
+
+
+def wants_stream(request: Request) -> bool:
+    """Tell whether the request asks for events, and not for an answer that ends."""
+    accept = request.headers.get("Accept", "").lower()
+    return request.method == "GET" and EVENT_STREAM in accept and "application/json" not in accept
+
+
+async def stream(
+    request: Request,
+    recent: Recent,
+    viewer: Viewer,
+    extra: list[tuple[str, str]],
+    heartbeat: float = HEARTBEAT,
+) -> None:
+    """Tell of exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
+
+    Events are ``exchange`` with one exchange as data, and ``lost`` with the number of those that a slow client missed.
+    """
+    watcher = recent.subscribe(viewer.whose)
+    try:
+        begin_stream(request, extra)
+        await request.reply.write(b": exchanges\n\n")
+        while (news := await watcher.news(heartbeat)) is not None:
+            await request.reply.write(_events(news))
+            if news.exchanges:
+                await asyncio.sleep(PACE)
+        request.reply.end()
+    finally:
+        recent.unsubscribe(watcher)
+
+
+def _events(news: News) -> bytes:
+    events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
+    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.told()) for exchange in news.exchanges]
+    return b"".join(events) or b": still here\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapter.edge.console.exchanges import EVENT_STREAM
+from adapter.edge.http.answers import EVENT_STREAM
 from adapter.edge.openapi import JSON_TYPE, TEXT, Operation, Says, Schema, Takes, json, ref
 
 TAG = "console"

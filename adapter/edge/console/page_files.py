@@ -11,8 +11,7 @@ from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from adapter.edge.http.branches import Branch, Names
-from adapter.edge.http.request import Request
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.errors import NotFound
 from adapter.wire.http_ranges import not_modified
 

@@ -9,8 +9,7 @@ from collections.abc import Collection
 import orjson
 
 from adapter.edge.files.ownership import Claims
-from adapter.edge.http.branches import Branch, Names, query_of
-from adapter.edge.http.request import Reply, Request
+from adapter.edge.http.request import Branch, Names, Reply, Request, query_of
 from adapter.errors import FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry

@@ -12,8 +12,7 @@ import orjson
 from adapter.edge.files.multipart import FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.branches import Branch, Names, query_of
-from adapter.edge.http.request import Request
+from adapter.edge.http.request import Branch, Names, Request, query_of
 from adapter.errors import (
     CredentialRefused,
     FileTooLarge,

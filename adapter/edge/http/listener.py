@@ -7,8 +7,7 @@ import socket
 
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.connection import ClientConnection
-from adapter.edge.http.connection_limit import ConnectionLimit, Handler
-from adapter.edge.http.timeouts import PATIENCE, Patience
+from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
 
 BACKLOG = 1024
 

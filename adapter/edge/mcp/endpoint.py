@@ -1,19 +1,19 @@
-"""The MCP endpoint of every mount: a request becomes an Ask, its Answer becomes HTTP."""
+"""The MCP endpoint of every mount: requests over HTTP become ClientRequests, and what comes of them HTTP answers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
+import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.http.access import MCP_METHODS, Guard
+from adapter.edge.http.access import MCP_METHODS, Bases, Guard
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.failures import Asker, send_answer, send_failure
-from adapter.edge.http.public_urls import Bases
 from adapter.edge.http.request import ClientGone, Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.errors import (
@@ -25,13 +25,14 @@ from adapter.errors import (
     UnsupportedMediaType,
 )
 from adapter.pipeline.tracing import Tracing
-from adapter.relay.exchange import ClientRequest, ClientResponse
+from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.access.host_and_origin_check import is_json_type
+from adapter.rules.access import host_and_origin_check
+from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
-from adapter.wire.envelope import Batch, Envelope
+from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import Era
 
 LONGEST_NAME = 128
@@ -39,6 +40,18 @@ LONGEST_NAME = 128
 
 _ADMITTED = object()
 """The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The facts about who asked that are needed to render a failure.
+
+    ``id_bytes`` is None where no request has an id.
+    """
+
+    era: Era
+    id_bytes: bytes | None = None
+    rpc: bool = False
 
 
 @dataclass(slots=True)
@@ -209,3 +222,58 @@ def _let_go(body: Body, message: Envelope | Batch) -> None:
     """Give the memory of a message back that has been sent, also of one that another was sent for."""
     message.shrink()
     body.release()
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+_JSON = ("Content-Type", "application/json")
+
+
+def send_failure(
+    reply: Reply,
+    error: AdapterError,
+    asker: Asker,
+    extra: list[tuple[str, str]],
+    *,
+    legacy_statuses: bool = False,
+) -> None:
+    """A failed JSON-RPC request is answered as JSON-RPC, everything else as ``{"detail": …}``.
+
+    ``extra`` are fields of the edge's own, such as CORS. ``legacy_statuses`` gives legacy requests the HTTP
+    statuses of the modern era (``core.errors.legacy_status``).
+    """
+    status = error.http
+    if asker.id_bytes is not None and asker.era is Era.LEGACY and not legacy_statuses:
+        status = error.legacy_http or status
+    fields = [_JSON, NOSNIFF, *extra]
+    if error.retry_after is not None and status in (429, 503):
+        fields.append(("Retry-After", str(math.ceil(error.retry_after))))
+    if status == Unauthorized.http:
+        fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
+    detail = {"detail": str(error)}
+    body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)
+    reply.send(status, fields, body)
+
+
+# Most answers have one of few heads. Whoever is given one must not change it.
+guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
+"""See ``browsers.guarded``; takes a tuple."""
+
+
+async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
+    """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
+    completed.
+    """
+    fields = guarded(tuple(answer.headers))
+    if extra:
+        fields = fields + extra
+    if isinstance(answer.body, bytes):
+        reply.send(answer.status, fields, answer.body)
+        return
+    reply.begin(answer.status, fields, answer.length)
+    if isinstance(answer.body, Flow):
+        await answer.body.pour(reply)
+    else:
+        async for piece in answer.body:
+            await reply.write(piece)
+    reply.end()

@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 
-from adapter.edge.console.access import Viewer
-from adapter.edge.console.exchanges import stream
-from adapter.edge.http.branches import Branch, Names
-from adapter.edge.http.request import Request
+from adapter.edge.console.data import stream
+from adapter.edge.console.status import Viewer
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.conftest import StartUpstream

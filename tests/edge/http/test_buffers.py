@@ -10,9 +10,9 @@ import pytest
 
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
+from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from adapter.edge.http.timeouts import Patience
 from adapter.errors import BuffersFull
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead, until

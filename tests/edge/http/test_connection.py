@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from adapter.edge.http.connection import ClientConnection
+from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import ClientGone, Request
-from adapter.edge.http.timeouts import Patience
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import RawClient, call_body, read_body, read_head
 

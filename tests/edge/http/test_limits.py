@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack
 import orjson
 import pytest
 
-from adapter.edge.http.connection_limit import RESERVE, ConnectionLimit
+from adapter.edge.http.limits import RESERVE, ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from adapter.edge.http.timeouts import Patience
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, RawClient, read_body, read_head
 

@@ -1,4 +1,4 @@
-"""The answers of the tool API: JSON as a whole, or a call's progress and result as events."""
+"""Answers of the adapter's own APIs: JSON as a whole, or a stream of events."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ _FIELDS = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
 
 def send(request: Request, answered: HttpOutcome, extra: Extra) -> None:
-    """Send a JSON answer of the API."""
+    """Send a JSON answer."""
     fields = [("Content-Type", "application/json"), *_FIELDS, *extra]
     if answered.status == Unauthorized.http:
         fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
     request.reply.send(answered.status, fields, answered.body)
+
+
+def begin_stream(request: Request, extra: Extra) -> None:
+    """Send the head of an answer in events."""
+    # nginx would keep events back until there are enough of them.
+    fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS, *extra]
+    request.reply.begin(200, fields, None)
 
 
 class CallStream:
@@ -35,9 +42,7 @@ class CallStream:
 
     def begin(self) -> None:
         """The head; events follow."""
-        # nginx would keep events back until there are enough of them.
-        fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS, *self._extra]
-        self._request.reply.begin(200, fields, None)
+        begin_stream(self._request, self._extra)
         self.begun = True
 
     async def tell(self, progress: dict[str, Any]) -> None:
