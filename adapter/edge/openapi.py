@@ -19,6 +19,10 @@ Schema = Mapping[str, Any]
 Json = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+YES: Schema = {"type": "boolean"}
+ANY_OBJECT: Schema = {"type": "object"}
 JSON_TYPE = "application/json"
 
 _IN_PATH = re.compile(r"\{([^{}]+)\}")
@@ -27,6 +31,21 @@ _IN_PATH = re.compile(r"\{([^{}]+)\}")
 def ref(name: str) -> Schema:
     """A schema among the components."""
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def or_null(kind: str) -> Schema:
+    """A value of this type, or null."""
+    return {"type": [kind, "null"]}
+
+
+def list_of(items: Schema) -> Schema:
+    """A list of such values."""
+    return {"type": "array", "items": items}
+
+
+def object_of(members: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
+    """An object that has all ``members``, and may have the ``optional`` ones."""
+    return {"type": "object", "required": list(members), "properties": {**members, **(optional or {})}}
 
 
 class Says(NamedTuple):
@@ -164,7 +183,6 @@ FILES, HEALTH = "files", "health"
 # --- uploads, downloads and health -----------------------------------------------------------------------------
 
 _DETAIL = ref("Detail")
-_OBJECT: Schema = {"type": "object"}
 _SIGNED = (
     RequestShape("exp", "query", "When the link expires, in Unix seconds; part of a signed link."),
     RequestShape("sig", "query", "The signature; part of a signed link."),
@@ -184,27 +202,17 @@ _NAMED = {
     "file": "The file's id.",
     "filename": "The file's name.",
 }
-_UPLOADED: Schema = {
-    "type": "object",
-    "required": ["server_id", "session_id", "uploads", "upload_handles", "count"],
-    "properties": {
+_UPLOADED = object_of(
+    {
         "server_id": TEXT,
         "session_id": TEXT,
-        "uploads": {"type": "array", "items": _OBJECT},
-        "upload_handles": {"type": "array", "items": TEXT},
+        "uploads": list_of(ANY_OBJECT),
+        "upload_handles": list_of(TEXT),
         "count": {"type": "integer"},
-        "upload_handle": TEXT,
-        "upload": _OBJECT,
     },
-}
-_FORM: Schema = {
-    "type": "object",
-    "required": ["file"],
-    "properties": {
-        "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
-        "sha256": {"type": "array", "items": TEXT},
-    },
-}
+    {"upload_handle": TEXT, "upload": ANY_OBJECT},
+)
+_FORM = object_of({"file": list_of({"type": "string", "format": "binary"})}, {"sha256": list_of(TEXT)})
 
 
 def operations(upload_path: str | None, *, downloads: bool) -> list[Operation]:
@@ -221,22 +229,15 @@ def operations(upload_path: str | None, *, downloads: bool) -> list[Operation]:
 
 
 def _health() -> list[Operation]:
-    whole = json("How the adapter and its servers are.", _OBJECT)
-    state = json("The state.", _OBJECT)
+    whole = json("How the adapter and its servers are.", ANY_OBJECT)
+    state = json("The state.", ANY_OBJECT)
+    both = {200: state, 503: state}
     return [
         Operation(
-            "GET", "/healthz", "showHealth", HEALTH, "The whole picture.", {200: whole, 503: whole}, OPEN
+            "GET", "/healthz", "showHealth", HEALTH, "The whole picture.", dict.fromkeys(both, whole), OPEN
         ),
         Operation("GET", "/livez", "showLive", HEALTH, "Whether the process lives.", {200: state}, OPEN),
-        Operation(
-            "GET",
-            "/readyz",
-            "showReady",
-            HEALTH,
-            "Whether servers can be called.",
-            {200: state, 503: state},
-            OPEN,
-        ),
+        Operation("GET", "/readyz", "showReady", HEALTH, "Whether servers can be called.", both, OPEN),
     ]
 
 

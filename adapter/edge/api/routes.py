@@ -9,7 +9,21 @@ from typing import NamedTuple
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.answers import EVENT_STREAM, Extra
 from adapter.edge.http.request import Branch, Names, Request, names_behind
-from adapter.edge.openapi import OPEN, TEXT, Operation, RequestShape, Says, Schema, Takes, json, ref
+from adapter.edge.openapi import (
+    ANY_OBJECT,
+    OPEN,
+    TEXT,
+    YES,
+    Operation,
+    RequestShape,
+    Says,
+    Schema,
+    Takes,
+    json,
+    list_of,
+    object_of,
+    ref,
+)
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -72,49 +86,19 @@ def matched(pattern: Names, parts: Names) -> Names | None:
 
 # --- schemas --------------------------------------------------------------------------------------------------
 
-_OBJECT: Schema = {"type": "object"}
-
 SCHEMAS: dict[str, Schema] = {
-    "Tool": {
-        "type": "object",
-        "required": ["name", "description"],
-        "properties": {"name": TEXT, "description": TEXT, "annotations": _OBJECT},
-    },
-    "ToolDetail": {
-        "allOf": [ref("Tool"), {"type": "object", "required": ["inputSchema"]}],
-    },
-    "CallToolResult": {
-        "type": "object",
-        "required": ["content", "isError"],
-        "properties": {
-            "content": {"type": "array"},
-            "structuredContent": {},
-            "isError": {"type": "boolean"},
-            "_meta": {"type": "object", "properties": {"_trace_id": TEXT}},
-        },
-    },
+    "Tool": object_of({"name": TEXT, "description": TEXT}, {"annotations": ANY_OBJECT}),
+    "ToolDetail": {"allOf": [ref("Tool"), {"type": "object", "required": ["inputSchema"]}]},
+    "CallToolResult": object_of(
+        {"content": {"type": "array"}, "isError": YES},
+        {"structuredContent": {}, "_meta": {"type": "object", "properties": {"_trace_id": TEXT}}},
+    ),
     "Succeeded": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": False}}}]},
     "Failed": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": True}}}]},
-    "Validation": {
-        "type": "object",
-        "required": ["valid"],
-        "properties": {
-            "valid": {"type": "boolean"},
-            "errors": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["path", "message", "keyword"],
-                    "properties": {"path": TEXT, "message": TEXT, "keyword": TEXT},
-                },
-            },
-        },
-    },
-    "Meta": {
-        "type": "object",
-        "required": ["title", "allow_execute"],
-        "properties": {"title": TEXT, "allow_execute": {"type": "boolean"}},
-    },
+    "Validation": object_of(
+        {"valid": YES}, {"errors": list_of(object_of({"path": TEXT, "message": TEXT, "keyword": TEXT}))}
+    ),
+    "Meta": object_of({"title": TEXT, "allow_execute": YES}),
 }
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -165,7 +149,7 @@ CALL = Operation(
         403: json("Execution is disabled.", _ERROR),
         500: json("The tool failed, as its result says; or no tools could be listed.", _FAILED),
     },
-    Takes((_TAB,), {"application/json": _OBJECT}, _TOOL_NAMED),
+    Takes((_TAB,), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -190,7 +174,7 @@ LIST = Operation(
     "listTools",
     TAG,
     "All tools.",
-    {200: json("The tools.", {"type": "array", "items": ref("Tool")}), **_FAILED_TO_LOOK, **_NO_SERVER},
+    {200: json("The tools.", list_of(ref("Tool"))), **_FAILED_TO_LOOK, **_NO_SERVER},
     Takes((_TAB,)),
 )
 SHOW = Operation(

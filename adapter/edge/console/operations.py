@@ -5,142 +5,142 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adapter.edge.http.answers import EVENT_STREAM
-from adapter.edge.openapi import JSON_TYPE, TEXT, Operation, Says, Schema, Takes, json, ref
+from adapter.edge.openapi import (
+    COUNT,
+    JSON_TYPE,
+    NOTHING,
+    NUMBER,
+    TEXT,
+    YES,
+    Operation,
+    Says,
+    Schema,
+    Takes,
+    json,
+    list_of,
+    object_of,
+    or_null,
+    ref,
+)
 
 TAG = "console"
 
-_NUMBER: Schema = {"type": "number"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_YES: Schema = {"type": "boolean"}
 _DETAIL = ref("Detail")
 
-
-def _or_null(kind: str) -> Schema:
-    return {"type": [kind, "null"]}
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def _object(members: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    return {"type": "object", "required": list(members), "properties": {**members, **(optional or {})}}
-
-
 SCHEMAS: dict[str, Schema] = {
-    "Viewer": _object(
+    "Viewer": object_of(
         {
             "principal": TEXT,
-            "operator": _YES,
+            "operator": YES,
             "title": TEXT,
-            "allow_execute": _YES,
+            "allow_execute": YES,
             "version": TEXT,
-            "auth": _YES,
+            "auth": YES,
         }
     ),
-    "ServerStatus": _object(
+    "ServerStatus": object_of(
         {
             "id": TEXT,
             "mount": TEXT,
             "transport": TEXT,
-            "era": _or_null("string"),
+            "era": or_null("string"),
             "status": {"enum": ["ok", "unhealthy", "starting"]},
-            "breaker": _or_null("string"),
-            "latency_ms": _or_null("number"),
-            "history": _list(_list(_or_null("number"))),
-            "tools": _or_null("integer"),
-            "drift": _COUNT,
-            "remembered": _YES,
-            "missing": _list(TEXT),
-            "helper": _or_null("string"),
-            "uploads": _YES,
+            "breaker": or_null("string"),
+            "latency_ms": or_null("number"),
+            "history": list_of(list_of(or_null("number"))),
+            "tools": or_null("integer"),
+            "drift": COUNT,
+            "remembered": YES,
+            "missing": list_of(TEXT),
+            "helper": or_null("string"),
+            "uploads": YES,
         }
     ),
-    "Session": _object(
+    "Session": object_of(
         {
             "server": TEXT,
             "scope": TEXT,
             "era": TEXT,
             "principal": TEXT,
-            "created": _NUMBER,
-            "last_seen": _NUMBER,
-            "in_flight": _COUNT,
-            "own": _YES,
+            "created": NUMBER,
+            "last_seen": NUMBER,
+            "in_flight": COUNT,
+            "own": YES,
         }
     ),
-    "HeldFile": _object(
+    "HeldFile": object_of(
         {
             "kind": {"enum": ["upload", "artifact"]},
             "uri": TEXT,
             "filename": TEXT,
-            "size": _COUNT,
+            "size": COUNT,
             "media_type": TEXT,
-            "expires_at": _or_null("number"),
+            "expires_at": or_null("number"),
             "server": TEXT,
         }
     ),
-    "HeldFiles": _object(
+    "HeldFiles": object_of(
         {
             "scope": TEXT,
-            "used": _COUNT,
-            "quota": _or_null("integer"),
-            "count": _COUNT,
-            "own": _YES,
-            "files": _list(ref("HeldFile")),
+            "used": COUNT,
+            "quota": or_null("integer"),
+            "count": COUNT,
+            "own": YES,
+            "files": list_of(ref("HeldFile")),
         }
     ),
-    "Exchange": _object(
+    "Exchange": object_of(
         {
-            "at": _NUMBER,
+            "at": NUMBER,
             "server": TEXT,
             "method": TEXT,
-            "tool": _or_null("string"),
+            "tool": or_null("string"),
             "entrance": {"enum": ["mcp", "http"]},
             "outcome": TEXT,
-            "status": _or_null("integer"),
-            "ms": _NUMBER,
-            "stages": _list(_object({"name": TEXT, "start_ms": _NUMBER, "ms": _NUMBER, "outcome": TEXT})),
+            "status": or_null("integer"),
+            "ms": NUMBER,
+            "stages": list_of(object_of({"name": TEXT, "start_ms": NUMBER, "ms": NUMBER, "outcome": TEXT})),
         }
     ),
-    "PinnedTool": _object(
+    "PinnedTool": object_of(
         {
             "name": TEXT,
-            "pinned": _or_null("string"),
-            "now": _or_null("string"),
-            "changes": _list(_object({"path": TEXT, "before": {}, "after": {}})),
+            "pinned": or_null("string"),
+            "now": or_null("string"),
+            "changes": list_of(object_of({"path": TEXT, "before": {}, "after": {}})),
         },
-        {"unsafe": _list(TEXT)},
+        {"unsafe": list_of(TEXT)},
     ),
-    "MetDrift": _object(
+    "MetDrift": object_of(
         {
             "digest": TEXT,
-            "since": _NUMBER,
+            "since": NUMBER,
             "by": TEXT,
             "scope": TEXT,
-            "sessions": _COUNT,
-            "counts": {"type": "object", "additionalProperties": _COUNT},
+            "sessions": COUNT,
+            "counts": {"type": "object", "additionalProperties": COUNT},
             "what": TEXT,
         }
     ),
-    "RememberedDrift": _object(
+    "RememberedDrift": object_of(
         {
-            "since": _NUMBER,
+            "since": NUMBER,
             "by": TEXT,
-            "sessions": _COUNT,
-            "catalogues": _list(ref("MetDrift")),
-            "more": _COUNT,
+            "sessions": COUNT,
+            "catalogues": list_of(ref("MetDrift")),
+            "more": COUNT,
         }
     ),
-    "Pins": _object(
+    "Pins": object_of(
         {
             "mode": {"enum": ["off", "warn", "block"]},
             "origin": {"enum": ["nothing", "lock", "accepted", "first_seen"]},
-            "digest": _or_null("string"),
+            "digest": or_null("string"),
             "accepted": {"type": ["number", "string", "null"]},
             "remembered": {"anyOf": [ref("RememberedDrift"), {"type": "null"}]},
-            "drift": _COUNT,
-            "tools": _list(ref("PinnedTool")),
-            "more": _COUNT,
+            "drift": COUNT,
+            "tools": list_of(ref("PinnedTool")),
+            "more": COUNT,
         }
     ),
 }
@@ -150,69 +150,62 @@ _UNKNOWN = {404: json("There is no such server.", _DETAIL)}
 _STORE = {503: json("The adapter's store is away.", _DETAIL)}
 _NAMED = {"server": "The server's id."}
 
+
+def _shown(
+    path: str,
+    name: str,
+    summary: str,
+    answer: Says,
+    failures: Mapping[int, Says] = {},
+    takes: Takes = NOTHING,
+) -> Operation:
+    """A route that shows something to everybody with a token."""
+    return Operation("GET", f"/-/{path}", name, TAG, summary, {200: answer, **_STRANGER, **failures}, takes)
+
+
 OPERATIONS = (
-    Operation(
-        "GET",
-        "/-/me",
-        "showViewer",
-        TAG,
-        "Who asks, and what they may do.",
-        {200: json("The viewer.", ref("Viewer")), **_STRANGER},
-    ),
-    Operation(
-        "GET",
-        "/-/servers",
+    _shown("me", "showViewer", "Who asks, and what they may do.", json("The viewer.", ref("Viewer"))),
+    _shown(
+        "servers",
         "listServers",
-        TAG,
         "How the servers are, and how they were.",
-        {200: json("The servers.", _list(ref("ServerStatus"))), **_STRANGER, **_STORE},
+        json("The servers.", list_of(ref("ServerStatus"))),
+        _STORE,
     ),
-    Operation(
-        "GET",
-        "/-/sessions",
+    _shown(
+        "sessions",
         "listSessions",
-        TAG,
         "The open sessions: the viewer's own, to operators all.",
-        {200: json("The sessions, those used last first.", _list(ref("Session"))), **_STRANGER},
+        json("The sessions, those used last first.", list_of(ref("Session"))),
     ),
-    Operation(
-        "GET",
-        "/-/files",
+    _shown(
+        "files",
         "listFiles",
-        TAG,
         "The viewer's files, and to operators how much others hold.",
-        {200: json("The files by scope.", _object({"scopes": _list(ref("HeldFiles"))})), **_STRANGER},
+        json("The files by scope.", object_of({"scopes": list_of(ref("HeldFiles"))})),
     ),
-    Operation(
-        "GET",
-        "/-/exchanges",
+    _shown(
+        "exchanges",
         "listExchanges",
-        TAG,
         "The last exchanges, or those to come as events: the viewer's own, to operators all.",
-        {
-            200: Says(
-                "The exchanges, the newest first; as events each as it ends.",
-                {JSON_TYPE: _list(ref("Exchange")), EVENT_STREAM: None},
-            ),
-            **_STRANGER,
-            429: json("As many watch already as may.", _DETAIL),
-        },
+        Says(
+            "The exchanges, the newest first; as events each as it ends.",
+            {JSON_TYPE: list_of(ref("Exchange")), EVENT_STREAM: None},
+        ),
+        {429: json("As many watch already as may.", _DETAIL)},
     ),
-    Operation(
-        "GET",
-        "/-/config",
+    _shown(
+        "config",
         "showConfiguration",
-        TAG,
         "The settings that are in force, without secrets.",
-        {200: json("The settings.", _object({"yaml": TEXT})), **_STRANGER},
+        json("The settings.", object_of({"yaml": TEXT})),
     ),
-    Operation(
-        "GET",
-        "/-/pins/{server}",
+    _shown(
+        "pins/{server}",
         "showPins",
-        TAG,
         "How a server's tools stand to what it is held against.",
-        {200: json("The tools, those that changed first.", ref("Pins")), **_STRANGER, **_UNKNOWN, **_STORE},
+        json("The tools, those that changed first.", ref("Pins")),
+        {**_UNKNOWN, **_STORE},
         Takes(named=_NAMED),
     ),
     Operation(
@@ -233,7 +226,7 @@ OPERATIONS = (
             **_STORE,
         },
         Takes(
-            body={JSON_TYPE: _object({"digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}})},
+            body={JSON_TYPE: object_of({"digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}})},
             named=_NAMED,
         ),
     ),
