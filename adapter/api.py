@@ -64,8 +64,8 @@ def create_mount(
     from adapter.app.run import explorer
     from adapter.edge.api.embedding import mount
 
-    made = explorer(tools, handle_call, options)
-    return mount(prefix, made.routes, made.end)
+    parts = explorer(tools, handle_call, options)
+    return mount(prefix, parts.routes, parts.end)
 
 
 @overload

@@ -158,9 +158,9 @@ def _checked(arguments: argparse.Namespace) -> Settings:
     from adapter.app.tool_plans import compiled
     from adapter.commands.database_check import inspect
 
-    made = compiled(settings)
-    made.loading.close()
-    inspect(made)
+    stages = compiled(settings)
+    stages.loading.close()
+    inspect(stages)
     return settings
 
 
@@ -187,7 +187,7 @@ def _pins(arguments: argparse.Namespace) -> int:
     settings = _loaded(arguments)
     from adapter.commands import pins as pinning
 
-    asked = pinning.Asked(
+    request = pinning.Asked(
         arguments.topic,
         arguments.server,
         seen=arguments.seen,
@@ -196,7 +196,7 @@ def _pins(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         directory=arguments.config.parent if arguments.config else Path(),
     )
-    return pinning.run(settings, asked)
+    return pinning.run(settings, request)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -151,12 +151,12 @@ class ToolParts:
         return plan if names is None else CodeMode(names, tool_guard, own).around(plan)
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
-        said = self._settings.pinning_for(entry)
+        section = self._settings.pinning_for(entry)
         pinning = Pinning(
-            mode=said.mode,
-            subset=said.block_strategy == "baseline_subset",
-            invalidate=said.block_error_session_action == "invalidate",
-            baseline=said.baseline,
+            mode=section.mode,
+            subset=section.block_strategy == "baseline_subset",
+            invalidate=section.block_error_session_action == "invalidate",
+            baseline=section.baseline,
             lock=self._locks.get(entry.id),
         )
         return Baselines(entry.id, pinning, self._pins, self._sessions.scopes.of_principal, time.time)
@@ -274,9 +274,11 @@ def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[
 def _decorated(raw: bytes, decorate: Decorate) -> bytes:
     """A definition with what is added and without what is taken away; other members keep their bytes."""
     definition = parse(raw)
-    made = decorate(definition)
-    edits: list[Edit] = [Drop((key,)) for key in definition.keys() - made.keys()]
-    edits += [Insert((key,), dump(value)) for key, value in made.items() if value is not definition.get(key)]
+    decorated = decorate(definition)
+    edits: list[Edit] = [Drop((key,)) for key in definition.keys() - decorated.keys()]
+    edits += [
+        Insert((key,), dump(value)) for key, value in decorated.items() if value is not definition.get(key)
+    ]
     return edit(raw, edits) if edits else raw
 
 

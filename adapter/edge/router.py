@@ -195,10 +195,10 @@ class Front:
 
     def _branch(self, request: Request) -> tuple[Branch | None, Names]:
         # Who calls a tool over and over asks for one path, on one connection.
-        asked = (request.method, request.target)
+        key = (request.method, request.target)
         last: tuple[tuple[str, str], tuple[Branch | None, Names]] | None = request.headers.derived.get(self)
-        if last is None or last[0] != asked:
-            last = request.headers.derived[self] = (asked, self._find_branch(request))
+        if last is None or last[0] != key:
+            last = request.headers.derived[self] = (key, self._find_branch(request))
         return last[1]
 
     def _find_branch(self, request: Request) -> tuple[Branch | None, Names]:

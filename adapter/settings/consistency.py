@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from adapter.settings.core import is_loopback
 from adapter.settings.presenters import PresenterSettings
@@ -18,14 +18,19 @@ NOTHING_KEPT = (
 )
 
 
-def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
-    """Connectors of one name, in whatever case."""
-    seen: dict[str, int] = {}
-    for index, connector in enumerate(connectors):
-        first = seen.setdefault(connector.name.lower(), index)
+def _repeated(values: Iterable[Hashable]) -> Iterator[tuple[int, int]]:
+    """The place of each value that was there before, and the place where it came first."""
+    seen: dict[Hashable, int] = {}
+    for index, value in enumerate(values):
+        first = seen.setdefault(value, index)
         if first != index:
-            sentence = f"{connector.name} is already the name of connectors[{first}]"
-            yield Problem(f"connectors[{index}].name", sentence)
+            yield index, first
+
+
+def _repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
+    for index, first in _repeated(connector.name.lower() for connector in connectors):
+        sentence = f"{connectors[index].name} is already the name of connectors[{first}]"
+        yield Problem(f"connectors[{index}].name", sentence)
 
 
 def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
@@ -42,12 +47,11 @@ def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Itera
     if not server.tools.define:
         sentence = "is required for the transport hosted: add at least one tool, here or in tools.directory"
         yield Problem(f"{path}.tools.define", sentence)
-    seen: dict[str, int] = {}
+    for index, first in _repeated(tool.name for tool in server.tools.define):
+        sentence = f"{server.tools.define[index].name} is already the name of define[{first}]"
+        yield Problem(f"{path}.tools.define[{index}].name", sentence)
     for index, tool in enumerate(server.tools.define):
         place = f"{path}.tools.define[{index}]"
-        first = seen.setdefault(tool.name, index)
-        if first != index:
-            yield Problem(f"{place}.name", f"{tool.name} is already the name of define[{first}]")
         yield from _work_problems(tool, place, {connector.name for connector in settings.connectors})
         yield from _stage_problems(tool, place, server, settings)
 
@@ -172,33 +176,30 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
-    yield from repeated_connectors(settings.connectors)
+    yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from pipeline_problems(settings)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:
-    seen: dict[str, int] = {}
-    for index, server in enumerate(settings.servers):
-        first = seen.setdefault(server.id.lower(), index)
-        if first != index:
-            yield Problem(f"servers[{index}].id", f"{server.id} is already the id of servers[{first}]")
+    for index, first in _repeated(server.id.lower() for server in settings.servers):
+        sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
+        yield Problem(f"servers[{index}].id", sentence)
 
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:
     upload = settings.core.upload_path
     if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
         yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
-    seen: dict[str, int] = {}
     for index, server in enumerate(settings.servers):
         path, mount = f"servers[{index}].mount_path", server.mount_path
         if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):
             yield Problem(path, f"{mount} belongs to core.upload_path, which is {upload}")
-        first = seen.setdefault(mount, index)
-        if first != index:
-            yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
+    for index, first in _repeated(server.mount_path for server in settings.servers):
+        sentence = f"{settings.servers[index].mount_path} is already the mount_path of servers[{first}]"
+        yield Problem(f"servers[{index}].mount_path", sentence)
 
 
 def _console_clashes(settings: Settings) -> Iterator[Problem]:

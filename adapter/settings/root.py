@@ -119,8 +119,8 @@ class Settings(BaseSettings):
 
     def code_mode_for(self, server: ServerSettings) -> bool:
         """``core.code_mode_enabled``, or what this server says instead."""
-        said = server.code_mode_enabled
-        return self.core.code_mode_enabled if said is None else said
+        own = server.code_mode_enabled
+        return self.core.code_mode_enabled if own is None else own
 
     def sanitization_for(self, server: ServerSettings) -> MetadataSanitization:
         """``core.tool_metadata_sanitization`` with what this server says instead."""
@@ -134,8 +134,8 @@ class Settings(BaseSettings):
 
     def errors_for(self, server: ServerSettings, stages: ToolStages | None = None) -> Errors:
         """``core.errors`` with what this server, and then the stages of one of its tools, say instead."""
-        said = server.errors.said if stages is None else server.errors.said | stages.errors.said
-        return self.core.errors.model_copy(update=said)
+        own = server.errors.said if stages is None else server.errors.said | stages.errors.said
+        return self.core.errors.model_copy(update=own)
 
 
 def _said(override: BaseModel) -> dict[str, object]:

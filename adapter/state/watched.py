@@ -78,21 +78,17 @@ class WatchedStore:
     # --- the store --------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """See Store."""
         await self._store.open()
 
     async def close(self) -> None:
-        """See Store."""
         await self._store.close()
 
     async def get(self, table: str, key: str) -> Row | None:
-        """See Store."""
         return await self._store.get(table, key)
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        """See Store."""
         return await self._noted(self._store.put(table, key, value, expected=expected, due=due), len(value))
 
     async def put_all(
@@ -102,26 +98,20 @@ class WatchedStore:
         *,
         instead_of: Sequence[str] = (),
     ) -> None:
-        """See Store."""
         size = sum(len(value) for _, value, _ in rows)
         await self._noted(self._store.put_all(table, rows, instead_of=instead_of), size)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        """See Store."""
         return await self._noted(self._store.delete(table, key, expected=expected))
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        """See Store."""
         await self._noted(self._store.touch(table, dues))
 
     async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
-        """See Store."""
         return await self._store.scan(table, after=after, limit=limit)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        """See Store."""
         return await self._store.overdue(table, now, limit=limit)
 
     async def count(self, table: str) -> int:
-        """See Store."""
         return await self._store.count(table)

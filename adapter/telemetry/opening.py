@@ -51,10 +51,6 @@ class Telemetry:
     def __repr__(self) -> str:
         return f"<Telemetry: {'closed' if self._closed else 'open'}>"
 
-    def trace_id(self) -> str | None:
-        """The current trace in 32 hexadecimal digits; None outside of any."""
-        return self.tracing.trace_id()
-
     async def close(self) -> bool:
         """Export what waits, within telemetry.shutdown_drain_timeout_seconds, and end; whether there was time for all.
 

@@ -47,12 +47,12 @@ class AttributeRedaction:
             return HIDDEN
         if not isinstance(value, str):
             return value
-        told = encodable(self._redact(value))
-        if told == value and len(value) <= LONGEST_KNOWN:
+        shown = encodable(self._redact(value))
+        if shown == value and len(value) <= LONGEST_KNOWN:
             if len(self._harmless) >= MOST_KNOWN:
                 self._harmless.clear()
             self._harmless.add((key, value))
-        return told
+        return shown
 
     def message(self, error: BaseException) -> str:
         """The text of an exception, as far as it may be told."""

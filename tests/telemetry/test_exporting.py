@@ -115,7 +115,7 @@ async def test_h37_log_lines_are_shipped_within_their_trace() -> None:
         telemetry = opened(collector, transport="http", emit_logs=True, logs_endpoint=collector.url)
         assert telemetry.lines is not None
         with telemetry.tracing.span("mcp.tool.call", {}):
-            trace_id = telemetry.trace_id()
+            trace_id = telemetry.tracing.trace_id()
             telemetry.lines(
                 {
                     "event": "opened mysql://app:hunter2@db/shop",

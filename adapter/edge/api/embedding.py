@@ -123,11 +123,11 @@ class HostTools:
     ) -> ApiResult:
         """See Provider. Raises TypeError for a handler that returns something else, and what it raises."""
         more = (seen_by_host(request, name),) if self._takes_request else ()
-        came: Any = self._handle_call(name, arguments, *more)
-        came = await came if inspect.isawaitable(came) else came
-        if not isinstance(came, tuple) or len(came) != 3:
+        returned: Any = self._handle_call(name, arguments, *more)
+        returned = await returned if inspect.isawaitable(returned) else returned
+        if not isinstance(returned, tuple) or len(returned) != 3:
             raise TypeError("The handler returns content, is_error and a trace id.")
-        content, is_error, trace_id = came
+        content, is_error, trace_id = returned
         return ApiResult.of(content, is_error, trace_id)
 
 
@@ -221,10 +221,10 @@ def routes(
 ) -> list[web.RouteDef]:
     """The page and the API of a host's own tools, relative to wherever the host puts them."""
     hook = options.get("auth_hook")
-    said: dict[str, Any] = {name: value for name, value in options.items() if name in _OF_THE_API}
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if name in _OF_THE_API}
     api = ToolApi(
         HostTools(tools, handle_call),
-        ApiOptions(**said),
+        ApiOptions(**chosen),
         log,
         hook=None if hook is None else AuthHook(hook, log, options.get("hook_patience", HOOK_PATIENCE)),
         view=seen_by_host,

@@ -217,8 +217,8 @@ def preview_of(contents: list[dict[str, Any]], uri: str) -> Preview | None:
     """The first of a resource's contents that has any."""
     filename = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2]) or "resource"
     for each in contents:
-        said = each.get("mimeType")
-        kind = said.partition(";")[0].strip().lower() if isinstance(said, str) else ""
+        media_type = each.get("mimeType")
+        kind = media_type.partition(";")[0].strip().lower() if isinstance(media_type, str) else ""
         if isinstance(each.get("text"), str):
             kind = kind if kind in _TYPES else "text/plain"
             return Preview(each["text"].encode("utf-8", "replace"), f"{kind}; charset=utf-8", filename)

@@ -161,8 +161,8 @@ class ToolApi:
 
     async def show_meta(self, request: Request, extra: Extra) -> None:
         """``GET /meta``."""
-        said = {"title": self._options.title, "allow_execute": self._options.allow_execute}
-        send(request, HttpOutcome(200, dump(said)), extra)
+        meta = {"title": self._options.title, "allow_execute": self._options.allow_execute}
+        send(request, HttpOutcome(200, dump(meta)), extra)
 
     async def validate(self, request: Request, name: str, extra: Extra) -> None:
         """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone.
@@ -287,8 +287,8 @@ class ToolApi:
             if stream is not None:
                 stream.begin()
             tell = stream.tell if stream is not None else None
-            came = await self._provider.call(name, arguments.value, request, tell)
-            return result_body(came.result, came.trace_id)
+            result = await self._provider.call(name, arguments.value, request, tell)
+            return result_body(result.result, result.trace_id)
 
         try:
             return await self._admitted(request, name, running)

@@ -166,8 +166,8 @@ class ConsoleData:
             raise MessageTooLong(
                 f"The body is larger than the {self._facts.max_body} bytes that console.max_body allows."
             ) from None
-        said = parse(body)
-        digest = said.get("digest") if isinstance(said, dict) else None
+        message = parse(body)
+        digest = message.get("digest") if isinstance(message, dict) else None
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
             raise BadRequest('The body is {"digest": …} with the digest of the tools that were shown.')
         return digest

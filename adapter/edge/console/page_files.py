@@ -83,15 +83,15 @@ class PageFiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self._assets)
 
-    async def page(self, asked: Mapping[str, str]) -> tuple[int, Fields, bytes]:
+    async def page(self, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
         """Status, fields and body of the page itself, for a request with the header fields ``asked``.
 
         It names its assets relative to its own directory, so it works below any mount, and behind any proxy.
         """
         fields = [("Content-Security-Policy", PAGE_POLICY), ("X-Frame-Options", "DENY")]
-        return await _answer(self._index, asked, [*fields, ("Cache-Control", "no-cache")])
+        return await _answer(self._index, headers, [*fields, ("Cache-Control", "no-cache")])
 
-    async def file(self, path: Names, asked: Mapping[str, str]) -> tuple[int, Fields, bytes]:
+    async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
         """The same for ``{version}/{name}``. Raises NotFound for all but the names that are known.
 
         Another version's file may still be asked for by a page that is open: it gets this one's, to be asked for again.
@@ -105,11 +105,11 @@ class PageFiles:
         # A worker takes the policy of its own file, and would not get its module from a sandbox.
         if name.endswith(".js"):
             policy = "default-src 'none'; script-src 'self'"
-        kept = "public, max-age=31536000, immutable" if version == self.version else "no-cache"
-        fields = [("Content-Security-Policy", policy), ("Cache-Control", kept)]
+        caching = "public, max-age=31536000, immutable" if version == self.version else "no-cache"
+        fields = [("Content-Security-Policy", policy), ("Cache-Control", caching)]
         if name == _FRAME:
             fields.append(("X-Frame-Options", "SAMEORIGIN"))
-        return await _answer(asset, asked, fields)
+        return await _answer(asset, headers, fields)
 
     def _placed(self, html: str) -> str:
         """The page with its assets' version, and its modules named: they are fetched at once, not one by one."""
@@ -173,11 +173,11 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
     )
 
 
-async def _answer(asset: Asset, asked: Mapping[str, str], fields: Fields) -> tuple[int, Fields, bytes]:
-    packed = asset.packable and _takes_gzip(asked.get("Accept-Encoding", ""))
+async def _answer(asset: Asset, headers: Mapping[str, str], fields: Fields) -> tuple[int, Fields, bytes]:
+    packed = asset.packable and _takes_gzip(headers.get("Accept-Encoding", ""))
     tag = f'{asset.tag[:-1]}-gzip"' if packed else asset.tag
     fields = [*fields, ("ETag", tag), *([("Vary", "Accept-Encoding")] if asset.packable else []), *_SAFE]
-    if not_modified(asked.get("If-None-Match"), tag):
+    if not_modified(headers.get("If-None-Match"), tag):
         return 304, fields, b""
     fields.append(("Content-Type", asset.media_type))
     if not packed:

@@ -157,12 +157,12 @@ class Guard:
         fields = self.cors_fields(headers)
         if self._cors is None or not fields or "Access-Control-Request-Method" not in headers:
             return None
-        asked = headers.get("Access-Control-Request-Headers")
+        requested = headers.get("Access-Control-Request-Headers")
         own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
         allowed = ", ".join((own, self._token_header, *self._cors.headers))
-        if asked is not None and "*" in self._cors.headers:
+        if requested is not None and "*" in self._cors.headers:
             # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
-            allowed = asked
+            allowed = requested
         return [
             *fields,
             ("Access-Control-Allow-Methods", ", ".join(methods or self._cors.methods)),
@@ -221,8 +221,8 @@ class Bases:
     def _said_by(self, request: Request) -> str:
         scheme, host, forwarded = "http", request.headers.get("Host", ""), ""
         if self._proxies and self._trusted(request.peer):
-            said = _last(request.headers, "x-forwarded-proto").lower()
-            scheme = said if said in _SCHEMES else scheme
+            forwarded_scheme = _last(request.headers, "x-forwarded-proto").lower()
+            scheme = forwarded_scheme if forwarded_scheme in _SCHEMES else scheme
             forwarded = _last(request.headers, "x-forwarded-host")
         host = forwarded or host
         if _HOST.fullmatch(host) is None or not self._guard.serves(host, forwarded=bool(forwarded)):

@@ -83,7 +83,7 @@ class RequestStream:
         self._target = b""
         self._raw: list[tuple[bytes, bytes]] = []
         self._length: int | None = None
-        self._said: tuple[str, list[tuple[bytes, bytes]]] | None = None
+        self._head: tuple[str, list[tuple[bytes, bytes]]] | None = None
         self._fields = Fields([])
         self._head_size = 0
         self._formless = 0
@@ -178,10 +178,10 @@ class RequestStream:
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
         version = self._parser.get_http_version()
-        said = (version, self._raw)
-        if said != self._said:
+        head = (version, self._raw)
+        if head != self._head:
             # A refusal ends the connection's reading, so what is remembered has passed the check.
-            self._said, self._fields = said, _fields(self._raw)
+            self._head, self._fields = head, _fields(self._raw)
             _check_head(self._fields, version)
         if not self._target.startswith(b"/"):
             _check_target(self._target.decode("latin-1"), self._fields)

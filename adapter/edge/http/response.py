@@ -37,10 +37,10 @@ async def send_file(
     try:
         end = offset + length
         while offset < end:
-            asked = min(AT_ONCE, end - offset)
-            sent = await file.send(receiver, offset, asked)
+            size = min(AT_ONCE, end - offset)
+            sent = await file.send(receiver, offset, size)
             offset += sent
-            if sent < asked:
+            if sent < size:
                 await _writable(receiver, stall)
     except ConnectionError as error:
         raise ClientGone("the client has gone") from error
@@ -266,6 +266,6 @@ def _encoded_head(status: int, fields: tuple[tuple[str, str], ...], option: str 
     # A value with a line break in it would be fields, or a whole answer, that nobody here wrote.
     if head.count("\r") != len(lines) or head.count("\n") != len(lines) or "\0" in head:
         raise ValueError("a header field of the answer holds CR, LF or NUL")
-    said = {name.lower() for name, _ in fields}
-    own = ("date" not in said) * DATE + ("server" not in said) * SERVER_NAME
+    names = {name.lower() for name, _ in fields}
+    own = ("date" not in names) * DATE + ("server" not in names) * SERVER_NAME
     return head.encode("latin-1", "replace"), own

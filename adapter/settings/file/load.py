@@ -53,12 +53,12 @@ def missing_features(settings: Settings) -> Iterator[Problem]:
     for missing in MISSING:
         for location, value in _values_at(written, missing.path.replace("[]", ".[]").split(".")):
             if missing.asks(value):
-                asked = value if isinstance(value, str) and value.isidentifier() else None
-                yield Problem(spelled(location), _refusal(asked, missing.feature))
+                word = value if isinstance(value, str) and value.isidentifier() else None
+                yield Problem(spelled(location), _refusal(word, missing.feature))
 
 
-def _refusal(asked: str | None, feature: str) -> str:
-    cause = f"{asked} asks for {feature}" if asked else f"this asks for {feature}"
+def _refusal(word: str | None, feature: str) -> str:
+    cause = f"{word} asks for {feature}" if word else f"this asks for {feature}"
     return f"{cause}, and this version of the adapter cannot do that yet; leave the key out or turn it off"
 
 
