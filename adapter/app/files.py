@@ -18,12 +18,14 @@ from adapter.edge.http.request import Branch
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
 from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
-from adapter.relay.files.artifact_producer import Producer, Producing
+from adapter.relay.files.artifact_producer import Producer, ProducerRule
 from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.files.signed_urls import Credentials, Links
-from adapter.relay.files.upload_consumer import Consumer, Consuming
+from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
@@ -66,6 +68,7 @@ class FileParts:
             clock=clock,
         )
         self.registry = _registry(settings, store, self.files, clock, log)
+        self.access = FileAccess(self.registry, self.files, self.links)
         self.registry.on_gone.append(partial(_tell_gone, sessions.notifications))
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         self.rounds = Rounds(store, self.registry, self.files, self.credentials, limits, clock, log)
@@ -151,24 +154,21 @@ def _registry(
     settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
 ) -> FileRegistry:
     storage = settings.storage
-    return FileRegistry(
-        store,
-        files,
-        Limits(
-            scope_bytes=settings.sessions.max_total_session_size,
-            total_bytes=storage.max_size,
-            artifacts=settings.artifacts.max_per_session,
-            policy=settings.sessions.eviction_policy,
-        ),
+    quota = Limits(
+        scope_bytes=settings.sessions.max_total_session_size,
+        total_bytes=storage.max_size,
+        artifacts=settings.artifacts.max_per_session,
+        policy=settings.sessions.eviction_policy,
+    )
+    limits = FileLimits(
+        quota,
+        BatchLimits(settings.uploads.max_file_bytes, settings.uploads.max_files, quota.scope_bytes),
         upload_ttl=settings.uploads.ttl_seconds,
         artifact_ttl=settings.artifacts.ttl_seconds,
-        max_file_bytes=settings.uploads.max_file_bytes,
-        max_files=settings.uploads.max_files,
-        admission_wait=settings.uploads.stall_timeout_seconds,
+        queue_wait=settings.uploads.stall_timeout_seconds,
         sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-        clock=clock,
-        log=log,
     )
+    return FileRegistry(store, files, limits, clock, log)
 
 
 def _secret(settings: Settings) -> bytes | None:
@@ -256,17 +256,16 @@ class FileStages:
         return self._producer(entry, adapter, tool) if keeps else None
 
     def _consumer(self, entry: ServerSettings, adapter: UploadConsumer) -> Consumer:
-        rule = Consuming(
+        rule = ConsumerRule(
             server=entry.id,
             argument=adapter.file_path_argument,
             helper=f"{entry.id}_get_upload_url",
             delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
-            upload_scheme=_scheme(self.settings, adapter),
-            artifact_scheme=self.settings.artifacts.uri_scheme,
+            schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        return Consumer(rule, self.parts.registry, self.parts.files, self.parts.links, self.mirrors_of(entry))
+        return Consumer(rule, self.parts.access, self.mirrors_of(entry))
 
     def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
@@ -275,29 +274,33 @@ class FileStages:
             raw = adapter.allow_raw_output
         if raw is None:
             raw = self.settings.tool_defaults_for(entry).allow_raw_output
-        rule = Producing(
+        showing = ArtifactShowing(
+            exposed=self._exposes(entry) and adapter.expose_as_resource,
+            downloads=self.settings.core.allow_artifacts_download,
+            raw_limit=artifacts.max_resource_bytes if raw else None,
+            scheme=artifacts.uri_scheme,
+        )
+        rule = ProducerRule(
             server=entry.id,
             tool=tool,
             argument=adapter.output_path_argument,
             locator=Locator(locator.mode, locator.output_path_key, locator.output_path_regexes),
             required=adapter.required,
-            exposed=self._exposes(entry) and adapter.expose_as_resource,
-            raw_output=raw,
-            raw_limit=artifacts.max_resource_bytes,
-            downloads=self.settings.core.allow_artifacts_download,
             capture_limit=capture_limit(self.settings, self._patience(entry, adapter)),
-            scheme=artifacts.uri_scheme,
+            showing=showing,
         )
         return Producer(
             rule,
-            self.parts.registry,
-            self.parts.files,
-            self.parts.links,
+            self._access,
             self.mirrors_of(entry),
             self.parts.notifications,
             self._runtime.clock,
             self._runtime.log,
         )
+
+    @property
+    def _access(self) -> FileAccess:
+        return FileAccess(self.parts.registry, self.parts.files, self.parts.links)
 
     def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
         own = adapter.overrides.tool_call_timeout_seconds
