@@ -16,27 +16,24 @@ from adapter.edge.files.uploads import UploadLimits, UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch
 from adapter.files.port import FileStore
-from adapter.relay.call.subscriptions import SubscriptionStage
-from adapter.relay.call.tasks import TaskTexts
+from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, Producing
-from adapter.relay.files.artifact_resources import ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
-from adapter.relay.files.signed_urls import Links
+from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
-from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan, Stages
-from adapter.relay.tools.capabilities import Announcing
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.capabilities import announced
+from adapter.rules.tools.definitions import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings

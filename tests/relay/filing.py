@@ -15,7 +15,7 @@ from adapter.files.port import CaptureLimit, Measure, Staging
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import TABLE, Spend
 from adapter.relay.files.upload_batch import UploadBatch
-from adapter.rules.access.scopes import Scope, session_scope
+from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore

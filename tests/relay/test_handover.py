@@ -12,7 +12,7 @@ import pytest
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
-from adapter.rules.access.scopes import Scope, principal_scope
+from adapter.rules.access.principals import Scope, principal_scope
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import (
     META,

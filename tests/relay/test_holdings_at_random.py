@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import TABLE
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 

@@ -19,7 +19,7 @@ from adapter.errors import (
     UploadRefused,
 )
 from adapter.relay.files.file_transactions import Spend
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_queue import UploadQueue
 from adapter.rules.files.file_records import FileKind
 from adapter.wire.signed_urls import UploadCredential, parameters

@@ -14,27 +14,30 @@ import orjson
 
 from adapter import log
 from adapter.files.shelf import Shelf
-from adapter.relay.call.subscriptions import SubscriptionStage
-from adapter.relay.call.tasks import TaskTexts
+from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_producer import Producer, Producing
-from adapter.relay.files.artifact_resources import Document, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.artifact_resources import (
+    Announcing,
+    Document,
+    ResourceList,
+    ResourceRead,
+    ResourceTemplates,
+)
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
-from adapter.relay.files.signed_urls import Links
+from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
-from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan, Stages
-from adapter.relay.tools.capabilities import Announcing
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.capabilities import announced
+from adapter.rules.tools.definitions import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest

@@ -14,8 +14,7 @@ from adapter.edge.http.request import Reply, Request
 from adapter.errors import FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.signed_urls import DOWNLOADS
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import content_disposition
 from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range

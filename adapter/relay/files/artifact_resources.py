@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,10 +16,23 @@ from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
-from adapter.wire.envelope import parse
-from adapter.wire.failure import error_response
+from adapter.wire.envelope import error_response, parse
 from adapter.wire.handles import artifact_uri, parse_artifact
 from adapter.wire.spans import find
+
+
+class Announcing:
+    """The stage of ``server/discover``; ``announce`` is the plan's edit of capabilities."""
+
+    def __init__(self, announce: Callable[[bytes], bytes]) -> None:
+        self._announce = announce
+
+    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - the same for every call
+        return self._announce(response)
+
 
 PAGE = 100
 """Artifacts on one page of a list."""

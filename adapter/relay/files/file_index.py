@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from adapter.errors import FileGone
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.quota import Entry, Ledger
 

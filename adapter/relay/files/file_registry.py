@@ -14,12 +14,12 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.file_transactions import TABLE, FileTransactions, IncomingFile, Staged
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.relay.files.upload_queue import UploadQueue
-from adapter.relay.run_to_completion import run_to_completion
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, decode
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.media_types import media_type

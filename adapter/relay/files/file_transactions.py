@@ -17,8 +17,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import FileStore, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.run_to_completion import run_to_completion
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from adapter.rules.files.quota import Ledger
 from adapter.state.port import Store

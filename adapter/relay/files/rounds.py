@@ -18,8 +18,7 @@ from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailabl
 from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
-from adapter.relay.files.signed_urls import signature_of
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
     STATE,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import FileStore, Measure, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend, Staged
-from adapter.relay.run_to_completion import run_to_completion
 from adapter.rules.files.file_records import FileKind, FileRecord
 
 

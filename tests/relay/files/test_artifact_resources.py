@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from adapter.relay.files.artifact_resources import CURSOR, PAGE
-from adapter.rules.access.scopes import Scope, principal_scope
+from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer

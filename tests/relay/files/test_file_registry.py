@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import TABLE
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
 

@@ -15,7 +15,7 @@ import pytest
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
 from adapter.relay.files.rounds import TABLE, RoundLimits
 from adapter.relay.files.upload_consumer import Delivery
-from adapter.rules.access.scopes import principal_scope
+from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
 from adapter.rules.files.file_records import FileKind
 from adapter.state.memory import MemoryStore
