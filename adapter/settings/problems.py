@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """One sentence about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
+    """One message about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
 
     path: str
     sentence: str

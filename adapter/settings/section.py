@@ -77,7 +77,7 @@ class Section(BaseModel):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The fields that the file has, in their order; null says nothing."""
+        """The fields that the file sets, in their order; null does not count."""
         values = {
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
         }
@@ -85,7 +85,7 @@ class Section(BaseModel):
 
 
 def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a section by their keys in the file: some words of the file are taken in Python."""
+    """The fields of a section by their keys in the file; some keys are reserved names in Python."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
@@ -108,7 +108,7 @@ def _listed(value: object) -> object:
 
 
 def _alone(value: object) -> object:
-    """One entry stands for a list of one; unlike ``_listed``, its commas are its own."""
+    """Convert one entry to a list; unlike ``_listed``, it does not split at commas."""
     return [value] if isinstance(value, str | dict) else value
 
 
