@@ -65,7 +65,7 @@ class CorsSettings(Section):
     @model_validator(mode="after")
     def _credentials_need_names(self) -> CorsSettings:
         if self.allow_credentials and "*" in self.allowed_origins:
-            raise ValueError("allow_credentials needs the origins by name: allowed_origins must not hold *")
+            raise ValueError("allow_credentials is not allowed with * in allowed_origins: list the origins")
         return self
 
 

@@ -124,5 +124,5 @@ class PresenterSettings(Section):
     @model_validator(mode="after")
     def _has_one_schema(self) -> PresenterSettings:
         if self.shape is not None and self.json_schema is not None:
-            raise ValueError("has both schema and json_schema: one says what is shown")
+            raise ValueError("has both schema and json_schema: remove one of them")
         return self

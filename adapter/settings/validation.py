@@ -44,7 +44,7 @@ class ConnectorSettings(Section):
     @classmethod
     def _is_a_name(cls, value: str) -> str:
         if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value.strip()) is None:
-            raise ValueError("must begin with a letter and hold only letters, digits, _ and -")
+            raise ValueError("must begin with a letter and contain only letters, digits, _ and -")
         return value.strip()
 
 

@@ -228,7 +228,7 @@ def test_a_lock_file_that_was_tampered_with_is_refused(shop: Shop) -> None:
     lock.write_text(lock.read_text().replace("Reads a file.", "Reads every file."))
     said = shop.pins("check")
     assert said.status == 2
-    assert "tools.lock, line " in said.err and "the digest belongs to" in said.err
+    assert "tools.lock, line " in said.err and "does not match its digest" in said.err
 
 
 def test_one_server_of_a_lock_file_is_written_anew(shop: Shop) -> None:

@@ -64,8 +64,8 @@ class UploadQueue:
             self._let_in(scope_id, door)
             if isinstance(failure, TimeoutError):
                 raise QuotaReached(
-                    "Other uploads are on their way in, and with them sessions.max_total_session_size would be"
-                    " exceeded; try again when they are done.",
+                    "Together with other running uploads, this upload would exceed "
+                    "sessions.max_total_session_size; try again when they are finished.",
                     data={"limit": self._capacity, "setting": "sessions.max_total_session_size"},
                     retry_after=_RETRY_AFTER,
                 ) from None

@@ -38,8 +38,8 @@ MISSING = (
     Missing("servers[].upstream.transport", _is("sse"), "upstreams over SSE"),
     Missing("servers[].upstream.transport", _is("stdio"), "upstreams over stdio"),
     Missing("state_persistence.type", _is("redis"), "state in Redis"),
-    Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "going on in memory"),
-    Missing("state_persistence.refresh_on_startup", bool, "forgetting stored state at start"),
+    Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
+    Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
     Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
     Missing("state_persistence", _snapshots_memory, "snapshots of memory to disk.local_path"),
@@ -59,7 +59,7 @@ def missing_features(settings: Settings) -> Iterator[Problem]:
 
 def _refusal(asked: str | None, feature: str) -> str:
     cause = f"{asked} asks for {feature}" if asked else f"this asks for {feature}"
-    return f"{cause}, and this version of the adapter cannot do that yet; leave the key out or turn it off"
+    return f"{cause}, which this version of the adapter does not support yet; remove the key or choose another value"
 
 
 def _values_at(value: Any, steps: list[str]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -147,7 +147,7 @@ def _put(tree: Any, location: Location, value: object) -> None:
     elif isinstance(tree, dict):
         tree[str(last)] = value
     else:
-        raise SettingsError([Problem(spelled(location), "cannot be set: what is above it is no section")])
+        raise SettingsError([Problem(spelled(location), "cannot be set: the key above it is not a section")])
 
 
 def _member(tree: Any, step: str | int, path: str, following: str | int) -> Any:
@@ -177,8 +177,8 @@ _SENTENCES = {
     "bool_parsing": "must be true or false",
     "list_type": "must be a list",
     "dict_type": "must be a mapping of keys to values",
-    "model_type": "must be a section with keys of its own",
-    "model_attributes_type": "must be a section with keys of its own",
+    "model_type": "must be a section with keys",
+    "model_attributes_type": "must be a section with keys",
     "union_tag_not_found": "needs a type: upload_consumer or artifact_producer",
     "union_tag_invalid": "has an unknown type: it must be upload_consumer or artifact_producer",
 }

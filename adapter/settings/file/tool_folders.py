@@ -128,7 +128,7 @@ class _Reading:
             return []
         self._walk(Path(), ())
         if not self._found and not self.problems:
-            self.problems.append(Problem(place, f"{self.directory} holds no tool"))
+            self.problems.append(Problem(place, f"{self.directory} contains no tool"))
         return self._found
 
     # --- finding ----------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ class _Reading:
     def _walk(self, folder: Path, above: tuple[Path, ...]) -> None:
         real = self._at(folder).resolve()
         if real in above:
-            self._refuse(folder, "is a link to a folder that it lies in")
+            self._refuse(folder, "is a link to a folder that contains it")
             return
         if "#" in str(self.directory / folder):
-            self._refuse(folder, "has a # in its name, after which no reference to a script goes on")
+            self._refuse(folder, "has a # in its name, which references to scripts cannot contain")
             return
         folders, files = self._entries(folder)
         self._read_folder(folder, files)
@@ -171,17 +171,21 @@ class _Reading:
         scripts = conventions(file.name for file in files)
         if folder == Path() or not (configs or scripts.handler):
             for config in configs:
-                self._refuse(config, "belongs into a folder of its own, which the tool has its name from")
+                self._refuse(
+                    config, "must be in a separate folder, because the folder gives the tool its name"
+                )
             for file in others:
                 self._read_tool(file.with_suffix(""), folder, file, Conventions(None, None, None))
         elif len(configs) > 1:
-            self._refuse(configs[1], f"stands beside {configs[0].name}: one of them is the tool's")
+            self._refuse(configs[1], f"is next to {configs[0].name}: keep only one of them")
         elif configs:
             # Any other YAML in such a folder is something that the tool's scripts read.
             self._read_tool(folder, folder, configs[0], scripts)
         elif others:
             self._refuse(
-                others[0], f"its folder is a tool already, by {scripts.handler}: call this file {CONFIGS[0]}"
+                others[0],
+                f"its folder is already a tool because of {scripts.handler}: rename this file "
+                f"to {CONFIGS[0]}",
             )
         else:
             self._read_tool(folder, folder, None, scripts)
@@ -196,7 +200,7 @@ class _Reading:
         if _unset(said.get("name")):
             said["name"] = default_name(path)
         if said["name"] == "":
-            self._refuse(file or path, "needs a name: its path holds no letter or digit to make one of")
+            self._refuse(file or path, "needs a name: its path has no letter or digit for one")
             return
         _fill(said, scripts)
         self._anchor(said, folder)
@@ -206,10 +210,10 @@ class _Reading:
         """The content of a tool's file, or None where it cannot be used."""
         path, place = self._at(file), self._place(file)
         if not path.is_file():
-            self._refuse(file, "is no file that can be read")
+            self._refuse(file, "cannot be read as a file")
             return None
         if path.stat().st_size > LARGEST_FILE:
-            self._refuse(file, "is larger than 1 MiB, which is too large for the file of a tool")
+            self._refuse(file, "is larger than 1 MiB, the maximum size for the file of a tool")
             return None
         try:
             said: dict[str, Any] = interpolated(read_yaml(path, "keys of a tool such as use"), self.environ)

@@ -91,7 +91,7 @@ class UpstreamSettings(Section):
             if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
                 raise ValueError(f"{name!r} is not the name of an HTTP header")
             if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
-                raise ValueError(f"the value of {name} holds a control character")
+                raise ValueError(f"the value of {name} contains a control character")
         return headers
 
 
@@ -163,7 +163,7 @@ class ServerSettings(Section):
     @classmethod
     def _is_a_name(cls, value: str) -> str:
         if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value.strip(), re.IGNORECASE) is None:
-            raise ValueError("must begin with a letter or digit and hold only letters, digits, _ and -")
+            raise ValueError("must begin with a letter or digit and contain only letters, digits, _ and -")
         return value.strip()
 
     def stages_for(self, tool: str) -> ToolStages:

@@ -341,7 +341,7 @@ async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
         (ScriptedAnswer(500, chunks=[b"oops"]), "status 500"),
         (ScriptedAnswer(403, chunks=[b"oops"]), "credentials"),
         (ScriptedAnswer(200, chunks=[b"{}"]), "without a response"),
-        (answer(2, [1]), "no result"),
+        (answer(2, [1]), "not a result"),
         (ScriptedAnswer(200, (JSON, ("Content-Encoding", "br")), [b"x"]), "compressed"),
         (ScriptedAnswer(200, SSE, [b": hello\n\n"]), "without a response"),
     ],
@@ -575,5 +575,5 @@ async def test_a_server_of_no_known_era_is_said_to_be_one() -> None:
         (Expect("POST", asks("initialize")), ScriptedAnswer(404)),
         (Expect("POST", asks("server/discover")), ScriptedAnswer(404)),
     )
-    with pytest.raises(UpstreamBroken, match="no version of MCP"):
+    with pytest.raises(UpstreamBroken, match="does not support a known version of MCP"):
         await serving.sessions.tools(ANN)
