@@ -255,7 +255,7 @@ class ToolStages(Section):
     state_sync: ToolStateSync = Field(
         default_factory=ToolStateSync, description="Messages to models about outdated data."
     )
-    errors: StageErrors = Field(default_factory=StageErrors, description="How failures look.")
+    errors: StageErrors = Field(default_factory=StageErrors, description="Form of errors.")
 
     def merged(self, others: Sequence[ToolStages]) -> ToolStages:
         """These stages, overridden key by key by each of the others; the last one wins."""
