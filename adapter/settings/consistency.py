@@ -19,7 +19,7 @@ NOTHING_KEPT = (
 
 
 def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
-    """Connectors of one name, in whatever case."""
+    """Connectors with the same name, compared without case."""
     seen: dict[str, int] = {}
     for index, connector in enumerate(connectors):
         first = seen.setdefault(connector.name.lower(), index)
@@ -96,7 +96,7 @@ def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iter
 
 
 def pipeline_problems(settings: Settings) -> Iterator[Problem]:
-    """Names that lead nowhere or in circles, and a console that nobody could use."""
+    """References to missing presenters, presenters that embed each other, and an unusable console."""
     yield from _embeds(settings.presenters)
     for index, server in enumerate(settings.servers):
         for glob, stages in server.stages.items():
@@ -119,7 +119,7 @@ def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:
 
 
 def _within(name: str, presenters: Mapping[str, PresenterSettings]) -> set[str]:
-    """The presenter and all that it embeds, directly and further in."""
+    """The presenter and all presenters that it embeds, directly or indirectly."""
     found: set[str] = set()
     open_ends = [name]
     while open_ends:
@@ -150,7 +150,7 @@ def _console(settings: Settings) -> Iterator[Problem]:
 
 
 def cautions(settings: Settings) -> Iterator[Problem]:
-    """A sentence for each setting that does more than its name tells, as the others are."""
+    """A warning for each setting with an effect that is easy to overlook."""
     if settings.core.auth.enabled:
         return
     everybody = "core.auth is not enabled, so all callers are one principal:"
@@ -171,7 +171,7 @@ ARTIFACTS_ROUTE = "/artifacts"
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
-    """Every contradiction between values that are each good on their own."""
+    """Every contradiction between values that are valid on their own."""
     if not settings.servers:
         yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
     yield from _repeated_names(settings)
@@ -214,7 +214,7 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
 
 
 def _console_clashes(settings: Settings) -> Iterator[Problem]:
-    """Everything below the console's path is the console's; it lies below no route that has such paths itself."""
+    """Conflicts between the console's path and other routes: neither may be below the other."""
     console = settings.console
     routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
     routes[settings.core.upload_path] = "core.upload_path"
@@ -236,7 +236,7 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
 
 
 def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """A tool may take a file and produce one, which is an entry of each type."""
+    """Tools in several entries of one type; one entry of each type is allowed."""
     seen: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(server.adapters):
         for tool in entry.tools:
@@ -249,7 +249,7 @@ def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]
 
 
 def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """An argument that names the file to read cannot name the one to write."""
+    """Tools with the same argument for the file to read and the file to write."""
     read = {
         tool: (entry.file_path_argument, index)
         for index, entry in enumerate(server.adapters)
@@ -269,14 +269,14 @@ def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Prob
 
 
 def _overlap(one: str, other: str) -> bool:
-    """True where one of two dotted arguments is the other, or lies within it."""
+    """Tell whether one of two dotted arguments is equal to the other or inside it."""
     parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
     shorter = min(len(parts), len(others))
     return parts[:shorter] == others[:shorter]
 
 
 def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
+    """Upstream tools with the name of the adapter's own upload helper, which would hide them."""
     helper = f"{server.id}_get_upload_url"
     if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
         return

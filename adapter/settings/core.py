@@ -70,7 +70,7 @@ class CorsSettings(Section):
 
 
 def _code(value: object) -> object:
-    """Variables and flags hold text."""
+    """Convert text from variables and flags."""
     return int(value) if isinstance(value, str) and value.strip() in ("-32601", "-32602") else value
 
 

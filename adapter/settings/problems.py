@@ -17,7 +17,7 @@ class Problem(NamedTuple):
 
 
 class SettingsError(Exception):
-    """The settings cannot be used. ``str(error)`` is for a person: one line per problem, secrets left out."""
+    """The settings cannot be used. ``str(error)`` has one line per problem, without secrets."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -65,7 +65,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_means_default(cls, data: Any) -> Any:
-        """A key with nothing after it means its default, unless null is a value of that key."""
+        """Drop keys without a value, which then have their default, unless null is a valid value."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
@@ -101,7 +101,7 @@ def _blank_is_null(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Environment variables hold text: ``a, b`` is a list of two."""
+    """Split text from an environment variable: ``a, b`` is a list of two."""
     if isinstance(value, str):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value
@@ -113,7 +113,7 @@ def _alone(value: object) -> object:
 
 
 AS_TEXT, AS_SECTION = ENTRY_TAGS = ("as text", "as section")
-"""Which of its kinds an entry is that may be text or a section; no key of the file has a blank in it."""
+"""Tags of entries that may be text or a section; no key of the file contains a space."""
 
 
 def _entry_kind(value: object) -> str:
@@ -121,7 +121,7 @@ def _entry_kind(value: object) -> str:
 
 
 def _unswitched(value: object) -> object:
-    """YAML 1.1 reads a bare ``off`` as false."""
+    """Convert false to ``off``: YAML 1.1 reads a bare ``off`` as false."""
     return "off" if value is False else value
 
 

@@ -19,7 +19,9 @@ from adapter.settings.root import Settings
 
 
 class Missing(NamedTuple):
-    """A path (``[]`` stands for every entry of a list), the values that ask for the feature, and its name."""
+    """An unsupported feature: a path (``[]`` stands for every entry of a list), the values that need it, and its
+    name.
+    """
 
     path: str
     asks: Callable[[Any], bool]
@@ -48,7 +50,7 @@ MISSING = (
 
 
 def missing_features(settings: Settings) -> Iterator[Problem]:
-    """Every explicit value that asks for a feature which is not there. Defaults ask for nothing."""
+    """Every explicit value that needs an unsupported feature. Defaults need none."""
     written = settings.model_dump(exclude_unset=True)
     for missing in MISSING:
         for location, value in _values_at(written, missing.path.replace("[]", ".[]").split(".")):
@@ -111,7 +113,9 @@ def load(
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The tree with lock files found from ``directory``: version control keeps them beside the settings file."""
+    """The tree with paths of lock files relative to ``directory``: version control keeps them next to the settings
+    file.
+    """
     servers = tree.get("servers")
     for entry in servers if isinstance(servers, list) else ():
         if isinstance(entry, dict) and isinstance(lock := entry.get("tools_lock"), str) and lock.strip():
@@ -120,7 +124,9 @@ def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:
-    """``ADAPTER_CORE__PORT`` is ``core.port``; variables that name no section are not ours to judge."""
+    """The settings in variables: ``ADAPTER_CORE__PORT`` is ``core.port``. Variables that name no section are
+    ignored.
+    """
     for name, text in sorted(environ.items()):
         prefix, _, rest = name.partition("_")
         steps = rest.lower().split("__")
@@ -194,7 +200,7 @@ def _problem(error: ErrorDetails, origins: Mapping[Location, str]) -> Problem:
 
 
 def _sentence(error: ErrorDetails, location: Location) -> str:
-    """Our words where we have some; pydantic's never quote the value, which may be a secret."""
+    """Our own message if there is one, else pydantic's, which never quotes the value: it may be a secret."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return nearest_key(location)

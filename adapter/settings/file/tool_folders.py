@@ -16,16 +16,16 @@ from adapter.settings.file.yaml_text import interpolated, read_yaml
 from adapter.settings.problems import Problem, SettingsError
 
 CONFIGS = ("config.yaml", "config.yml")
-"""The file that says what the tool of its folder is."""
+"""The file that defines the tool of its folder."""
 
 LARGEST_FILE = 1 << 20
-"""Bytes of a tool's file; what is larger was not written as one."""
+"""Maximum size of a tool's file, in bytes."""
 
 _YAML = (".yaml", ".yml")
 
 
 class Conventions(NamedTuple):
-    """The scripts of a folder that need no mention, by their names."""
+    """The scripts of a folder that are found by their names."""
 
     handler: str | None
     input: str | None
@@ -51,7 +51,7 @@ def conventions(names: Iterable[str]) -> Conventions:
 
 
 def default_name(path: Path) -> str:
-    """The name of a tool at ``path`` below the directory, unless its file gives one; empty if nothing is left of it."""
+    """The default name of a tool at ``path`` below the directory; empty if the path has no usable character."""
     parts = (re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-").lower() for part in path.parts)
     return "-".join(part for part in parts if part)
 
@@ -147,7 +147,7 @@ class _Reading:
             self._walk(entry, (*above, real))
 
     def _entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """The folders and the files in a folder that may matter; private ones and links out of it do not."""
+        """The relevant folders and files in a folder, without private ones and without links that lead out of it."""
         try:
             names = sorted(entry.name for entry in self._at(folder).iterdir())
         except OSError as error:
@@ -193,7 +193,7 @@ class _Reading:
     # --- one tool ---------------------------------------------------------------------------------------------
 
     def _read_tool(self, path: Path, folder: Path, file: Path | None, scripts: Conventions) -> None:
-        """``path`` names the tool, ``folder`` is where its scripts are looked for."""
+        """Read one tool. ``path`` gives its name, ``folder`` has its scripts."""
         said = {} if file is None else self._written(file)
         if said is None:
             return
@@ -207,7 +207,7 @@ class _Reading:
         self._found.append(FoundTool(self._place(file or path), said))
 
     def _written(self, file: Path) -> dict[str, Any] | None:
-        """The content of a tool's file, or None where it cannot be used."""
+        """The content of a tool's file, or None if it cannot be used."""
         path, place = self._at(file), self._place(file)
         if not path.is_file():
             self._refuse(file, "cannot be read as a file")
@@ -226,7 +226,7 @@ class _Reading:
         return said
 
     def _anchor(self, said: dict[str, Any], folder: Path) -> None:
-        """Makes references to scripts of the tool's own folder such from the settings file's."""
+        """Make references to scripts in the tool's own folder relative to the settings file."""
 
         def anchored(reference: Any) -> Any:
             if not isinstance(reference, str):
@@ -251,7 +251,9 @@ class _Reading:
         return self.base / self.directory / path
 
     def _place(self, path: Path, relative: str = "") -> str:
-        """The path from where the settings file lies; one of an absolute directory is absolute, else ``relative``."""
+        """The path relative to the settings file, with the prefix ``relative``; below an absolute directory, the
+        absolute path.
+        """
         whole = self.directory / path
         return whole.as_posix() if whole.is_absolute() else relative + whole.as_posix()
 
@@ -260,7 +262,9 @@ class _Reading:
 
 
 def _fill(said: dict[str, Any], scripts: Conventions) -> None:
-    """Puts the scripts found by their names where the tool names none; one with a statement has no handler."""
+    """Add the scripts that were found by their names, unless the tool sets them; a tool with a statement gets no
+    handler.
+    """
     if scripts.handler and _unset(said.get("handler")) and _unset(said.get("use")):
         said["handler"] = f"./{scripts.handler}"
     mappers = {} if said.get("mappers") is None else said["mappers"]

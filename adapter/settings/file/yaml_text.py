@@ -63,7 +63,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]*+))?+(\}|\Z)")
 
 
 class _OnceOnly(yaml.SafeLoader):
-    """YAML lets a repeated key win silently; here it is a mistake."""
+    """Loader that refuses repeated keys, which YAML would accept silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

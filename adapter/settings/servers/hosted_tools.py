@@ -37,7 +37,7 @@ ScriptRuntime = Literal["inprocess", "subprocess"]
 
 
 def _spelled_out(value: object) -> object:
-    """YAML makes a date of ``2026-01-02``; to a tool it is the text that was written."""
+    """Convert dates back to text: YAML reads ``2026-01-02`` as a date."""
     if isinstance(value, list):
         return [_spelled_out(member) for member in value]
     if isinstance(value, datetime) and value.tzinfo is None:

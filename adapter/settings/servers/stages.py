@@ -65,10 +65,10 @@ class StateSyncSettings(Section):
 
 
 AUTH_PLUGINS = ("allow_all", "api_key", "jwt")
-"""The plugins that come with the adapter; any other is a function of the user's."""
+"""The built-in plugins; any other plugin is the user's own function."""
 
 SMALLEST_EGRESS = 1024
-"""Bytes that a limit for results leaves at least: the sentence about what was cut off has to fit."""
+"""Minimum value of a limit for results, in bytes: the message about the cut must fit."""
 
 RateKey = Literal["identity", "principal", "session", "tool"]
 ErrorMode = Literal["result", "jsonrpc"]
