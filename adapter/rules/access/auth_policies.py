@@ -96,7 +96,7 @@ class AuthPolicy:
         self._members = {name: value for name, value in members.items() if value is not None}
         if unknown := sorted(set(self._members) - set(known)):
             raise self.refused(
-                f"{place} has no key {unknown[0]}; the known keys are {', '.join(sorted(known))}"
+                f"{place} has no key {unknown[0]}; known keys: {', '.join(sorted(known)) or 'none'}"
             )
         refuse_placeholders(plugin, self._members)
 

@@ -276,7 +276,7 @@ async def test_v22_every_key_is_compared_whichever_is_right() -> None:
         ({"value": "{{ env.API_KEY }}"}, "policy.value holds a placeholder that was not resolved"),
         ({"values": ["a", "${KEY}"]}, "policy.values holds a placeholder that was not resolved"),
         ({"sha256": "${HASH}"}, "policy.sha256 holds a placeholder that was not resolved"),
-        ({"key": "a"}, "policy has no key key; the known keys are keys, sha256, value, values"),
+        ({"key": "a"}, "policy has no key key; known keys: keys, sha256, value, values"),
         ({"value": 12345}, "policy.value is a text; write it in quotes"),
         ({"values": [1]}, "policy.values is a text or a list of texts; write each in quotes"),
         ({"sha256": "abc"}, "policy.sha256 must be a SHA-256 digest of 64 hexadecimal digits"),
@@ -304,7 +304,7 @@ async def test_v22_every_key_is_compared_whichever_is_right() -> None:
         ),
         (
             {"keys": [{"name": "a", "key": "b"}]},
-            "policy.keys[0] has no key key; the known keys are name, sha256, value",
+            "policy.keys[0] has no key key; known keys: name, sha256, value",
         ),
         (
             {"keys": [{"name": n, "value": "b"} for n in "xy"]},
@@ -419,7 +419,7 @@ def test_w4_an_unknown_plugin_is_known_at_the_start(plugins: Plugins) -> None:
     """And a policy that the named one has no use for as well."""
     with pytest.raises(ValueError, match=r"^auth plugin 'jwt_baerer' is not registered$"):
         plugins.built_in("jwt_baerer", {})
-    with pytest.raises(ValueError, match="policy has no value"):
+    with pytest.raises(ValueError, match="policy has no key value"):
         plugins.built_in("allow_all", {"value": "x"})
 
 

@@ -281,7 +281,7 @@ async def test_v22_algorithms_can_be_narrowed() -> None:
         ({**POLICY, "scopes": {"a": 1}}, "policy.scopes is a text or a list of texts; write each in quotes"),
         (
             {**POLICY, "scope": "a"},
-            "policy has no key scope; the known keys are algorithms, audience, issuer, jwks_url, leeway, public_key,"
+            "policy has no key scope; known keys: algorithms, audience, issuer, jwks_url, leeway, public_key,"
             " required_claims, scopes, secret",
         ),
     ],

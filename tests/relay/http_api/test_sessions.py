@@ -330,7 +330,7 @@ async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
         for number in range(1, 200)
     ]
     serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
-    with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
+    with pytest.raises(UpstreamBroken, match=f"deferred its answer on {RESUMPTIONS} streams"):
         await serving.sessions.call(ANN, "save", {})
     assert serving.methods.count("GET") == RESUMPTIONS
 
