@@ -147,7 +147,7 @@ SCHEMAS: dict[str, Schema] = {
 
 _STRANGER = {401: json("A token is needed.", _DETAIL)}
 _UNKNOWN = {404: json("There is no such server.", _DETAIL)}
-_STORE = {503: json("The adapter's store is away.", _DETAIL)}
+_STORE = {503: json("The adapter's state store is unavailable.", _DETAIL)}
 _NAMED = {"server": "The server's id."}
 
 
@@ -164,47 +164,47 @@ def _shown(
 
 
 OPERATIONS = (
-    _shown("me", "showViewer", "Who asks, and what they may do.", json("The viewer.", ref("Viewer"))),
+    _shown("me", "showViewer", "Returns the caller and its permissions.", json("The viewer.", ref("Viewer"))),
     _shown(
         "servers",
         "listServers",
-        "How the servers are, and how they were.",
+        "Returns the current and past health of the servers.",
         json("The servers.", list_of(ref("ServerStatus"))),
         _STORE,
     ),
     _shown(
         "sessions",
         "listSessions",
-        "The open sessions: the viewer's own, to operators all.",
-        json("The sessions, those used last first.", list_of(ref("Session"))),
+        "Returns open sessions: a viewer's own, for operators all.",
+        json("The sessions, most recently used first.", list_of(ref("Session"))),
     ),
     _shown(
         "files",
         "listFiles",
-        "The viewer's files, and to operators how much others hold.",
+        "Returns a viewer's files, and for operators the amount of files of others.",
         json("The files by scope.", object_of({"scopes": list_of(ref("HeldFiles"))})),
     ),
     _shown(
         "exchanges",
         "listExchanges",
-        "The last exchanges, or those to come as events: the viewer's own, to operators all.",
+        "Returns the last exchanges, or new ones as events: a viewer's own, for operators all.",
         Says(
-            "The exchanges, the newest first; as events each as it ends.",
+            "The exchanges, newest first; or events, one when each ends.",
             {JSON_TYPE: list_of(ref("Exchange")), EVENT_STREAM: None},
         ),
-        {429: json("As many watch already as may.", _DETAIL)},
+        {429: json("Too many viewers are watching.", _DETAIL)},
     ),
     _shown(
         "config",
         "showConfiguration",
-        "The settings that are in force, without secrets.",
+        "Returns the current settings without secrets.",
         json("The settings.", object_of({"yaml": TEXT})),
     ),
     _shown(
         "pins/{server}",
         "showPins",
-        "How a server's tools stand to what it is held against.",
-        json("The tools, those that changed first.", ref("Pins")),
+        "Compares a server's tools with their baseline.",
+        json("The tools, changed ones first.", ref("Pins")),
         {**_UNKNOWN, **_STORE},
         Takes(named=_NAMED),
     ),
@@ -213,16 +213,16 @@ OPERATIONS = (
         "/-/pins/{server}/accept",
         "acceptPins",
         TAG,
-        "Has every session start from the tools of now. For operators.",
+        "Makes the current tools the baseline of every session. For operators.",
         {
             200: json("They do.", ref("Pins")),
-            400: json("The body names no digest.", _DETAIL),
+            400: json("The body has no digest.", _DETAIL),
             **_STRANGER,
-            403: json("The viewer is no operator.", _DETAIL),
+            403: json("The caller is not an operator.", _DETAIL),
             **_UNKNOWN,
-            409: json("The tools are others by now, or are not an operator's to accept.", _DETAIL),
+            409: json("The tools have changed again, or the server has a lock file.", _DETAIL),
             413: json("The body is too large.", _DETAIL),
-            415: json("A page sent something that is not JSON.", _DETAIL),
+            415: json("A web page sent a body that is not JSON.", _DETAIL),
             **_STORE,
         },
         Takes(
