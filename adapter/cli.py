@@ -12,9 +12,9 @@ import yaml
 
 from adapter.settings.consistency import cautions
 from adapter.settings.file.load import load
-from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.reference_page import masked, reference
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 
 OK, BAD_SETTINGS = 0, 2
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from adapter.settings.file.load import load
-from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 
 DEPLOY = Path(__file__).parents[1] / "deploy"

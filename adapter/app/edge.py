@@ -28,8 +28,8 @@ from adapter.rules.access.rate_limit import Floor
 from adapter.rules.results.exposure import told
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback
-from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.state.watched import WatchedStore
 from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 

@@ -28,10 +28,10 @@ from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
 from adapter.rules.results.exposure import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
+from adapter.settings.pipeline import ConnectorSettings
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
-from adapter.settings.validation import ConnectorSettings
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""

@@ -33,9 +33,9 @@ from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
 from adapter.rules.text.globs import GlobInvalid
 from adapter.rules.text.patterns import why_not
-from adapter.settings.presenters import InterfaceBlock, PresenterSettings, SuggestionSettings
-from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.telemetry import TelemetryMissing, require_telemetry
 from adapter.upstream.jwks import fetch_document
 

@@ -34,8 +34,8 @@ from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
 from adapter.rules.tools.verdicts import Pinning
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
-from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store

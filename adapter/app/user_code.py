@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts, load_function
 from adapter.hosted.scripts.worker_threads import contained
-from adapter.settings.problems import Problem
+from adapter.settings.section import Problem
 
 
 @dataclass(slots=True)

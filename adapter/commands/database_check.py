@@ -17,7 +17,7 @@ from adapter.app.tool_plans import Compiled
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.connectors.sqlite import SqliteConnector, why_not_opened
 from adapter.rules.statements.statements import EnvironmentFailed, sampled
-from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.section import Problem, SettingsError
 
 _IN_MEMORY = "file::memory:"
 _CREATES = re.compile(r"\bcreate\s+(?:temp\w*\s+|virtual\s+)?(?:table|view)\b", re.IGNORECASE)

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at the files."""

@@ -1,6 +1,6 @@
-"""Settings: one module per section of the file, each field with its name, type, default and a sentence.
+"""Settings: one module per group of sections of the file; each field has a name, a type, a default and a sentence.
 
-root.py joins the sections; load.py reads a file, the environment and flags into it; consistency.py judges
-what no single field can; features.py lists what may be asked for but is not there yet; reference.py writes
-the reference page from the models and masking.py shows settings without their secrets.
+``section`` has the base class and the kinds of values, ``root`` joins the sections, ``servers`` has those of one
+server. ``file`` reads a file, the environment and flags; ``consistency`` checks values against each other.
+``reference_page`` writes docs/settings.md from the models, and shows settings without their secrets.
 """

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from adapter.settings.core import is_loopback
-from adapter.settings.presenters import PresenterSettings
-from adapter.settings.problems import Problem
+from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings
-from adapter.settings.validation import ConnectorSettings
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"

@@ -23,13 +23,13 @@ from adapter.settings.section import (
     TextList,
     UrlPath,
 )
-from adapter.settings.servers.ping import UpstreamPing
-from adapter.settings.servers.tool_policies import (
+from adapter.settings.servers.policies import (
     DefinitionPinning,
     DescriptionPolicy,
     MetadataSanitization,
     ToolDefaults,
     ToolPatterns,
+    UpstreamPing,
 )
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]

@@ -10,22 +10,20 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
-from adapter.settings.presenters import PresenterSettings
-from adapter.settings.problems import Problem, traced
-from adapter.settings.servers.ping import UpstreamPing
-from adapter.settings.servers.server import ServerSettings
-from adapter.settings.servers.stages import StateSyncSettings, ToolStages
-from adapter.settings.servers.tool_policies import (
+from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings, Validation
+from adapter.settings.section import Problem, traced
+from adapter.settings.servers.policies import (
     DefinitionPinning,
     DescriptionPolicy,
     MetadataSanitization,
     ToolDefaults,
+    UpstreamPing,
 )
+from adapter.settings.servers.server import ServerSettings
+from adapter.settings.servers.stages import StateSyncSettings, ToolStages
 from adapter.settings.sessions import SessionsSettings
-from adapter.settings.state import StatePersistence
-from adapter.settings.storage import Artifacts, Storage, Uploads
+from adapter.settings.storage import Artifacts, StatePersistence, Storage, Uploads
 from adapter.settings.telemetry import TelemetrySettings
-from adapter.settings.validation import ConnectorSettings, ContextSettings, Validation
 
 
 class Settings(BaseSettings):

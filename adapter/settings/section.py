@@ -1,11 +1,12 @@
-"""The common base of all sections of the file, and the kinds of value a field can hold."""
+"""The base of all sections of the file, the kinds of value that a field can hold, and the problems of settings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     StringConstraints,
+    create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -57,6 +59,9 @@ def parse_duration(value: object) -> object:
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
+T = TypeVar("T", bound="Section")
+
+
 class Section(BaseModel):
     """A mapping in the file: unknown keys are refused, and nothing changes after loading."""
 
@@ -87,6 +92,31 @@ class Section(BaseModel):
 def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a section by their keys in the file; some keys are reserved names in Python."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
+def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T]]:
+    """Give the decorated section every field of ``section``, which stands at ``place`` in the file; all are null there
+    unless the file sets them.
+    """
+    hints = get_type_hints(section, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (
+            hints[name] | None,
+            Field(default=None, description=f"Overrides `{place}.{name}` for this server."),
+        )
+        for name in section.model_fields
+    }
+
+    def build(override: type[T]) -> type[T]:
+        return create_model(
+            override.__name__,
+            __base__=override,
+            __doc__=override.__doc__,
+            __module__=override.__module__,
+            **fields,
+        )
+
+    return build
 
 
 @dataclass(frozen=True)
@@ -203,3 +233,50 @@ Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), Sp
 Entries = Annotated[list[Line], OneIsAList, Spelled("text, or list of text")]
 CodeReference = Annotated[Line | None, BeforeValidator(_blank_is_null), Spelled("`file.py#function` or null")]
 OffWord = BeforeValidator(_unswitched)
+
+
+# --- problems ---------------------------------------------------------------------------------------------------
+
+
+class Problem(NamedTuple):
+    """One message about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
+
+    path: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. ``str(error)`` has one line per problem, without secrets."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def spelled(location: Iterable[str | int]) -> str:
+    """``("servers", 1, "id")`` as people write it: ``servers[1].id``."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else step
+    return path
+
+
+def traced(problem: Problem, files: Mapping[str, str]) -> Problem:
+    """The problem at the place where people wrote what is wrong.
+
+    ``files`` says which file stands behind a place in the tree: ``servers[0].tools.define[2].use`` may be the
+    ``use`` of ``tools/pay/config.yaml``.
+    """
+    for place, file in files.items():
+        rest = problem.path.removeprefix(place)
+        if rest == "":
+            return Problem(file, problem.sentence)
+        if rest != problem.path and rest[0] in ".[ ":
+            return Problem(f"{file}: {rest.lstrip('. ')}", problem.sentence)
+    return problem

@@ -19,7 +19,7 @@ from aiohttp import ClientConnectionError, FormData, web
 from adapter.api import create_app
 from adapter.edge.http.aiohttp_bridge import answered
 from adapter.edge.http.request import Request
-from adapter.settings.problems import SettingsError
+from adapter.settings.section import SettingsError
 from tests.edge.conftest import StartUpstream
 from tests.edge.hosts import Host, hosting
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, event, result

@@ -18,7 +18,7 @@ from mcp import MCPError
 from adapter.app import build
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.file.load import load
-from adapter.settings.problems import SettingsError
+from adapter.settings.section import SettingsError
 from tests.edge.hosting import CONFIG, failure_of, furnished, serving, text_of
 from tests.hosted.serving import ERAS
 

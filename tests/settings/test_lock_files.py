@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from adapter.app.tools import locks
-from adapter.settings.problems import SettingsError
 from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
 
 
 def with_lock(lock: Path) -> Settings:

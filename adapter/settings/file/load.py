@@ -13,9 +13,9 @@ from pydantic_core import ErrorDetails
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.file.tool_folders import add_tools_of_folders
 from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml, with_policies
-from adapter.settings.problems import Problem, SettingsError, spelled, traced
 from adapter.settings.reference_page import nearest_key, without_tags
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError, spelled, traced
 
 
 class Missing(NamedTuple):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter.settings.file.yaml_text import interpolated, read_yaml
-from adapter.settings.problems import Problem, SettingsError
+from adapter.settings.section import Problem, SettingsError
 
 CONFIGS = ("config.yaml", "config.yml")
 """The file that defines the tool of its folder."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from adapter.settings.problems import Problem, SettingsError, spelled
+from adapter.settings.section import Problem, SettingsError, spelled
 
 _PLACEHOLDER = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 

@@ -1,1 +1,1 @@
-"""``servers[]``: upstreams, their tools, stages, policies and pings."""
+"""``servers[]``: upstreams, hosted tools, adapters of files, stages of tools, and policies that ``core`` has too."""

@@ -12,15 +12,15 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from adapter.settings.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
-from adapter.settings.servers.ping import UpstreamPingOverride
-from adapter.settings.servers.stages import StageErrors, ToolStages
-from adapter.settings.servers.tool_policies import (
+from adapter.settings.servers.policies import (
     DefinitionPinningOverride,
     DescriptionPolicyOverride,
     MetadataSanitizationOverride,
     ToolDefaultsOverride,
     ToolPatterns,
+    UpstreamPingOverride,
 )
+from adapter.settings.servers.stages import StageErrors, ToolStages
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adapter.hosted.connectors.port import ConnectorFailed
-from adapter.settings.problems import SettingsError
+from adapter.settings.section import SettingsError
 from tests.pipeline.end_to_end.living import Living, built, furnished, living
 
 SETTINGS = """

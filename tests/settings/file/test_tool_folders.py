@@ -10,7 +10,7 @@ import pytest
 
 from adapter.settings.file.load import load
 from adapter.settings.file.tool_folders import LARGEST_FILE, add_tools_of_folders, conventions, default_name
-from adapter.settings.problems import SettingsError
+from adapter.settings.section import SettingsError
 from tests.settings.test_command_line import ROOT, mcp_adapter
 
 

@@ -1,4 +1,4 @@
-"""Policies for tools of upstreams: models shared by ``core`` and ``servers[]``."""
+"""Sections that ``core`` has for all servers and ``servers[]`` for one: pings, and policies for tools of upstreams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,32 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from adapter.rules.text.expressions import Expression, ExpressionInvalid
-from adapter.settings.section import Count, OffWord, Section, Spelled
+from adapter.settings.section import Count, OffWord, Seconds, Section, Spelled, overriding
+
+
+class UpstreamPing(Section):
+    """Pings of each upstream, and its circuit breaker."""
+
+    enabled: bool = Field(
+        default=True, description="Ping every upstream; if false, the circuit breaker never opens."
+    )
+    interval_seconds: Seconds = Field(default=15, description="Time between two pings.")
+    timeout_seconds: Seconds = Field(default=5, description="Time after which an unanswered ping has failed.")
+    failure_threshold: Count = Field(
+        default=3, description="Number of failed pings in a row that opens the breaker."
+    )
+    open_cooldown_seconds: Seconds = Field(
+        default=30, description="Time that an open breaker refuses calls before the next ping."
+    )
+    half_open_probe_allowance: Count = Field(
+        default=2,
+        description="Maximum number of simultaneous pings while the breaker is half-open; one success closes it.",
+    )
+
+
+@overriding(UpstreamPing, "core.upstream_ping")
+class UpstreamPingOverride(Section):
+    """Overrides for one server; null keeps the value of `core.upstream_ping`."""
 
 
 def _expressions(values: list[str]) -> list[str]:
@@ -76,27 +101,9 @@ class MetadataSanitization(Section):
     )
 
 
+@overriding(MetadataSanitization, "core.tool_metadata_sanitization")
 class MetadataSanitizationOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_metadata_sanitization`."""
-
-    mode: Annotated[SanitizationMode | None, OffWord] = Field(
-        default=None, description="Overrides `core.tool_metadata_sanitization.mode` for this server."
-    )
-    normalize_unicode: bool | None = Field(
-        default=None, description="Overrides the setting of `core` for this server."
-    )
-    remove_invisible_characters: bool | None = Field(
-        default=None, description="Overrides the setting of `core` for this server."
-    )
-    max_tool_title_chars: Count | None = Field(
-        default=None, description="Overrides the limit of `core` for this server."
-    )
-    max_tool_description_chars: Count | None = Field(
-        default=None, description="Overrides the limit of `core` for this server."
-    )
-    max_schema_text_chars: Count | None = Field(
-        default=None, description="Overrides the limit of `core` for this server."
-    )
 
 
 class DescriptionPolicy(Section):
@@ -114,18 +121,9 @@ class DescriptionPolicy(Section):
     )
 
 
+@overriding(DescriptionPolicy, "core.tool_description_policy")
 class DescriptionPolicyOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_description_policy`."""
-
-    mode: DescriptionMode | None = Field(
-        default=None, description="Overrides `core.tool_description_policy.mode` for this server."
-    )
-    max_tool_description_chars: Count | None = Field(
-        default=None, description="Overrides the limit of `core` for this server."
-    )
-    max_schema_description_chars: Count | None = Field(
-        default=None, description="Overrides the limit of `core` for this server."
-    )
 
 
 class DefinitionPinning(Section):
@@ -153,19 +151,6 @@ class DefinitionPinning(Section):
     )
 
 
+@overriding(DefinitionPinning, "core.tool_definition_pinning")
 class DefinitionPinningOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_definition_pinning`."""
-
-    mode: Annotated[PinningMode | None, OffWord] = Field(
-        default=None, description="Overrides `core.tool_definition_pinning.mode` for this server."
-    )
-    block_strategy: BlockStrategy | None = Field(
-        default=None, description="Overrides `core.tool_definition_pinning.block_strategy` for this server."
-    )
-    block_error_session_action: SessionAction | None = Field(
-        default=None,
-        description="Overrides `core.tool_definition_pinning.block_error_session_action` for this server.",
-    )
-    baseline: PinningBaseline | None = Field(
-        default=None, description="Overrides `core.tool_definition_pinning.baseline` for this server."
-    )
