@@ -2,13 +2,17 @@
 
 A call flows from ``edge`` through ``relay`` to ``upstream``, and its answer flows back. From the bottom up:
 
-* ``errors``: every way in which a request can fail. ``wire``: what bytes mean. ``rules``: what may happen. All pure.
-* ``upstream``, ``files``, ``state``, ``hosted``: servers, disk, store, and tools that live here.
-* ``pipeline``: the stages of a planned tool call. ``relay``: what becomes of each request; one wing for calls,
-  sessions, tools, files, and callers over HTTP.
-* ``edge``: HTTP, MCP endpoints, uploads and downloads, the HTTP API of tools, the console, health.
-* ``settings``, ``log``, ``telemetry``: what operators say, and what they are told.
-* ``app``: builds every object once and runs it. ``commands``, ``cli``, ``demo``: the command line. ``api``: for
+* ``errors``: every way in which a request can fail. ``wire``: the meaning of bytes (JSON-RPC, spans of JSON, events,
+  links). ``rules``: decisions about access, calls, files, tools, results, presenters, statements and schemas;
+  ``rules.text`` is used everywhere. All of these are pure.
+* ``upstream``: the client for HTTP servers. ``files``: the store of files on disk. ``state``: the store of records, in
+  memory or in SQLite. ``hosted``: tools that run here, as scripts or as statements for databases.
+* ``pipeline``: the stages of a planned tool call. ``relay``: the treatment of each request; its wings are ``call``,
+  ``sessions``, ``tools``, ``files``, and ``http_api`` for callers without MCP.
+* ``edge``: the side of clients; its wings are ``http`` (the server), ``mcp`` (the endpoints), ``files`` (uploads and
+  downloads), ``api`` (tools over HTTP) and ``console``, beside the router, health and OpenAPI.
+* ``settings``: the file and its checks. ``log``, ``telemetry``: reports to operators.
+* ``app``: builds every object once and runs it. ``commands``, ``cli``, ``demo``: the command line. ``api``: names for
   programs that embed the adapter, and for authors of scripts.
 
 Imports point downwards only; ``tests/test_layers.py`` has the table.

@@ -1,1 +1,4 @@
-"""The parts that clients meet: HTTP, the MCP endpoints, files, the HTTP API, the console and health."""
+"""The side of clients: ``http`` is the server, ``mcp`` the endpoints, ``files`` uploads and downloads, ``api`` the HTTP
+API of tools, ``console`` the page and its data. ``router`` sends each request to a mount or a branch, ``health``
+reports the state of the adapter, and ``openapi`` describes the routes.
+"""

@@ -1,1 +1,1 @@
-"""The state store: what must survive a restart, in memory or in SQLite."""
+"""The state store: its port, with memory and SQLite behind it, and a store that notes whether it can be written."""

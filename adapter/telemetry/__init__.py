@@ -1,7 +1,7 @@
-"""Spans, counts and log lines over OTLP. ``open_telemetry`` is the door; behind it, in the order data flows:
+"""Spans, metrics and log lines over OTLP.
 
-``spans`` and ``measures`` are what calls tell, ``lines`` what the log tells, ``exporting`` sends it all away. None of
-these is imported, and OpenTelemetry is not either, unless the settings ask for it.
+``open_telemetry`` of ``opening`` is the entrance; ``signals`` records, ``exporting`` sends. Neither these two nor
+OpenTelemetry are imported unless the settings ask for them.
 """
 
 from adapter.telemetry.opening import Telemetry, TelemetryMissing, open_telemetry, require_telemetry

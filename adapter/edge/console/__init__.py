@@ -1,1 +1,1 @@
-"""The page to explore tools with, and the data it shows."""
+"""The console: the files of its page, the data that it shows to whom, and the description of these routes."""

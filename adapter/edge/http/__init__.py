@@ -1,3 +1,3 @@
-"""HTTP/1.1 as clients speak it: connections, parsing, requests, responses, their limits, and access by Host, Origin
-and token.
+"""HTTP/1.1: the listener, its connections with their limits and parser, requests with their bodies, responses, access
+by Host, Origin and token, and a bridge for requests of a host's aiohttp application.
 """
