@@ -78,8 +78,9 @@ def descriptions(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield ast.get_docstring(node) or ""
         elif isinstance(node, ast.keyword) and node.arg == "description":
-            assert isinstance(node.value, ast.Constant)
-            yield str(node.value.value)
+            first = node.value.values[0] if isinstance(node.value, ast.JoinedStr) else node.value
+            assert isinstance(first, ast.Constant)
+            yield str(first.value)
 
 
 def test_named_settings_exist(page: Path) -> None:

@@ -95,8 +95,9 @@ def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T]]:
-    """Give the decorated section every field of ``section``, which stands at ``place`` in the file; all are null there
-    unless the file sets them.
+    """Return the decorator that gives a section the fields of ``section``, each null by default.
+
+    ``place`` is the path of ``section`` in the file, such as ``core.upstream_ping``.
     """
     hints = get_type_hints(section, include_extras=True)
     fields: dict[str, Any] = {

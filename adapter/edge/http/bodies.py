@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from adapter.edge.http.buffers import HeldBytes, RequestBuffers
+from adapter.edge.http.buffers import HeldBytes, RequestBuffers, give_up
 from adapter.errors import BodyTooSlow
 from adapter.rules.access.rate_limit import Floor, Pace
 
@@ -116,7 +116,7 @@ class Body:
                 wanted()
             self._waiter = loop.create_future()
             # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
-            late = loop.call_later(patience, _give_up, self._waiter)
+            late = loop.call_later(patience, give_up, self._waiter)
             began = loop.time()
             try:
                 await self._waiter
@@ -229,8 +229,3 @@ class Body:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _give_up(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())

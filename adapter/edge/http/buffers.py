@@ -78,7 +78,7 @@ class RequestBuffers:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting[turn] = held, lose
-        late = loop.call_later(self._patience, _give_up, turn)
+        late = loop.call_later(self._patience, give_up, turn)
         self._send_ahead()
         try:
             await turn
@@ -179,6 +179,7 @@ class HeldBytes:
             self._buffers.add(-self.size)
 
 
-def _give_up(waiter: asyncio.Future[None]) -> None:
+def give_up(waiter: asyncio.Future[None]) -> None:
+    """Make whoever waits for this raise TimeoutError."""
     if not waiter.done():
         waiter.set_exception(TimeoutError())
