@@ -60,7 +60,7 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
 def create_mount(
     prefix: str = "/explorer", *, tools: Tools, handle_call: HandleCall, **options: Unpack[Options]
 ) -> Mount:
-    """The same as an application below ``prefix``: ``app.add_subapp(*create_mount(…))``."""
+    """The same as an application below ``prefix``, for ``app.add_subapp(*create_mount(…))``."""
     from adapter.app.run import explorer
     from adapter.edge.api.embedding import mount
 
@@ -85,10 +85,10 @@ def create_app(
     handle_call: HandleCall | None = None,
     **options: Unpack[Options],
 ) -> Application:
-    """An application that is the whole adapter with these settings, or the page and the API of a host's own tools.
+    """Build an application: the whole adapter with these settings, or the page and the API of a host's own tools.
 
-    The adapter starts and stops with the application; run it at the root of its host, or set
-    ``core.public_base_url``, for the URLs that it hands out. Raises SettingsError, and TypeError for neither or both.
+    The adapter starts and stops with the application. Run it at the root of its host or set ``core.public_base_url``,
+    so that its URLs are right. Raises SettingsError, and TypeError unless exactly one of the two is given.
     """
     from adapter.edge.api.embedding import application
 

@@ -20,7 +20,7 @@ OK, BAD_SETTINGS = 0, 2
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Does what the arguments say and returns the exit status: 2 for settings that cannot be used.
+    """Run the command of the arguments and return its exit status: 2 for settings that cannot be used.
 
     Wrong arguments raise SystemExit(2), as argparse does.
     """
@@ -165,7 +165,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _checked(arguments: argparse.Namespace) -> Settings:
-    """The settings, when all that they name can be compiled and loaded, as far as this machine can tell."""
+    """The settings, after everything that they name has been compiled and loaded as far as this machine can."""
     settings = _loaded(arguments)
     # Statements, scripts and plans are judged by those who run them.
     from adapter.app.tool_plans import compiled

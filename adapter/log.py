@@ -105,9 +105,9 @@ class _Foreign(logging.Handler):
 
 
 def configure(level: str, *, console: bool | None = None) -> None:
-    """Sets the least severe level that is written, and the form: text for a terminal, else JSON lines.
+    """Set the least severe level that is written, and the form: text for a terminal, else JSON lines.
 
-    A logger that has already written keeps what it had.
+    A logger that has already written keeps its level and form.
     """
     _chain.configure(level, console=sys.stderr.isatty() if console is None else console)
     for name in _FOREIGN:
@@ -117,7 +117,7 @@ def configure(level: str, *, console: bool | None = None) -> None:
 
 
 def ship_to(ship: Ship | None) -> None:
-    """Hand every line that is written to ``ship`` too, from now on; None: to nobody."""
+    """Hand every line that is written to ``ship`` too, from now on; None stops that."""
     _chain.ship = ship
 
 
@@ -143,11 +143,11 @@ def _bound(logger: object, *, processors: object, context: dict[str, Any]) -> Bi
 
 
 class CallLog:
-    """One JSON line per exchange, buffered: a write costs microseconds, the stream is touched rarely.
+    """One JSON line per exchange, buffered: a write costs microseconds, and the stream is written rarely.
 
-    Records must hold no secrets: they are not redacted, because that would cost more than the line. What a stranger
-    chose in them may be anything: a line that is too long, or that no UTF-8 can say, is written like one of the log.
-    Without a running loop nothing flushes but the size limit, ``flush`` and ``close``.
+    Records must hold no secrets: redaction would cost more than the line. A stranger may choose parts of them, so a
+    line that is too long or not valid UTF-8 is shortened like a line of the log. Without a running loop only the size
+    limit, ``flush`` and ``close`` write the buffer.
     """
 
     FLUSH_SECONDS = 0.2
@@ -174,7 +174,7 @@ class CallLog:
                 self._timer = None
 
     def flush(self) -> None:
-        """Hands what is buffered to the stream. A stream that is gone loses the lines, never a call."""
+        """Write the buffer to the stream. If the stream is closed, lines are lost, but no call fails."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -188,7 +188,7 @@ class CallLog:
             get_logger(__name__).warning("call log lost lines", error=error)
 
     def close(self) -> None:
-        """Flushes and stops the timer; the stream stays open, it is its owner's."""
+        """Write the buffer and stop the timer; the stream stays open for its owner."""
         self.flush()
 
 

@@ -77,7 +77,7 @@ class FileParts:
         self._sessions.on_end.append(self.end_session)
 
     async def open(self) -> None:
-        """Raises StoreUnavailable, StorageFailed."""
+        """Open the registry of files and its keys. Raises StoreUnavailable, StorageFailed."""
         await self.scopes.open()
         await self.credentials.open()
         if self.active:
@@ -85,12 +85,12 @@ class FileParts:
             await self.rounds.open()
 
     async def close(self) -> None:
-        """Raises StoreUnavailable."""
+        """Write what is still waiting. Raises StoreUnavailable."""
         if self.active:
             await self.registry.close()
 
     async def tidy(self) -> None:
-        """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
+        """Delete expired files, links and rounds. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
             await self.rounds.expire()
@@ -239,7 +239,7 @@ class FileStages:
         return Plan(named, methods, prefixed, announce)
 
     def _stages(self, entry: ServerSettings, tool: str) -> tuple[Consumer | Producer, ...]:
-        """The stages of one tool: what it is given is put in its place before it is told where to write."""
+        """The stages of one tool: files are put in place before the tool learns where to write."""
         adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
         stages = [self._stage(entry, adapter, tool) for adapter in adapters]
         consumers = tuple(stage for stage in stages if isinstance(stage, Consumer))
@@ -248,7 +248,7 @@ class FileStages:
     def _stage(
         self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str
     ) -> Consumer | Producer | None:
-        """The stage of one tool's entry; None where its feature is turned off."""
+        """The stage of one tool's entry; None if its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
             return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
         finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
@@ -341,8 +341,9 @@ def _scheme(settings: Settings, adapter: UploadConsumer) -> str:
 
 
 def capture_limit(settings: Settings, patience: float | None) -> CaptureLimit:
-    """The least of what stands against a large file of a tool, so that none is read only to be refused; ``patience``
-    is how long its call may be silent in seconds.
+    """The lowest limit for a large file of a tool, so that no file is read only to be refused.
+
+    ``patience`` is the time in seconds for which its call may be silent.
     """
     most = [
         (settings.artifacts.max_file_bytes, "artifacts.max_file_bytes"),

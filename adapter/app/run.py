@@ -125,7 +125,7 @@ Source = Settings | Path | str | Mapping[str, Any]
 
 
 class EmbeddedAdapter(NamedTuple):
-    """``front`` answers requests while ``lifetime`` is entered."""
+    """The adapter without a listener. ``front`` answers requests as long as ``lifetime`` is entered."""
 
     front: Front
     bodies: BodyTerms
@@ -156,7 +156,7 @@ async def _lifetime(app: App) -> AsyncIterator[None]:
 
 
 class HostExplorer(NamedTuple):
-    """``routes`` are the page and the API; ``end`` ends at once what would otherwise end when it is idle."""
+    """``routes`` are the page and the API; ``end`` stops at once what otherwise stops when it is idle."""
 
     routes: list[RouteDef]
     end: Callable[[], None]

@@ -71,10 +71,10 @@ THRESHOLDS = (700, 10, 100)
 
 
 def settle() -> None:
-    """Leave what there is now out of every further collection, and look through all that lives less often.
+    """Exclude the present objects from garbage collection, and collect the oldest generation less often.
 
-    Each connection adds some hundred objects, and a look through those of three thousand streams holds the loop for
-    0.2 s. Reference counts free what exchanges leave behind; the collector is for cycles alone.
+    Each connection adds some hundred objects, and one collection with three thousand open streams stops the loop for
+    0.2 s. Reference counts free what exchanges leave behind; the collector is needed for cycles only.
     """
     gc.collect()
     gc.freeze()
@@ -86,7 +86,7 @@ STORE_INTERVAL = 5.0
 
 
 def serve(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM. The process's exit status: 0, or 1 when it could not start or go on."""
+    """Serve until SIGINT or SIGTERM. Returns the exit status: 0, or 1 if the adapter could not start or go on."""
     log.configure(settings.core.log_level)
     return uvloop.run(_serve(settings))
 
@@ -134,8 +134,8 @@ async def _serve(settings: Settings) -> int:
 
 
 async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
-    """Tell the log when the store cannot be written, and when it can again. With ``unavailable_policy: exit``, end the
-    process then, so that it is started anew.
+    """Log when the store cannot be written, and when it can be written again. With ``unavailable_policy: exit``, end
+    the process at the first failure, so that it is started again.
     """
     failed = False
     while True:

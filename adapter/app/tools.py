@@ -52,9 +52,9 @@ FORGET_AFTER = 0.25
 
 
 class ToolParts:
-    """Puts a guard before every server's tools, and keeps the pins of sessions while those last.
+    """Puts a guard before every server's tools, and keeps the pins of sessions as long as the sessions last.
 
-    ``servers`` is filled when the servers are built, for their stages come from here.
+    ``servers`` is filled after the servers are built, because their stages come from here.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ToolParts:
         sessions.sessions.on_end.append(self.end_session)
 
     async def end_session(self, key: str) -> None:
-        """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
+        """Delete the pins of a session that has ended for good, soon and together with those of others."""
         scope = self._sessions.scopes.of_session_key(key)
         for guard in self._guards:
             guard.forget(scope.id)
@@ -100,7 +100,7 @@ class ToolParts:
             await asyncio.gather(*(self._pins.forget(servers, scope_id) for scope_id in ended))
 
     async def tidy(self) -> None:
-        """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
+        """Delete the pins that an earlier process left. Raises StoreUnavailable."""
         await self._pins.tidy(self._sessions.scopes.gone)
 
     def plans(self, given: Mapping[str, Plan]) -> Callable[[ServerSettings], Plan]:
@@ -108,7 +108,7 @@ class ToolParts:
         return lambda entry: given.get(entry.id) or self._guarded(entry, self._files.plan(entry))
 
     def _guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
-        """The plan with what the catalogue's policies ask for."""
+        """The plan with the stages that the policies for tools need."""
         policies = policies_of(self._settings, entry)
         own = self._files.own_tools(entry)
         names = CodeModeNames(entry.id) if self._settings.code_mode_for(entry) else None
@@ -201,7 +201,7 @@ def locks(settings: Settings) -> dict[str, Catalogue]:
 
 
 def limits_of(settings: Settings) -> ListLimits:
-    """The bounds of what is read of any server's list."""
+    """The limits for the list of tools of any server."""
     core = settings.core
     return ListLimits(core.max_tools, core.max_tool_list_bytes, core.max_tool_definition_bytes)
 
@@ -272,7 +272,7 @@ def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[
 
 
 def _decorated(raw: bytes, decorate: Decorate) -> bytes:
-    """A definition with what is added and without what is taken away; other members keep their bytes."""
+    """The definition with members added and removed; the other members keep their bytes."""
     definition = parse(raw)
     decorated = decorate(definition)
     edits: list[Edit] = [Drop((key,)) for key in definition.keys() - decorated.keys()]

@@ -18,7 +18,7 @@ from adapter.settings.section import Problem
 
 @dataclass(slots=True)
 class Loading:
-    """Loads scripts and functions below ``base``; ``problems`` is what could not be, and where the settings say it."""
+    """Loads scripts and functions below ``base``. ``problems`` are the failures, with their places in the settings."""
 
     base: Path
     log: FilteringBoundLogger
@@ -66,12 +66,12 @@ class Loading:
 
     @contextmanager
     def judging(self, place: str, *refusals: type[Exception]) -> Iterator[None]:
-        """Note a refusal that is raised inside as a problem of the settings at ``place``."""
+        """Record a refusal that is raised inside as a problem of the settings at ``place``."""
         try:
             yield
         except refusals as error:
             self.problems.append(Problem(place, str(error)))
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads."""
         self.scripts.close()

@@ -106,7 +106,7 @@ class Operation:
         return replace(self, path=prefix.rstrip("/") + self.path)
 
     def described(self) -> Json:
-        """As an Operation Object."""
+        """The route as an Operation Object."""
         described: Json = {"operationId": self.id, "tags": [self.tag], "summary": self.summary}
         parameters = [self._in_path(name) for name in _IN_PATH.findall(self.path)]
         parameters += [
@@ -216,7 +216,9 @@ _FORM = object_of({"file": list_of({"type": "string", "format": "binary"})}, {"s
 
 
 def operations(upload_path: str | None, *, downloads: bool) -> list[Operation]:
-    """All of them. ``upload_path`` is where uploads are served, None: nowhere; ``downloads``: artifacts are too."""
+    """The operations beside those of tools. ``upload_path`` is the path of uploads, None without any; ``downloads``:
+    artifacts are served too.
+    """
     described = _health()
     if upload_path is not None:
         described += [

@@ -42,16 +42,16 @@ class AccessLog(Protocol):
 
 
 class Watching(Protocol):
-    """Keeps what was asked lately, for people to see."""
+    """Keeps the last exchanges, for people to see."""
 
     def begin(self) -> None:
-        """This task begins an exchange."""
+        """Begin an exchange in this task."""
 
     def end(self, line: Mapping[str, object], principal: str | None) -> None:
-        """It is over; ``principal`` is who asked, None where that is not known."""
+        """End it; ``principal`` is the caller's, None if unknown."""
 
     def close(self) -> None:
-        """The adapter stops: whoever watches has seen it all."""
+        """End all streams, because the adapter stops."""
 
 
 class ExchangeRecords:
@@ -240,15 +240,15 @@ class Front:
             del task
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
-        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
         if request.reply.status is None:
             send_failure(request.reply, error, _NOT_RPC, extra)
         else:
             request.reply.abort()
 
     async def drain(self, grace: float) -> None:
-        """Wait up to ``grace`` seconds for the exchanges under way, then cut those that are left, and streams without
-        an end; their clients are told. Those who watch are sent home.
+        """Wait up to ``grace`` seconds for the exchanges under way, then cancel the rest and all endless streams, and
+        tell their clients. Streams of the console end at once.
         """
         if self._records is not None:
             self._records.close()

@@ -22,7 +22,7 @@ class MemoryStore:
         """Nothing to do."""
 
     async def close(self) -> None:
-        """Keeps the rows: whoever opens this object again finds them."""
+        """Keep the rows: they are there when this object is opened again."""
 
     async def get(self, table: str, key: str) -> Row | None:
         return self._rows(table).get(key)

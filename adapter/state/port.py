@@ -21,11 +21,11 @@ class Row:
 
 
 class Conflict(Exception):
-    """The row was not at the expected version: somebody else wrote first. Read it again and decide anew."""
+    """The row was not at the expected version, because another writer was first. Read it again and decide anew."""
 
 
 class Store(Protocol):
-    """Every method raises StoreUnavailable when the store itself fails, and nothing else but what it says."""
+    """Rows in named tables. Every method raises StoreUnavailable if the store fails, and otherwise only what it names."""
 
     async def open(self) -> None: ...
 

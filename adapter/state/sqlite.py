@@ -46,7 +46,7 @@ _SENTENCES = {
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
-    """The failure of the catalogue for one of sqlite3 or the operating system; its sentence holds no path."""
+    """The failure of the catalogue for an error of sqlite3 or the operating system; its message holds no path."""
     code = getattr(error, "sqlite_errorcode", None)
     # The low byte is the kind of the failure, the rest says which variety.
     return StoreUnavailable(None if code is None else _SENTENCES.get(code & 0xFF))
@@ -84,7 +84,7 @@ class SqliteStore:
         return f"<SqliteStore: {state}>"
 
     async def open(self) -> None:
-        """Also raises StoreUnavailable for a file of a newer version, or of another program."""
+        """Open the file. Also raises StoreUnavailable for a file of a newer version, or of another program."""
         if self._worker is not None:
             return
         connect = partial(_connect, self._path, wal=self._wal)

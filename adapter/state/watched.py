@@ -42,7 +42,7 @@ class WatchedStore:
     async def failure(self) -> StoreUnavailable | None:
         """The failure of the store if it cannot be written now, else None.
 
-        It is found out by a small write where there was none lately, one for all who ask at once.
+        Without a recent write it is found out by a small one, which all callers share.
         """
         if self._now() >= self._known_until:
             if self._trying is None:
@@ -60,8 +60,8 @@ class WatchedStore:
             self._trying = None
 
     async def _noted(self, write: Awaitable[T], size: int = 0) -> T:
-        """The outcome of a write of ``size`` bytes. One of none proves nothing where it succeeds: deleting what is not
-        there writes nothing.
+        """The outcome of a write of ``size`` bytes. A successful write of none proves nothing: deleting an absent row
+        writes nothing.
         """
         try:
             written = await write

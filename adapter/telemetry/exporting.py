@@ -30,7 +30,7 @@ _LOG_BATCH = 512
 
 
 class ExportGate:
-    """Until when exports may begin. Open until it is shut."""
+    """The time until which exports may begin. Open until it is shut."""
 
     def __init__(self) -> None:
         self._until = math.inf
@@ -43,7 +43,7 @@ class ExportGate:
         return time.monotonic() < self._until
 
     def shut(self, seconds: float) -> None:
-        """No export begins any more after this many seconds."""
+        """Begin no export after this many seconds."""
         self._until = min(self._until, time.monotonic() + seconds)
 
 
@@ -72,7 +72,7 @@ class Exports:
     gate: ExportGate = field(default_factory=ExportGate)
 
     def drain(self, seconds: float) -> bool:
-        """Export what waits, as far as that begins within ``seconds``, and end; whether all of it could begin.
+        """Export the rest, as far as that begins within ``seconds``, and end. Returns True if all of it could begin.
 
         Blocks up to the time of one export longer.
         """
@@ -92,7 +92,7 @@ class Exports:
 
 
 def exports(settings: Settings) -> Exports:
-    """The providers that the settings ask for; exporting starts with them. They are nobody's global ones."""
+    """Build the providers that the settings ask for; exporting starts with them. None becomes a global one."""
     gate = ExportGate()
     resource = _resource(settings)
     spans, metrics = _exporters(settings)

@@ -19,9 +19,9 @@ SCOPE = "mcp-adapter"
 
 
 class TelemetryMissing(Exception):
-    """Telemetry was asked for and cannot be had; ``str(error)`` is a sentence for the operator.
+    """Telemetry is enabled and cannot be used; ``str(error)`` is a message for the operator.
 
-    ``setting`` is the key that asks for it.
+    ``setting`` is the key that enables it.
     """
 
     def __init__(self, setting: str, sentence: str) -> None:
@@ -52,9 +52,10 @@ class Telemetry:
         return f"<Telemetry: {'closed' if self._closed else 'open'}>"
 
     async def close(self) -> bool:
-        """Export what waits, within telemetry.shutdown_drain_timeout_seconds, and end; whether there was time for all.
+        """Export the rest within telemetry.shutdown_drain_timeout_seconds, and end. Returns False if the time was too
+        short.
 
-        Without telemetry.flush_on_shutdown what waits is dropped. Harmless when done twice.
+        Without telemetry.flush_on_shutdown the rest is dropped. Idempotent.
         """
         if self._closed:
             return True
@@ -106,10 +107,10 @@ def require_telemetry(settings: Settings) -> None:
 
 
 def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
-    """Telemetry as the settings have it, exporting from now on; None where it is off.
+    """Build telemetry as the settings have it, exporting from now on; None where it is off.
 
-    ``redact`` takes what is nobody's business out of a text. ``fault`` tells what of an exception makes a span an
-    error: None for a refusal, else the exception to be recorded. Raises TelemetryMissing.
+    ``redact`` removes secrets from a text. ``fault`` returns the exception that makes a span an error, None for a
+    refusal. Raises TelemetryMissing.
     """
     if not settings.enabled:
         return None

@@ -75,7 +75,7 @@ _LONGEST_TRACEPARENT = 512
 
 
 class Noted:
-    """A span that somebody else begins and ends."""
+    """A span that other code begins and ends."""
 
     def __init__(self, spans: Spans, span: trace.Span) -> None:
         self._spans = spans
@@ -142,8 +142,7 @@ class RecordedSpan(Noted):
 class Spans:
     """The Tracing of adapter.pipeline.tracing, which this room does not know.
 
-    ``fault`` tells what of an exception is to be recorded: None for a refusal, the caller's mistake; else the
-    exception itself or the one behind it.
+    ``fault`` returns the exception to record, which may be the one behind it; None for a refusal, the caller's mistake.
     """
 
     def __init__(self, tracer: trace.Tracer, redaction: AttributeRedaction, fault: Fault) -> None:
@@ -224,7 +223,7 @@ class CallMetrics:
         )
 
     def call(self, server: str, tool: str, success: bool, seconds: float) -> None:
-        """A tool call ended. ``success``: its result is no error."""
+        """Count a tool call that ended. ``success``: its result is no error."""
         # A client may call a tool by any name.
         name = shortened(encodable(tool), _LONGEST_NAME)
         attributes: dict[str, str | bool] = {"tool.name": name, "server.id": server, "success": success}
@@ -232,11 +231,11 @@ class CallMetrics:
         self._durations.record(seconds * 1000, attributes)
 
     def cache(self, hit: bool) -> None:
-        """A tool's cache was asked."""
+        """Count a look into a tool's cache."""
         (self._hits if hit else self._misses).add(1)
 
     def auth_failed(self) -> None:
-        """A tool's own authentication refused a call."""
+        """Count a call that a tool's own authentication refused."""
         self._refused.add(1)
 
 

@@ -23,7 +23,7 @@ Hook = Callable[[Any], Any]
 
 
 class HookRefused(Exception):
-    """The hook did not let the call in. Why is in the log, and nobody else's business."""
+    """The hook did not let the call in. The reason is in the log only."""
 
 
 class AuthHook:

@@ -176,7 +176,7 @@ class _Explorer:
         return await self._answered(original, act)
 
     async def to_page(self, original: web.Request) -> web.StreamResponse:
-        """The path without a slash at its end, from which the page's relative paths would lead astray."""
+        """Redirect from the path without a final slash, where the page's relative paths would be wrong."""
         last = original.path.rpartition("/")[2]
         return web.Response(status=308, headers={"Location": f"{last}/"})
 
@@ -250,7 +250,7 @@ def _pattern(route: ToolRoute) -> str:
 
 
 def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]) -> Mount:
-    """These routes as an application of their own; ``end`` is called when that ends."""
+    """Build an application of its own from these routes; ``end`` is called when it ends."""
 
     async def living(_: web.Application) -> AsyncIterator[None]:
         yield
@@ -268,9 +268,9 @@ def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]
 def application(
     serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyTerms = TERMS
 ) -> web.Application:
-    """An application that gives every request to ``serve``, and is alive for as long as ``lifetime`` is entered.
+    """Build an application that gives every request to ``serve`` and enters ``lifetime`` as long as it runs.
 
-    ``terms`` are those of the bodies of requests.
+    ``terms`` are the limits for the bodies of requests.
     """
 
     async def living(_: web.Application) -> AsyncIterator[None]:
@@ -287,6 +287,6 @@ def application(
 
 
 def _prefix(original: web.Request) -> str:
-    """Below which path the host has put the application."""
+    """The path below which the host has put the application."""
     resource = original.match_info.route.resource
     return "" if resource is None else resource.canonical.removesuffix("/{tail}")

@@ -46,15 +46,15 @@ class ToolRoute(NamedTuple):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods it serves; whatever can be read can be asked for its head."""
+        """The methods of the route; GET includes HEAD."""
         return ("GET", "HEAD") if self.operation.method == "GET" else (self.operation.method,)
 
 
 @dataclass(frozen=True, slots=True)
 class PatternBranch(Branch):
-    """Serves paths by a pattern: parts in braces are names, and NAME stands for one part or more.
+    """Serves paths that match a pattern: parts in braces are names, and NAME stands for one part or more.
 
-    What begins with NAME and goes on takes no other methods than its own, for its whole path is a name too.
+    A pattern that goes on behind NAME takes no other methods than its own, because its whole path may be a name too.
     """
 
     pattern: Names = ()

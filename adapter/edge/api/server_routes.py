@@ -64,7 +64,7 @@ class ServerRoutes:
         self._tracing = tracing
 
     def branches(self) -> Sequence[Branch]:
-        """To be asked in this order, behind those of the console's data."""
+        """The branches, to be tried in this order behind those of the console's data."""
         tools = (
             PatternBranch(
                 self._path,
@@ -144,7 +144,7 @@ class ServerRoutes:
 def document(
     path: str, more: Iterable[Operation] = (), *, title: str = "mcp-file-adapter", version: str
 ) -> bytes:
-    """The document of everything below ``path``, and of ``more`` routes, which stand in it as they are."""
+    """Describe everything below ``path``, and the ``more`` routes as they are."""
     own = [
         replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
             f"{path.rstrip('/')}/{{server}}"

@@ -30,9 +30,9 @@ _TAB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Callers:
-    """Reads who asks out of a request. ``credentials`` are the fields (lower case) that may carry the adapter's own.
+    """Finds the caller of a request. ``credentials`` are the fields (lower case) that may carry the adapter's own.
 
-    Requests on one connection share a head as long as it stays the same, so who asks is found out once for it.
+    Requests on one connection share a head as long as it stays the same, so its caller is looked up once.
     """
 
     def __init__(self, guard: Guard, bases: Bases, credentials: frozenset[str]) -> None:
@@ -65,7 +65,7 @@ class Callers:
 
 
 class ServerTools:
-    """A Provider: what callers see and run is what MCP's clients would, in a session of each one's own."""
+    """A Provider: callers see and run the tools that MCP clients would, each in a session of its own."""
 
     def __init__(self, server: str, sessions: HttpSessions, callers: Callers) -> None:
         self._server = server
@@ -119,7 +119,7 @@ class ServerTools:
 
 
 def _not_listed(refused: ToolRefused) -> AdapterError:
-    """Why there is no list: it is kept back, for it is not the one that its caller first saw, or there is none."""
+    """The reason why there is no list: the server has none, or its tools are not those that the caller first saw."""
     if refused.code == CatalogueDrifted.rpc:
         return CatalogueDrifted(str(refused))
     return UpstreamBroken(f"The upstream server does not list its tools: {refused}")
@@ -184,7 +184,7 @@ class Preview(NamedTuple):
 
 
 class Previews:
-    """Reads resources of one server for its callers, in their own sessions: of nobody else's does it know."""
+    """Reads resources of one server for its callers, each in its own session."""
 
     def __init__(self, sessions: HttpSessions, callers: Callers) -> None:
         self._sessions = sessions
@@ -214,7 +214,7 @@ class Previews:
 
 
 def preview_of(contents: list[dict[str, Any]], uri: str) -> Preview | None:
-    """The first of a resource's contents that has any."""
+    """The first content of a resource that has a text or bytes."""
     filename = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2]) or "resource"
     for each in contents:
         media_type = each.get("mimeType")

@@ -80,7 +80,7 @@ class Provider(Protocol):
         """Tell whether the tools were read from JSON, so that they hold nothing that JSON does not know."""
 
     def principal(self, request: Request) -> str:
-        """The principal that asks, as far as callers take turns."""
+        """The principal of the caller, for taking turns."""
 
     async def tools(self, request: Request) -> Sequence[Any]:
         """All tools that this caller may see, asked for anew each time."""
@@ -110,10 +110,11 @@ class ApiOptions:
 
 
 class ToolApi:
-    """``authenticate`` raises Unauthorized for a caller without a good credential; None asks for none.
+    """Serves the tools of a provider. ``authenticate`` raises Unauthorized for a caller without a good credential; None
+    asks for none.
 
-    ``hook`` stands around each call, and is given the request, or what ``view`` makes of it and the tool's name. With
-    ``discovery_auth`` both guard whatever there is to see, too; the credential guards validation in any case.
+    ``hook`` stands around each call. It is given the request, or the result of ``view`` for the request and the tool's
+    name. With ``discovery_auth`` both protect lists too; the credential protects validation in any case.
     """
 
     def __init__(
@@ -165,9 +166,9 @@ class ToolApi:
         send(request, HttpOutcome(200, dump(meta)), extra)
 
     async def validate(self, request: Request, name: str, extra: Extra) -> None:
-        """``POST /tools/{name}/validate``: nothing runs, so it is not asked whether anything may. Raises ClientGone.
+        """``POST /tools/{name}/validate``: runs nothing, so it works where execution is disabled. Raises ClientGone.
 
-        It is work, though, of an amount that tools and callers choose: who may not call may not ask for it.
+        Tools and callers choose how much work it is, so it needs the same credential as a call.
         """
 
         async def validating() -> HttpOutcome:
@@ -235,10 +236,10 @@ class ToolApi:
     # --- calls ------------------------------------------------------------------------------------------------
 
     async def call(self, request: Request, name: str, extra: Extra) -> HttpOutcome:
-        """``POST /tools/{name}/call``; what was answered. Raises ClientGone.
+        """``POST /tools/{name}/call``. Returns what was answered. Raises ClientGone.
 
-        For who accepts an event stream the answer is one: ``progress`` as it comes, then ``result`` with the status
-        and the body that the answer would have had.
+        A caller that accepts an event stream gets one: ``progress`` as it comes, then ``result`` with the status and
+        the body that a plain answer would have.
         """
         prepared = await self._prepared(request, name)
         if isinstance(prepared, HttpOutcome):
@@ -256,7 +257,7 @@ class ToolApi:
         return answered
 
     async def _prepared(self, request: Request, name: str) -> Arguments | HttpOutcome:
-        """The arguments of a call that may go on, as far as its tool and body are concerned; else its refusal."""
+        """The arguments of a call, if its tool and its body allow it; else its refusal."""
         options = self._options
         if not options.allow_execute:
             return DISABLED

@@ -52,10 +52,9 @@ class ConsoleFacts:
 
 
 class ConsoleData:
-    """Serves the routes.
+    """Serves the routes. A server's tools are shown as its clients saw them last.
 
-    What is shown of a server's tools is what its clients saw last. ``look`` has them read anew before a word on them
-    counts.
+    ``look`` reads them again before an operator's decision about them counts.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class ConsoleData:
         self._ingress = Ingress(facts.max_body)
 
     def branches(self) -> Sequence[Branch]:
-        """To be asked before those of the tools' API: no server is called ``-``."""
+        """The branches, to be tried before those of the tools' API: no server has the id ``-``."""
         data = f"{self._facts.path.rstrip('/')}/-"
         return (
             Branch(data, 1, _READ, (), self._show),
@@ -148,7 +147,7 @@ class ConsoleData:
             raise NotFound("No server with this id is served here.")
 
     async def _look_again(self, request: Request, server: str) -> None:
-        """Let what was seen last be what is offered now. A server that is away stays as it was seen."""
+        """Read the server's tools again. If the server cannot be reached, the last list stays."""
         with contextlib.suppress(AdapterError, ToolRefused, TimeoutError):
             async with asyncio.timeout(LOOK_PATIENCE):
                 await self._look(request, server)
@@ -200,9 +199,9 @@ async def stream(
     extra: list[tuple[str, str]],
     heartbeat: float = HEARTBEAT,
 ) -> None:
-    """Tell of exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
+    """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
 
-    Events are ``exchange`` with one exchange as data, and ``lost`` with the number of those that a slow client missed.
+    Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed.
     """
     watcher = recent.subscribe(viewer.whose)
     try:

@@ -63,7 +63,7 @@ class Asset:
 
     @cached_property
     def packed(self) -> bytes:
-        """Its gzip, made when it is first asked for: the plot libraries have megabytes, and often nobody plots."""
+        """The file in gzip, compressed at the first request: plot libraries are megabytes, and often nobody plots."""
         return gzip.compress(self.body, 6, mtime=0)
 
 
@@ -84,7 +84,7 @@ class PageFiles:
         return iter(self._assets)
 
     async def page(self, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
-        """Status, fields and body of the page itself, for a request with the header fields ``asked``.
+        """Status, fields and body of the page itself, for a request with these header fields.
 
         It names its assets relative to its own directory, so it works below any mount, and behind any proxy.
         """
@@ -92,9 +92,9 @@ class PageFiles:
         return await _answer(self._index, headers, [*fields, ("Cache-Control", "no-cache")])
 
     async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
-        """The same for ``{version}/{name}``. Raises NotFound for all but the names that are known.
+        """The same for ``{version}/{name}``. Raises NotFound for unknown names.
 
-        Another version's file may still be asked for by a page that is open: it gets this one's, to be asked for again.
+        A page that is still open may ask for a file of another version: it gets the file of this one, without caching.
         """
         version, *parts = path
         name = "/".join(parts)
@@ -112,7 +112,7 @@ class PageFiles:
         return await _answer(asset, headers, fields)
 
     def _placed(self, html: str) -> str:
-        """The page with its assets' version, and its modules named: they are fetched at once, not one by one."""
+        """The page with the version of its assets and the names of its modules, so that they are fetched in parallel."""
         modules = sorted(name for name in self._assets if name.startswith("js/") and name not in _NOT_AT_ONCE)
         links = "\n".join(f'<link rel="modulepreload" href="assets/{name}">' for name in modules)
         return html.replace(_MODULES_HERE, links).replace('"assets/', f'"assets/{self.version}/')
@@ -142,9 +142,9 @@ class ServerPages(Branch):
 
 
 def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[Branch, ...]:
-    """``{path}/``, ``{path}/{server_id}`` and ``{path}/assets/…``: the page and what it is made of.
+    """The branches ``{path}/``, ``{path}/{server_id}`` and ``{path}/assets/…``: the page and its files.
 
-    None of it is anybody's in particular, so it takes no credential. Branches may raise NotFound and ClientGone.
+    Nothing in them is secret, so they need no credential. Branches may raise NotFound and ClientGone.
     """
 
     prefix = path.rstrip("/")

@@ -104,7 +104,7 @@ def _print(tools: Pinned, name: str) -> str | None:
 
 @dataclass(slots=True)
 class _Room:
-    """The number of characters of values that may still be told."""
+    """The number of characters of values that may still be shown."""
 
     left: int = field(default=LARGEST)
 

@@ -25,7 +25,7 @@ class OperatorsOnly(AdapterError):
 
 
 class Viewer(NamedTuple):
-    """Whoever asks. An operator sees what concerns others too, and may accept changed tools."""
+    """The caller. An operator also sees sessions and files of others, and may accept changed tools."""
 
     principal: str
     operator: bool
@@ -40,19 +40,19 @@ class Viewer(NamedTuple):
 
     @property
     def whose(self) -> str | None:
-        """The principal whose affairs this viewer may see, None: everybody's."""
+        """The principal whose sessions and files this viewer may see; None for everybody's."""
         return None if self.operator else self.principal
 
     def require_operator(self) -> None:
-        """Raises OperatorsOnly."""
+        """Raise OperatorsOnly for anybody else."""
         if not self.operator:
             raise OperatorsOnly()
 
 
 class Viewers:
-    """Knows viewers by their credential. ``operators`` are names of tokens.
+    """Finds the viewer by its credential. ``operators`` are names of tokens.
 
-    Where no token is asked for, the adapter serves loopback alone, and everybody there is an operator.
+    Without tokens the adapter serves loopback only, and every caller is an operator.
     """
 
     def __init__(self, guard: Guard, operators: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class ServerStatus:
     facts: Mapping[str, ServerFacts]
 
     async def told(self) -> list[dict[str, Any]]:
-        """Every server. Raises StoreUnavailable."""
+        """The status of every server. Raises StoreUnavailable."""
         return [await self._told(server) for server in self.health.servers]
 
     async def _told(self, server: Server) -> dict[str, Any]:
@@ -126,9 +126,9 @@ class ServerStatus:
 
 @dataclass(slots=True)
 class Belongings:
-    """Sessions and files, and whose they are.
+    """Sessions and files with their owners.
 
-    ``quota`` is ``sessions.max_total_session_size``; the schemes are what handles and URIs begin with.
+    ``quota`` is ``sessions.max_total_session_size``; the schemes are the beginnings of handles and URIs.
     """
 
     sessions: Sessions
@@ -158,7 +158,7 @@ class Belongings:
         }
 
     def files_for(self, viewer: Viewer) -> dict[str, Any]:
-        """The files of the viewer's own scopes; of others an operator is told how much there is, and no names."""
+        """The files of the viewer's own scopes; for an operator also the sizes of other scopes, without names."""
         own = self._own_scopes(viewer)
         shown = [self._own(scope) for scope in own]
         if viewer.operator:

@@ -40,7 +40,7 @@ _EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retr
 
 
 class Guard:
-    """Decides from headers alone. ``principals`` None: no token is asked for."""
+    """Decides from headers alone. Without ``principals`` no token is needed."""
 
     def __init__(
         self,
@@ -62,20 +62,26 @@ class Guard:
         self._withhold_bearer = self._withhold | {"authorization"}
 
     def check_mount(self, headers: Mapping[str, str]) -> None:
-        """For mounts, which no browser opens as a page. Raises as ``check_place``, and NavigationRefused."""
+        """Check a request to a mount, which no browser opens as a page. Raises as ``check_place``, and
+        NavigationRefused.
+        """
         self.check_place(headers)
         if navigates(headers.get("Sec-Fetch-Mode")):
             raise NavigationRefused()
 
     def check_place(self, headers: Mapping[str, str]) -> None:
-        """Raises HostRefused, OriginRefused, and BadRequest for a field that decides something and is there twice."""
+        """Check Host and Origin. Raises HostRefused, OriginRefused, and BadRequest for a deciding field that is
+        repeated.
+        """
         self.check_host(headers)
         origin = headers.get("Origin")
         if origin is not None and not origin_allowed(origin, headers.get("Host"), allowed=self._origins):
             raise OriginRefused()
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """For what pages of any origin may have. Raises HostRefused, and BadRequest as ``check_place``."""
+        """Check the Host, for content that pages of any origin may have. Raises HostRefused, and BadRequest as
+        ``check_place``.
+        """
         if not self.serves(headers.get("Host")):
             raise HostRefused()
         if isinstance(headers, Fields) and headers.repeated:
@@ -206,9 +212,8 @@ class Bases:
         return f"<Bases: {self._public or 'as the client says'}, {len(self._proxies)} proxy networks>"
 
     def of(self, request: Request) -> str:
-        """``scheme://host`` without a slash behind it; empty where the client named no host that may stand in a URL,
-
-        so that what is handed out is relative then.
+        """``scheme://host`` without a final slash; empty if the client named no host that may stand in a URL, so that
+        URLs are relative then.
         """
         if self._public is not None:
             return self._public
@@ -239,9 +244,6 @@ class Bases:
 
 
 def _last(headers: Fields, name: str) -> str:
-    """The value that the nearest proxy gave.
-
-    Each proxy appends its value, and anybody may have written those before it.
-    """
+    """The value that the nearest proxy added, which is the last one. Earlier values may come from anybody."""
     values = [value for field, value in headers.pairs if field.lower() == name]
     return values[-1].rpartition(",")[2].strip() if values else ""

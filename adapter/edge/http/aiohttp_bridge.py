@@ -176,7 +176,7 @@ class ForeignReply:
             await response.write_eof()
 
     def gone(self) -> None:
-        """Nobody takes the answer any more."""
+        """Note that the client has gone."""
         self._gone = True
         self._room.set()
 
@@ -185,7 +185,7 @@ class ForeignReply:
         self._changed.clear()
 
     def _break_off(self, request: web.Request) -> ConnectionError:
-        """So that nobody takes the answer for complete."""
+        """Break the connection off, so that nobody takes the answer for complete."""
         if request.transport is not None:
             request.transport.abort()
         return ConnectionResetError("the answer broke off")

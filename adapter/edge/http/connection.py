@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
         self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
 
     def _fail(self, answer: HttpAnswer) -> None:
-        """Say so where nothing was said yet; else break off, so that nobody takes the answer for whole."""
+        """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
         if answer.status is not None:
             answer.abort()
             return
@@ -233,7 +233,7 @@ class ClientConnection(asyncio.Protocol):
     # --- refusing and leaving -------------------------------------------------------------------------------
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Read no more: where the next request begins is not known. What came before is still answered."""
+        """Stop reading, because the beginning of the next request is unknown. Earlier requests are still answered."""
         self._deaf = True
         self._refusal = refusal
         body = self._requests.body

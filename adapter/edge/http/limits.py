@@ -116,7 +116,7 @@ class ConnectionLimit:
 
 
 class RareWarning:
-    """A warning that is called for over and over, and written once in WARN_EVERY seconds."""
+    """A warning that is written at most once in WARN_EVERY seconds, however often it is called."""
 
     def __init__(self, logger: FilteringBoundLogger, event: str, **fields: object) -> None:
         self._logger = logger
@@ -216,7 +216,7 @@ class ConnectionTimers:
         self._deadline = self._loop.call_later(seconds, otherwise)
 
     def _check_idle(self) -> None:
-        """Close when nothing was asked for a while. A head that has begun has a time of its own."""
+        """Close a connection that was idle for too long. A head that has begun has its own deadline."""
         wait = self._patience.idle
         if self._connection.silent and not self._requests.in_head:
             wait -= self._loop.time() - self.quiet_since
@@ -273,7 +273,7 @@ class ConnectionTimers:
     # --- presence ---------------------------------------------------------------------------------------------
 
     def watch_presence(self) -> None:
-        """Look from time to time if the client is still there: as nothing is read, nothing tells that it has gone."""
+        """Check from time to time that the client is still there, because an unread connection does not report its end."""
         if self._presence_timer is None:
             self._presence_timer = self._loop.call_later(LOOK_EVERY, self._check_presence)
 

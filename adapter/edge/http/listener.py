@@ -61,7 +61,7 @@ class Listener:
         return host, port
 
     def close(self) -> None:
-        """Take no new connection, let go of the idle ones, and of the others after their answers."""
+        """Accept no new connection; close idle ones now and the others after their answers."""
         self._listening.close()
         for connection in self._connections:
             connection.retire()

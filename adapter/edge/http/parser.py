@@ -91,7 +91,7 @@ class RequestStream:
         self._replaying = False
 
     def feed(self, data: bytes) -> None:
-        """Raises Refusal."""
+        """Read the next bytes of the connection. Raises Refusal."""
         # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
         self._formless += len(data)
         try:
@@ -203,9 +203,10 @@ class RequestStream:
 
 
 def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
-    """All but Content-Length: without it, what a client sends along hardly changes from call to call, and what
+    """All fields but Content-Length.
 
-    was made of it for one call serves for the next on its connection.
+    Without it the head hardly changes from call to call, so that the work done for one call serves the next on its
+    connection.
     """
     # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
     return Fields([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])

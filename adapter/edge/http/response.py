@@ -49,7 +49,7 @@ async def send_file(
 
 
 async def _emptied(transport: asyncio.Transport, drained: Callable[[], Awaitable[None]]) -> None:
-    """Nothing waits in the transport any more that would have to leave first."""
+    """Wait until the transport has sent everything that must leave first."""
     _open(transport).set_write_buffer_limits(0)
     await drained()
     _open(transport).set_write_buffer_limits()

@@ -148,7 +148,7 @@ class Endpoint:
     def _fail(
         self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]
     ) -> None:
-        """Tell the client; once the head has left, break off, so that nobody takes the answer for whole."""
+        """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
         if isinstance(error, MethodNotAllowed):
             # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
             extra = [*extra, ("Allow", MCP_METHODS)]

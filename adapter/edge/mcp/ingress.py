@@ -103,7 +103,7 @@ class Ingress:
         return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
-        """The same of a text that may hold many values: where it does, or is long itself, it is read in a thread."""
+        """The same for a text that may hold many values; a long or dense one is read in a thread."""
         if len(text) <= _LONG and values_at_most(text) <= READ_AT_ONCE:
             return self.read_message(text, request)
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> lis
 
 
 def _require_one_reading(headers: Fields) -> None:
-    """Raise UnsupportedMediaType where the head lets a body be read in another way than it is here."""
+    """Raise UnsupportedMediaType if the head allows another reading of the body than the one here."""
     named = [(name.lower(), value) for name, value in headers.pairs]
     types = [value for name, value in named if name == "content-type"]
     codings = [value for name, value in named if name == "content-encoding"]
