@@ -25,7 +25,7 @@ class Conflict(Exception):
 
 
 class Store(Protocol):
-    """Rows in named tables. Every method raises StoreUnavailable if the store fails, and otherwise only what it names."""
+    """Rows in named tables. Every method raises StoreUnavailable if the store fails, and else only what it names."""
 
     async def open(self) -> None: ...
 

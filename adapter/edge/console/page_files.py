@@ -112,7 +112,7 @@ class PageFiles:
         return await _answer(asset, headers, fields)
 
     def _placed(self, html: str) -> str:
-        """The page with the version of its assets and the names of its modules, so that they are fetched in parallel."""
+        """The page with the version of its assets, and its modules by name, so that they are fetched in parallel."""
         modules = sorted(name for name in self._assets if name.startswith("js/") and name not in _NOT_AT_ONCE)
         links = "\n".join(f'<link rel="modulepreload" href="assets/{name}">' for name in modules)
         return html.replace(_MODULES_HERE, links).replace('"assets/', f'"assets/{self.version}/')

@@ -273,7 +273,7 @@ class ConnectionTimers:
     # --- presence ---------------------------------------------------------------------------------------------
 
     def watch_presence(self) -> None:
-        """Check from time to time that the client is still there, because an unread connection does not report its end."""
+        """Check from time to time that the client is there: an unread connection does not report its end."""
         if self._presence_timer is None:
             self._presence_timer = self._loop.call_later(LOOK_EVERY, self._check_presence)
 
