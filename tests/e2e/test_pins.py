@@ -109,7 +109,7 @@ def test_from_nothing_to_drift_and_back(shop: Shop) -> None:
     """What was accepted is what later tools are held against, until those are accepted in their turn."""
     nothing = shop.pins("diff")
     assert (nothing.status, nothing.err) == (0, "")
-    assert nothing.out.startswith("shop: nothing is pinned yet; 3 tools (")
+    assert nothing.out.startswith("shop: nothing is pinned yet; now 3 tools (")
     assert not (shop.place / "data").exists()
 
     first = shop.pins("accept", "--yes")
