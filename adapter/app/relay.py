@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -149,7 +148,7 @@ def build_servers(
         entry.id: HealthMonitor(
             servers[entry.id],
             PingSettings(ping.interval_seconds, ping.timeout_seconds),
-            time.time,
+            runtime.clock,
             runtime.log,
         )
         for entry in settings.servers
