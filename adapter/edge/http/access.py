@@ -141,8 +141,10 @@ class Guard:
 
         ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
         """
+        if self._cors is None:
+            return []
         origin = headers.get("Origin")
-        if self._cors is None or origin is None or not self._cors_allows(origin, headers.get("Host")):
+        if origin is None or not self._cors_allows(origin, headers.get("Host")):
             return []
         fields = [
             ("Access-Control-Allow-Origin", origin),

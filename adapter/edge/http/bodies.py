@@ -205,13 +205,15 @@ class Body:
         self.arrived += len(chunk)
         if self.held is not None:
             self.held.add(len(chunk))
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end(self) -> None:
         self.complete = True
         if self.held is not None:
             self.held.fall_back()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self, failure: Callable[[], Exception]) -> None:
         """Make its reader raise ``failure()``.

@@ -46,7 +46,7 @@ class RequestHead:
         self.target = target
         self.fields = fields
         self.body = body
-        self.expects_continue = self.modern and fields.get("expect", "").lower() == "100-continue"
+        self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
 
     def request(self, reply: Reply, peer: str | None) -> Request:
         return Request(

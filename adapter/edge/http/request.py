@@ -24,36 +24,32 @@ class Fields(Mapping[str, str]):
     found out again.
     """
 
-    __slots__ = ("_first", "derived", "pairs", "repeated")
+    __slots__ = ("derived", "lower", "pairs", "repeated")
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.pairs = pairs
         self.derived: dict[object, Any] = {}
-        self._first: dict[str, str] = {}
+        self.lower: dict[str, str] = {}
+        """The fields by their names in lower case. A look-up here is no Python call, unlike ``get``."""
         for name, value in pairs:
-            self._first.setdefault(name.lower(), value)
+            self.lower.setdefault(name.lower(), value)
         self.repeated: frozenset[str] = frozenset()
-        if len(self._first) != len(pairs):
+        if len(self.lower) != len(pairs):
             times = Counter(name.lower() for name, _ in pairs)
             self.repeated = frozenset(name for name, count in times.items() if count > 1)
 
     def get(self, name: str, default: Any = None) -> Any:
         # Mapping's own get goes through an exception for each field that is not there, ten times a call.
-        return self._first.get(name.lower(), default)
-
-    @property
-    def lower(self) -> Mapping[str, str]:
-        """The fields by their names in lower case."""
-        return self._first
+        return self.lower.get(name.lower(), default)
 
     def __getitem__(self, name: str) -> str:
-        return self._first[name.lower()]
+        return self.lower[name.lower()]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._first)
+        return iter(self.lower)
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self.lower)
 
 
 class Sendable(Protocol):

@@ -31,6 +31,8 @@ _LONG = 1 << 20
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UTF8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
 
+_VERSION_FIELD = "mcp-protocol-version"
+
 
 class Ingress:
     """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to.
@@ -78,7 +80,7 @@ class Ingress:
         """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong and
         BuffersFull.
         """
-        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        coding = request.headers.lower.get("content-encoding", "identity").strip().lower()
         if coding == "identity":
             return body, False
         if coding not in ("gzip", "x-gzip", "deflate"):
@@ -100,7 +102,7 @@ class Ingress:
     def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The message and its era. Raises BadJson, BadRequest."""
         envelope = read_envelope(text, most=self._max_members)
-        return envelope, classify(request.headers.get("MCP-Protocol-Version"), envelope)
+        return envelope, classify(request.headers.lower.get(_VERSION_FIELD), envelope)
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The same for a text that may hold many values; a long or dense one is read in a thread."""
@@ -133,18 +135,18 @@ class Ingress:
 
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
-    return classify(request.headers.get("MCP-Protocol-Version"), None)
+    return classify(request.headers.lower.get(_VERSION_FIELD), None)
 
 
 def check_head(envelope: Envelope | Batch, request: Request) -> None:
     """Raises HeaderMismatch where a modern message and its headers disagree (MCP 2026-07-28)."""
     if isinstance(envelope, Envelope):
-        headers = request.headers
+        fields = request.headers.lower
         check_mirrors(
             envelope,
-            version=headers.get("MCP-Protocol-Version"),
-            method=headers.get("Mcp-Method"),
-            name=headers.get("Mcp-Name"),
+            version=fields.get(_VERSION_FIELD),
+            method=fields.get("mcp-method"),
+            name=fields.get("mcp-name"),
         )
 
 
@@ -160,6 +162,7 @@ def ask_of(
 ) -> ClientRequest:
     """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
     headers = request.headers
+    fields = headers.lower
     forwarded = headers.derived.get(server.id)
     if forwarded is None:
         forwarded = headers.derived[server.id] = _forwarded(headers, server, withhold)
@@ -169,10 +172,10 @@ def ask_of(
         era=era,
         principal=principal,
         headers=forwarded,
-        session_id=headers.get("Mcp-Session-Id") if era is Era.LEGACY else None,
-        last_event_id=headers.get("Last-Event-ID"),
-        version=headers.get("MCP-Protocol-Version"),
-        caller=Caller(principal, "mcp", headers.lower, withhold),
+        session_id=fields.get("mcp-session-id") if era is Era.LEGACY else None,
+        last_event_id=fields.get("last-event-id"),
+        version=fields.get(_VERSION_FIELD),
+        caller=Caller(principal, "mcp", fields, withhold),
         query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
     )
 
