@@ -46,7 +46,7 @@ from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
-from adapter.relay.tools.pin_review import PinReview
+from adapter.relay.tools.baselines import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.wiring_watch import WiringWatch
 from adapter.rules.results.exposure import told

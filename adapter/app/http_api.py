@@ -36,7 +36,7 @@ from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.pin_review import PinReview
+from adapter.relay.tools.baselines import PinReview
 from adapter.settings.root import Settings
 from adapter.wire.eras import Era
 

@@ -24,12 +24,12 @@ from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
-from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.baselines import Baselines, PinReview
+from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
 from adapter.relay.tools.code_mode import CodeMode
-from adapter.relay.tools.definitions import Definitions, ToolDefinitions
-from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import ToolGuard
+from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped
@@ -75,20 +75,19 @@ class Cataloguing:
     locks: Mapping[str, Catalogue]
     log: FilteringBoundLogger
     servers: dict[str, RelayServer] = field(default_factory=dict)
-    gates: list[ToolGuard] = field(default_factory=list)
+    baselines: Mapping[str, Baselines] = field(init=False)
     ended: list[str] = field(default_factory=list)
     pin_review: PinReview = field(init=False)
 
     def __post_init__(self) -> None:
-        modes = {entry.id: self.settings.pinning_for(entry).mode for entry in self.settings.servers}
-        self.pin_review = PinReview(self.pins, modes, self.locks, self.log)
+        self.baselines = {entry.id: self._baselines(entry) for entry in self.settings.servers}
+        self.pin_review = PinReview(self.baselines, self.log)
 
     async def end_session(self, key: str) -> None:
         """A session has ended for good: its pins follow it soon, with those of others that end meanwhile."""
         scope = self.scopes.of_session_key(key)
-        for gate in self.gates:
-            gate.forget(scope.id)
-        self.pins.end(scope.id)
+        for baselines in self.baselines.values():
+            baselines.cache.end(scope.id)
         if not self.ended:
             self.background.run(self._forget_ended())
         self.ended.append(scope.id)
@@ -96,14 +95,17 @@ class Cataloguing:
     async def _forget_ended(self) -> None:
         await asyncio.sleep(FORGET_AFTER)
         ended, self.ended = self.ended, []
-        servers = [entry.id for entry in self.settings.servers]
         # What fails here, or is cut off by the end of the process, the janitor finds.
         with contextlib.suppress(StoreUnavailable):
-            await asyncio.gather(*(self.pins.forget(servers, scope_id) for scope_id in ended))
+            await asyncio.gather(
+                *(each.forget(scope_id) for each in self.baselines.values() for scope_id in ended)
+            )
 
     async def tidy(self) -> None:
         """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
-        await self.pins.tidy(self.scopes.gone)
+        for server, scope_id in await self.pins.tidy(self.scopes.gone):
+            if server in self.baselines:
+                self.baselines[server].cache.end(scope_id)
 
     def guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
         """The plan with what the catalogue's policies ask for."""
@@ -126,16 +128,12 @@ class Cataloguing:
         tool_guard = ToolGuard(
             lists,
             hides(policies),
-            self._baselines(entry),
-            revoke=partial(self._revoke, entry.id),
-            fresh_for=self.settings.core.upstream_metadata_cache_ttl_seconds,
-            now=time.monotonic,
-            background=self.background,
-            log=self.log,
+            self.baselines[entry.id],
+            partial(self._revoke, entry.id),
+            GuardRuntime(time.monotonic, self.background, self.log),
             by_content=policies.sanitization.mode == "block",
             definitions=Definitions() if names is not None or planned else None,
         )
-        self.gates.append(tool_guard)
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         plan = replace(
             plan,
@@ -157,7 +155,8 @@ class Cataloguing:
             baseline=said.baseline,
             lock=self.locks.get(entry.id),
         )
-        return Baselines(entry.id, pinning, self.pins, self.scopes.of_principal, time.time)
+        cache = CatalogueCache(self.settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
+        return Baselines(entry.id, pinning, self.pins, cache, self.scopes.of_principal, time.time)
 
     def _plans(self, entry: ServerSettings, tool_guard: ToolGuard) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""

@@ -112,7 +112,7 @@ async def _standing(settings: Settings, entry: ServerSettings, pins: Pins, *, se
         now = await _last_seen(settings, entry, pins) if seen else await _offered(settings, entry)
     except Unreadable as error:
         now_trouble = str(error)
-    first_seen = await pins.spread(entry.id)
+    first_seen = await pins.count(entry.id)
     remembered = await _remembered(settings, entry, baselines, pins)
     met = {each.digest: await pins.catalogue(each.digest) for each in remembered.met} if remembered else {}
     known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
@@ -126,7 +126,7 @@ async def _remembered(
 ) -> RememberedDrift | None:
     if not baselines or settings.pinning_for(entry).mode == "off":
         return None
-    return await pins.memory.of(entry.id, baselines[0].catalogue.digest)
+    return await pins.drift.of(entry.id, baselines[0].catalogue.digest)
 
 
 # --- baselines ------------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
     if entry.tools_lock is not None:
         locked = read_lock_file(entry.tools_lock).get(entry.id, {})
         return (Baseline(entry.tools_lock.name, of_pinned(locked), True),)
-    accepted = await pins.look_up(entry.id)
+    accepted = await pins.accepted(entry.id)
     if accepted is not None:
         return (Baseline(f"accepted {_date(accepted)}", await _catalogue(pins, accepted.digest), True),)
-    spread = await pins.spread(entry.id)
+    spread = await pins.count(entry.id)
     found = []
     first = await pins.first(entry.id)
     if first is not None:

@@ -258,7 +258,7 @@ async def _keep(settings: Settings, accepted: Sequence[ServerPinStatus]) -> None
         for standing in accepted:
             assert standing.now is not None
             if standing.entry.tools_lock is not None:
-                await pins.memory.forget(standing.entry.id)
+                await pins.drift.forget(standing.entry.id)
             else:
                 await pins.accept(standing.entry.id, standing.now)
 

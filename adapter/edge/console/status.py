@@ -12,7 +12,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.tools.pin_review import PinReview
+from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import name_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
@@ -55,7 +55,7 @@ class ServerStatus:
 
     async def _told(self, server: Server) -> dict[str, Any]:
         watch, facts = self.monitors.get(server.id), self.facts[server.id]
-        standing = await self.pin_review.standing(server.id)
+        pins = await self.pin_review.status(server.id)
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
         return {
@@ -68,11 +68,9 @@ class ServerStatus:
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
             # What gives out upload URLs is a tool for clients, too.
-            "tools": len(standing.now.tools) + (facts.helper is not None)
-            if standing.now is not None
-            else None,
-            "drift": standing.drifted,
-            "remembered": standing.remembered is not None,
+            "tools": len(pins.now.tools) + (facts.helper is not None) if pins.now is not None else None,
+            "drift": pins.drifted,
+            "remembered": pins.remembered is not None,
             "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,

@@ -17,7 +17,7 @@ from adapter.relay.background import SingleFlight
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, Plan, Stages
-from adapter.relay.tools.definitions import Offered
+from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
 from adapter.relay.turns import in_turns
 from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.text.unicode import shown
@@ -42,22 +42,21 @@ KEPT = 4
 INVALID_PARAMS = -32602
 
 
-class Judge(Protocol):
+class ListedDefinitions(DefinitionReader, Protocol):
     """Knows what a scope may use; see ToolGuard."""
 
-    async def seen(self, call: Call) -> Offered:
-        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
-
-    async def offered(self, call: Call) -> Offered:
-        """The same, but raises CatalogueDrifted where the list of tools would."""
+    async def listed(self, call: Call) -> Offered:
+        """As ``offered``, but raises CatalogueDrifted where the list of tools would."""
 
 
 class CodeMode:
     """The three tools of one server. ``own`` are other tools of the adapter's, which are called by their names."""
 
-    def __init__(self, names: CodeModeNames, judge: Judge, own: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self, names: CodeModeNames, reader: ListedDefinitions, own: Sequence[dict[str, Any]]
+    ) -> None:
         self._names = names
-        self._judge = judge
+        self._reader = reader
         self._shown = (*own, *definitions(names))
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
         self._indexes: OrderedDict[str, Index] = OrderedDict()
@@ -102,7 +101,7 @@ class CodeMode:
         assert inner.name is not None
         fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
         fields.append(("Mcp-Name", encode_mirror(inner.name)))
-        definition = (await self._judge.seen(call)).definitions.get(inner.name)
+        definition = (await self._reader.offered(call)).definitions.get(inner.name)
         if definition is not None:
             arguments = parse(inner.body)["params"].get("arguments")
             fields += mirrored(parse(definition).get("inputSchema"), arguments)
@@ -121,7 +120,7 @@ class CodeMode:
 
     async def _search(self, call: Call) -> bytes:
         query = asked_query(call.envelope)
-        offered = await self._judge.offered(call)
+        offered = await self._reader.listed(call)
         index = await self._index(offered)
         allowed = offered.allowed - self._own.keys()
         hits, total = await in_turns(index.search(query.words, query.limit, allowed))
@@ -132,7 +131,7 @@ class CodeMode:
         name = asked_name(call.envelope, self._names)
         definition = self._own.get(name)
         if definition is None:
-            offered = await self._judge.offered(call)
+            offered = await self._reader.listed(call)
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:

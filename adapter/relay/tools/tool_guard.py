@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -17,10 +18,9 @@ from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_reader import CatalogueReader
-from adapter.relay.tools.definitions import Definitions, Offered
+from adapter.relay.tools.catalogue_judge import CatalogueJudge
+from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists
-from adapter.relay.tools.verdict_cache import VerdictCache
 from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
@@ -34,18 +34,25 @@ RETRY = 30.0
 VARIANTS = 4096
 """Names that nobody lists, for which it is remembered whether they are refused."""
 
-_LONGEST_TOLD = 100
+_LONGEST_SHOWN = 100
 
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
 
 
+class GuardRuntime(NamedTuple):
+    """The surroundings of a guard. ``now`` is a clock that never goes back."""
+
+    now: Callable[[], float]
+    background: BackgroundTasks
+    log: FilteringBoundLogger
+
+
 class ToolGuard:
     """The judge of one server's tools. ``hidden`` says of a name whether policy hides it, in any spelling.
 
-    ``by_content``: policy hides tools for what they say too. ``fresh_for``: seconds after which the upstream's tools
-    may have changed without a word. ``now`` is a clock that never goes back. ``definitions`` is where those that were
-    read are kept, which ``seen`` and ``offered`` need.
+    ``by_content``: policy hides tools for what they say too. ``definitions`` is where those that were read are kept,
+    which ``offered`` and ``listed`` need.
     """
 
     def __init__(
@@ -53,55 +60,44 @@ class ToolGuard:
         lists: ToolLists,
         hidden: Callable[[str], bool],
         baselines: Baselines,
-        *,
         revoke: Revoke,
-        fresh_for: float,
-        now: Callable[[], float],
-        background: BackgroundTasks,
-        log: FilteringBoundLogger,
+        runtime: GuardRuntime,
+        *,
         by_content: bool = False,
         definitions: Definitions | None = None,
     ) -> None:
-        self._server = baselines.server
         self._lists = lists
         self._hidden = hidden
         self._pinning = pinning = baselines.pinning
         self._baselines = baselines
         self._revoke = revoke
-        self._now = now
-        self._background = background
-        self._log = log
+        self._now, self._background, self._log = runtime
         self._definitions = definitions
         # Where calls may be refused for what the list says, they wait until that is known.
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
-        self._catalogue_reader = CatalogueReader(
-            lists, fresh_for=fresh_for, now=now, background=background, definitions=definitions
-        )
-        self._verdicts = VerdictCache(baselines, lists, self._catalogue_reader, log)
+        self._cache = baselines.cache
+        self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
+        self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._retry_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<ToolGuard of {self._server!r}: {self._pinning.mode}, {self._verdicts}>"
+        return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
 
     @property
     def drifts(self) -> int:
         """The number of times that a scope was found to be offered other tools than it saw first."""
-        return self._verdicts.drifts
+        return self._judge.drifts
 
     def changed(self) -> None:
-        """The upstream's tools may be others now: it began anew."""
-        self._catalogue_reader.changed()
+        """See Gate."""
+        self._cache.changed()
 
     def listener(self) -> Callable[[bytes], None]:
         """See Gate."""
-        return self._catalogue_reader.listener()
-
-    def forget(self, scope_id: str) -> None:
-        """The scope has ended."""
-        self._verdicts.forget(scope_id)
+        return self._cache.listener()
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -114,12 +110,12 @@ class ToolGuard:
             return True
         if not self._watches:
             return name is not None and not self._refuses(name)
-        verdict = self._verdicts.standing(scope_id)
+        verdict = self._cache.verdict(scope_id)
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
         """See Gate. A tool that is not what its scope saw first promises nothing."""
-        verdict = self._verdicts.standing(scope_id)
+        verdict = self._cache.verdict(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
         if verdict.drift is not None and name in verdict.drift.unsettled:
@@ -144,7 +140,7 @@ class ToolGuard:
                 self._viewing.add(call.scope.id)
                 self._background.run(self._view_quietly(call.without_request()))
             return
-        verdict = await self._verdicts.verdict(call)
+        verdict = await self._judge.verdict(call)
         if verdict.hides(name):
             raise _unknown(name)
         if not verdict.bars(name):
@@ -155,10 +151,10 @@ class ToolGuard:
 
     async def _view_quietly(self, call: Call) -> None:
         try:
-            await self._verdicts.verdict(call)
+            await self._judge.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
-            self._log.info("tools could not be pinned yet", server=self._server, why=error.code)
+            self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)
         finally:
             self._viewing.discard(call.scope.id)
 
@@ -189,29 +185,29 @@ class ToolGuard:
 
     # --- code mode --------------------------------------------------------------------------------------------
 
-    async def offered(self, call: Call) -> Offered:
+    async def listed(self, call: Call) -> Offered:
         """The tools that the scope of this call may use, with definitions.
 
-        Raises as ``seen`` does, and CatalogueDrifted if the list of tools would raise it.
+        Raises as ``offered`` does, and CatalogueDrifted if the list of tools would raise it.
         """
         if self._pinning.mode == "block" and not self._pinning.subset:
-            verdict = await self._verdicts.verdict(call)
+            verdict = await self._judge.verdict(call)
             if verdict.drift is not None:
                 raise await self._refusal(call, verdict.drift)
-        return await self.seen(call)
+        return await self.offered(call)
 
-    async def seen(self, call: Call) -> Offered:
+    async def offered(self, call: Call) -> Offered:
         """The tools that the upstream offers now, and which of them the scope of this call may use.
 
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
         assert self._definitions is not None, "definitions are kept where they are asked for"
-        verdict = await self._verdicts.verdict(call)
+        verdict = await self._judge.verdict(call)
         digest = verdict.now.digest
         definitions = self._definitions.of(digest)
         if definitions is None:
             # Seen on a client's own list, or so long ago that other catalogues took its place.
-            await self._catalogue_reader.own(call)
+            await self._reader.own_snapshot(call)
             definitions = self._definitions.of(digest)
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
@@ -229,7 +225,7 @@ class ToolGuard:
 
         Nothing but a list that was judged leaves, nor one that only some client would find in what the upstream says.
         """
-        self._verdicts.asked(call)
+        self._judge.mark(call)
         call.guarded = True
         return None
 
@@ -251,11 +247,11 @@ class ToolGuard:
         if page.listed is None or not self._watches:
             return page.response
         try:
-            verdict = await self._verdicts.verdict_on(call, page.listed, first=first)
+            verdict = await self._judge.verdict_on(call, page.listed, first=first)
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise
-            self._log.info("a list could not be judged", server=self._server, why=error.code)
+            self._log.info("a list could not be judged", server=self._baselines.server, why=error.code)
             return page.response
         return await self._as_judged(call, page, verdict)
 
@@ -278,7 +274,7 @@ class ToolGuard:
 
 
 def _unknown(name: str) -> ToolUnknown:
-    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_TOLD)}")
+    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_SHOWN)}")
 
 
 def _may_name_cursor(request: bytes) -> bool:

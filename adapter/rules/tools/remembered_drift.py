@@ -54,7 +54,7 @@ class MetDrift:
         scopes = (*self.scopes, meeting.scope)[:MOST_SCOPES]
         return replace(self, count=self.count + 1, own=own, scopes=scopes)
 
-    def told(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
         """For an operator: no session's id among it."""
         return {
             "digest": self.digest,
@@ -114,13 +114,13 @@ class RememberedDrift:
         """The number of sessions that met any of this drift; a session that met two catalogues counts twice."""
         return sum(each.count for each in self.met)
 
-    def told(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
         """For an operator: no session's id among it."""
         return {
             "since": self.since,
             "by": self.met[0].by,
             "sessions": self.sessions,
-            "catalogues": [each.told() for each in self.met],
+            "catalogues": [each.as_data() for each in self.met],
             "more": self.more,
         }
 

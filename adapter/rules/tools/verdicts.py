@@ -15,11 +15,14 @@ from adapter.wire.piecewise import LARGE, Piecewise, at_once, one_piece
 _EACH = 512
 
 
+Mode = Literal["off", "warn", "block"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pinning:
     """``tool_definition_pinning`` of one server. ``lock`` is the baseline that a file sets for every scope."""
 
-    mode: Literal["off", "warn", "block"] = "warn"
+    mode: Mode = "warn"
     subset: bool = False
     invalidate: bool = True
     baseline: Literal["session", "server"] = "session"
@@ -57,13 +60,13 @@ class CatalogueSnapshot:
 class Verdict:
     """The judgement of the tools of ``now`` for one scope.
 
-    ``found`` is every difference from what the scope saw first. ``drift`` is the same if a model is told anything
-    else than before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what the scope saw
-    first.
+    ``full_drift`` is every difference from what the scope saw first; ``drift`` is the same if a model is told
+    anything else than before. ``allowed`` are the names that may be called. ``baseline`` is the digest of what the
+    scope saw first.
     """
 
-    seen: CatalogueSnapshot
-    found: Drift | None
+    snapshot: CatalogueSnapshot
+    full_drift: Drift | None
     drift: Drift | None
     allowed: Set[str]
     baseline: str = ""
@@ -72,16 +75,16 @@ class Verdict:
 
     @property
     def now(self) -> Catalogue:
-        return self.seen.catalogue
+        return self.snapshot.catalogue
 
     def with_page(self, page: CatalogueSnapshot) -> Piecewise[CatalogueSnapshot]:
-        """Return what was judged, with the tools of the page in place of those of the same names."""
+        """The tools that were judged, with the tools of the page in place of those of the same names."""
         tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
-        return CatalogueSnapshot(tools, self.seen.hidden | page.hidden)
+        return CatalogueSnapshot(tools, self.snapshot.hidden | page.hidden)
 
     def hides(self, name: str) -> bool:
         """Tell whether policy hides a tool that a server might understand by this name."""
-        return bool(self.seen.hidden) and (has_no_reading(name) or reading(name) in self.seen.hidden)
+        return bool(self.snapshot.hidden) and (has_no_reading(name) or reading(name) in self.snapshot.hidden)
 
     def bars(self, name: str) -> bool:
         """Tell whether drift, or a missing pin, stops a call of this name."""
@@ -92,30 +95,31 @@ class Verdict:
         return has_no_reading(name) or reading(name) in self._suspect
 
 
-def judge(pinning: Pinning, baseline: Catalogue, seen: CatalogueSnapshot) -> Verdict:
-    """The verdict on what was seen now by who saw ``baseline`` first."""
-    return at_once(judge_piecewise(pinning, baseline, seen))
+def judge(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
+    """The verdict on the tools of now for a scope that saw ``baseline`` first."""
+    return at_once(judge_piecewise(pinning, baseline, snapshot))
 
 
-def judge_piecewise(pinning: Pinning, baseline: Catalogue, seen: CatalogueSnapshot) -> Piecewise[Verdict]:
+def judge_piecewise(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Piecewise[Verdict]:
     """As ``judge``."""
-    now = seen.catalogue
-    found = None
+    now = snapshot.catalogue
+    full_drift = None
     if baseline.digest != now.digest:
-        found = yield from drift_piecewise(baseline.tools, now.tools)
-    # What only other keys tell apart is told, but no reason to keep a model from what it knows.
-    matters = None if found is None or found.is_of_other_keys_only else found
+        full_drift = yield from drift_piecewise(baseline.tools, now.tools)
+    # Operators are told of other keys alone, but they are no reason to keep a model from what it knows.
+    drift = None if full_drift is None or full_drift.is_of_other_keys_only else full_drift
     blocks = pinning.mode == "block"
     allowed: Set[str] = now.tools.keys()
     suspect: frozenset[str] = frozenset()
-    if blocks and matters is not None:
-        allowed = frozenset(allowed - matters.unsettled)
-        gone = (*matters.removed, *(rename.old for rename in matters.renamed))
-        suspect = frozenset((yield from _readings((*matters.unsettled, *gone))).values())
-    if seen.hidden:
+    if blocks and drift is not None:
+        allowed = frozenset(allowed - drift.unsettled)
+        gone = (*drift.removed, *(rename.old for rename in drift.renamed))
+        suspect = frozenset((yield from _readings((*drift.unsettled, *gone))).values())
+    if snapshot.hidden:
         readings = yield from _readings(allowed)
-        allowed = frozenset(name for name, read in readings.items() if read not in seen.hidden)
-    return Verdict(seen, found, matters, allowed, baseline.digest, suspect, blocks and pinning.subset)
+        allowed = frozenset(name for name, read in readings.items() if read not in snapshot.hidden)
+    only_allowed = blocks and pinning.subset
+    return Verdict(snapshot, full_drift, drift, allowed, baseline.digest, suspect, only_allowed)
 
 
 def _readings(names: Iterable[str]) -> Piecewise[dict[str, str]]:

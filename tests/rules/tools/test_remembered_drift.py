@@ -42,7 +42,7 @@ def test_the_first_and_the_last_catalogues_are_remembered() -> None:
     """Of those between there is a number."""
     found = after(*(meeting(digest=f"{number}") for number in range(MOST + 5)))
     assert [each.digest for each in found.met] == [*map(str, range(MOST - 1)), str(MOST + 4)]
-    assert found.more == 5 and found.told()["more"] == 5
+    assert found.more == 5 and found.as_data()["more"] == 5
 
 
 def test_scopes_are_known_up_to_a_number() -> None:
@@ -78,7 +78,7 @@ def test_a_row_of_another_version_is_refused(value: bytes) -> None:
 
 def test_what_is_told_names_no_session() -> None:
     """Only public ids, and names without what follows from a token."""
-    told = after(meeting()).told()
+    told = after(meeting()).as_data()
     assert told["by"] == "ann" and told["sessions"] == 1
     (one,) = told["catalogues"]
     assert one == {
