@@ -40,7 +40,8 @@ from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.initialize import SessionOpener
-from adapter.relay.sessions.late_sessions import LateSessions
+from adapter.relay.sessions.late_sessions import LATEST, LateSessions
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
@@ -48,7 +49,7 @@ from adapter.relay.sessions.upstream_sessions import UpstreamSessions as Session
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import PinReview
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.wiring_watch import WiringWatch
+from adapter.relay.tools.wiring import WiringWatch
 from adapter.rules.results.exposure import told
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
@@ -145,7 +146,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)
     monitors = _monitors(settings, servers, logger)
     wiring_watches = [
-        WiringWatch(server, logger)
+        _wiring_watch(server, logger)
         for server in servers.values()
         if server.id not in monitors and server.wiring.configured
     ]
@@ -242,6 +243,12 @@ def _monitors(
         for entry in settings.servers
         if settings.ping_for(entry).enabled
     }
+
+
+def _wiring_watch(server: Server, logger: FilteringBoundLogger) -> WiringWatch:
+    within = server.timeouts.request
+    session = OwnSession(server, within)
+    return WiringWatch(server.id, server.wiring, session, within + LATEST, within, logger)
 
 
 def _observing(telemetry: Telemetry | None, recent: Recent | None) -> Observing | None:
