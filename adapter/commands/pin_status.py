@@ -25,8 +25,8 @@ from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned
 from adapter.rules.tools.definitions import PinnedTool
+from adapter.rules.tools.drift import RememberedDrift
 from adapter.rules.tools.lock_file import LockError, read_lock
-from adapter.rules.tools.remembered_drift import RememberedDrift
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
@@ -114,7 +114,11 @@ async def _standing(settings: Settings, entry: ServerSettings, pins: Pins, *, se
         now_trouble = str(error)
     first_seen = await pins.count(entry.id)
     remembered = await _remembered(settings, entry, baselines, pins)
-    met = {each.digest: await pins.catalogue(each.digest) for each in remembered.met} if remembered else {}
+    met = (
+        {each.first.digest: await pins.catalogue(each.first.digest) for each in remembered.met}
+        if remembered
+        else {}
+    )
     known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
     return ServerPinStatus(
         entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble

@@ -27,9 +27,8 @@ from adapter.commands.pin_status import (
 from adapter.errors import StoreUnavailable
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.drift import Drift, counts, drift
-from adapter.rules.tools.drift_columns import render
-from adapter.rules.tools.remembered_drift import MetDrift
+from adapter.rules.tools.drift import Drift, MetDrift, drift
+from adapter.rules.tools.drift_report import counts, render
 from adapter.settings.root import Settings
 
 Command = Literal["list", "diff", "accept", "check", "export"]
@@ -151,17 +150,17 @@ def _recall(standing: ServerPinStatus, now: Catalogue, asked: Asked) -> int:
         return AGREES
     server, baseline = standing.entry.id, standing.baselines[0]
     for met in standing.remembered.met:
-        if met.digest == now.digest:
+        if met.first.digest == now.digest:
             continue
         print(f"{server}: remembered until an operator accepts: {_met(met)}")
-        catalogue = standing.met.get(met.digest)
+        catalogue = standing.met.get(met.first.digest)
         found = _drift(baseline, catalogue) if catalogue is not None else None
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
-            print(f"+++ met {dated(met.since)}: {_size(catalogue)}\n")
+            print(f"+++ met {dated(met.first.at)}: {_size(catalogue)}\n")
             print(_rendered(found, baseline.catalogue, catalogue, asked), end="")
         else:
-            print(shown(met.what, 500))
+            print(shown(met.first.summary.sentence, 500))
     if standing.remembered.more:
         print(f"{server}: {standing.remembered.more} further catalogues were met")
     return DRIFTED
@@ -272,8 +271,8 @@ def _export(found: Sequence[ServerPinStatus], _: Settings, asked: Asked) -> int:
 
 
 def _met(met: MetDrift) -> str:
-    by = f"first by {shown(met.by, 64)}, {dated(met.since)}"
-    return f"{met.digest[:12]} by {counted(met.count)}, {by}: {_told(met.counts)}"
+    by = f"first by {shown(met.first.by, 64)}, {dated(met.first.at)}"
+    return f"{met.first.digest[:12]} by {counted(met.count)}, {by}: {_told(met.first.summary.counts)}"
 
 
 def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:

@@ -23,13 +23,11 @@ from adapter.relay.tools.pins import Pin, Pins, ScopeKey
 from adapter.relay.turns import in_turns
 from adapter.rules.access.principals import Scope, name_of
 from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.drift import Drift, counts, drift_piecewise, sentence
-from adapter.rules.tools.remembered_drift import Meeting, RememberedDrift
+from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
+from adapter.rules.tools.drift_report import summary
 from adapter.rules.tools.verdicts import Mode, Pinning
 
 Origin = Literal["nothing", "lock", "accepted", "first_seen"]
-OfPrincipal = Callable[[str], Scope]
-"""The scope of a principal, whatever sessions it has."""
 
 COMPARED = 32
 """Pairs of catalogues whose drift is kept for operators."""
@@ -59,7 +57,10 @@ NO_BASELINE = ServerBaseline("nothing")
 
 
 class Baselines:
-    """The baselines of ``server``. ``clock`` gives Unix time. Every method that waits raises StoreUnavailable."""
+    """The baselines of ``server``. Every method that waits raises StoreUnavailable.
+
+    ``of_principal`` gives the scope of a principal, whatever sessions it has; ``clock`` gives Unix time.
+    """
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Baselines:
         pinning: Pinning,
         pins: Pins,
         cache: CatalogueCache,
-        of_principal: OfPrincipal,
+        of_principal: Callable[[str], Scope],
         clock: Callable[[], float],
     ) -> None:
         self.server = server
@@ -204,12 +205,8 @@ class Baselines:
 
     async def begins_anew_with_session(self, call: Call) -> bool:
         """Tell whether a new session in place of this call's would start from the tools offered then."""
-        pinning = self.pinning
-        if (
-            pinning.lock is not None
-            or pinning.baseline == "server"
-            or self._scope_of(call).session_key is None
-        ):
+        pinning, scope = self.pinning, self._scope_of(call)
+        if pinning.lock is not None or pinning.baseline == "server" or scope.session_key is None:
             return False
         return await self._accepted() is None
 
@@ -222,16 +219,12 @@ class Baselines:
 
     # --- remembered drift -------------------------------------------------------------------------------------
 
-    async def remembered(self) -> RememberedDrift | None:
-        """The drift of the server that nobody has accepted."""
+    async def remembered(self, baseline: Catalogue | None = None) -> RememberedDrift | None:
+        """The drift of the server that nobody has accepted; ``baseline`` is the server's, where that is known."""
         if self.pinning.mode == "off":
             return None
-        baseline = self.pinning.lock or await self._pin_of_server()
-        return await self.remembered_from(baseline.digest) if baseline is not None else None
-
-    async def remembered_from(self, digest: str) -> RememberedDrift | None:
-        """The drift of the server from the catalogue of that digest that nobody has accepted."""
-        return await self._pins.drift.of(self.server, digest)
+        pin = baseline or self.pinning.lock or await self._pin_of_server()
+        return await self._pins.drift.of(self.server, pin.digest) if pin is not None else None
 
     async def remember(
         self, call: Call, baseline: Catalogue, now: Catalogue, drift: Drift, *, own: bool
@@ -244,10 +237,8 @@ class Baselines:
         key = baseline.digest, now.digest, scope.id, own
         if self.cache.has_met(key):
             return
-        by, moment = name_of(call.caller.principal), self._clock()
-        meeting = Meeting(
-            baseline.digest, now.digest, counts(drift), sentence(drift), moment, scope.id, by, own
-        )
+        by, at = name_of(call.caller.principal), self._clock()
+        meeting = Meeting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
         await self._pins.drift.add(self.server, meeting)
         self.cache.keep_met(key)
 
@@ -315,7 +306,7 @@ class PinReview:
         if baseline.catalogue is None:
             return PinStatus(mode, baseline, now)
         drift = await self._drift(baseline.catalogue, now)
-        remembered = await baselines.remembered_from(baseline.catalogue.digest)
+        remembered = await baselines.remembered(baseline.catalogue)
         return PinStatus(mode, baseline, now, drift, remembered)
 
     async def remembered(self, server: str) -> RememberedDrift | None:

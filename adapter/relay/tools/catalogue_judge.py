@@ -18,7 +18,8 @@ from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.drift import Drift, as_data
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.drift_report import as_data
 from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict, judge_piecewise
 
 VERDICTS = 256

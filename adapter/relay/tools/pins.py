@@ -14,12 +14,7 @@ import orjson
 from adapter.relay.tools.catalogue_store import Catalogues
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.remembered_drift import (
-    Meeting,
-    RememberedDrift,
-    decode_remembered,
-    encode_remembered,
-)
+from adapter.rules.tools.drift import Meeting, RememberedDrift, decode_remembered, encode_remembered
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
@@ -111,7 +106,7 @@ class Pins:
         }
         async for row in self._rows(DRIFTS):
             if (remembered := _remembered(row)) is not None:
-                digests.update(each.digest for each in remembered.met)
+                digests.update(each.first.digest for each in remembered.met)
         return digests
 
     # --- servers ----------------------------------------------------------------------------------------------

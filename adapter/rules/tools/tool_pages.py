@@ -17,7 +17,8 @@ from adapter.errors import BadJson
 from adapter.rules.calls.param_headers import NO_HEADERS, Headers, headers_of
 from adapter.rules.text.unicode import reading
 from adapter.rules.tools.definitions import Tool, is_doubtful, read_tool
-from adapter.rules.tools.drift import Drift, warned
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.drift_report import warned
 from adapter.rules.tools.lists import says_no_such_method
 from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse

@@ -17,7 +17,7 @@ from adapter.relay.tools.pins import DRIFTS, PINS
 from adapter.rules.access.principals import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
-from adapter.rules.tools.remembered_drift import MOST, RememberedDrift
+from adapter.rules.tools.drift import MOST, RememberedDrift
 from adapter.state.memory import MemoryStore
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Json, Mode, Refused, Shop, guarded, tool
 
@@ -57,14 +57,17 @@ async def test_drift_outlives_the_sessions_that_met_it(mode: Mode) -> None:
                 with pytest.raises(Refused):
                     await front.list(session)
         found = await remembered(front)
-        assert (found.since, found.sessions, found.met[0].by) == (front.clock.now, 3, "ann")
-        assert found.met[0].counts["changed"] == 1 and "click (description)" in found.met[0].what
+        assert (found.met[0].first.at, found.sessions, found.met[0].first.by) == (front.clock.now, 3, "ann")
+        assert (
+            found.met[0].first.summary.counts["changed"] == 1
+            and "click (description)" in found.met[0].first.summary.sentence
+        )
         assert not any(session in str(found.as_data()) for session in old)
         # Whoever comes now has nothing to be warned of, and counts among those who met it.
         front.caller = BOB
         assert await front.list(await front.open()) == [EVIL, SHOOT]
         found = await remembered(front)
-        assert (found.sessions, found.met[0].by) == (4, "ann")
+        assert (found.sessions, found.met[0].first.by) == (4, "ann")
         # The same session again is none of them.
         await front.list(await front.open())
         await front.list(await front.open())
@@ -82,7 +85,7 @@ async def test_a_change_that_no_session_lived_through_is_noticed() -> None:
         assert await front.list(await front.open()) == [EVIL]
         found = await status(front)
         assert found.baseline.origin == "first_seen" and found.drifted == 1 and found.remembered is not None
-        assert not found.remembered.met[0].own
+        assert not found.remembered.met[0].first.own
 
 
 async def test_tools_that_are_what_they_were_again_were_others() -> None:
@@ -197,7 +200,7 @@ async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None
         shop.tools = [EVIL]
         with pytest.raises(Refused):
             await front.list(one)
-        assert (await remembered(front)).met[0].own
+        assert (await remembered(front)).met[0].first.own
 
 
 # --- baseline: server -----------------------------------------------------------------------------------------
@@ -256,7 +259,7 @@ async def test_asking_twice_over_http_moves_no_baseline() -> None:
                 await front.call(session, "click")
         found = await remembered(front)
         # All of that was one caller.
-        assert (found.sessions, found.met[0].by) == (1, "ann")
+        assert (found.sessions, found.met[0].first.by) == (1, "ann")
         # An agent's own session starts from the tools of then, as configured.
         front.caller = ANN
         assert await front.list(await front.open()) == [EVIL]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.tools.definitions import KNOWN, PinnedTool, fingerprint, known_form, pinned, read_tool
-from adapter.rules.tools.drift import Change, Drift, Rename, as_data, drift, sentence, warned
+from adapter.rules.tools.drift import Change, Drift, Rename, drift
+from adapter.rules.tools.drift_report import as_data, sentence, warned
 
 SHOOT: dict[str, Any] = {
     "name": "shoot",
