@@ -187,7 +187,7 @@ def _pins(arguments: argparse.Namespace) -> int:
     settings = _loaded(arguments)
     from adapter.commands import pins as pinning
 
-    asked = pinning.Asked(
+    options = pinning.PinsOptions(
         arguments.topic,
         arguments.server,
         seen=arguments.seen,
@@ -196,7 +196,7 @@ def _pins(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         directory=arguments.config.parent if arguments.config else Path(),
     )
-    return pinning.run(settings, asked)
+    return pinning.run(settings, options)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -34,11 +34,10 @@ from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.text.unicode import has_no_reading, reading
-from adapter.rules.tools.catalogue import Catalogue, of_pinned
+from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
 from adapter.rules.tools.code_mode import CodeModeNames, definitions
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
-from adapter.rules.tools.verdicts import Pinning
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings

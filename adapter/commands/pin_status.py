@@ -1,11 +1,12 @@
-"""How servers stand: what their sessions start from, and what they offer now. For operators who ask."""
+"""The pin status of servers for operators: what their sessions start from, and what they offer now; and lock files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import RememberedDrift
-from adapter.rules.tools.lock_file import LockError, read_lock
+from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
@@ -58,30 +59,29 @@ class ServerPinStatus:
     """One server. ``baselines`` is one that is binding, or else what anybody first saw, and then what scopes did, the
     most frequent first.
 
-    ``first_seen`` counts scopes by the digest of what they first saw. ``now`` is None where it could not be read.
-    ``remembered`` is what was met that nobody has accepted, with those of its catalogues that are known, by digest.
-    The troubles are sentences that say why something could not.
+    ``first_seen`` counts scopes by the digest of what they first saw. ``remembered`` is the drift that was met and
+    nobody has accepted, and ``met`` those of its catalogues that are known, by digest. What could not be read is an
+    error in its place.
     """
 
     entry: ServerSettings
+    now: Catalogue | Unreadable
     baselines: tuple[Baseline, ...] = ()
     first_seen: Mapping[str, int] = field(default_factory=dict)
-    now: Catalogue | None = None
     remembered: RememberedDrift | None = None
     met: Mapping[str, Catalogue] = field(default_factory=dict)
-    baseline_trouble: str | None = None
-    now_trouble: str | None = None
+    baseline_trouble: Unreadable | None = None
 
 
-async def standings(
+async def read_statuses(
     settings: Settings, entries: Iterable[ServerSettings], *, seen: bool
 ) -> list[ServerPinStatus]:
-    """Return how each of these servers stands; ``seen`` takes for now what the adapter saw last, and asks no server.
+    """The status of each of these servers; ``seen`` takes for now what the adapter saw last, and asks no server.
 
     Raises StoreUnavailable.
     """
     async with pins_of(settings) as pins:
-        return list(await asyncio.gather(*(_standing(settings, entry, pins, seen=seen) for entry in entries)))
+        return list(await asyncio.gather(*(_status(settings, entry, pins, seen=seen) for entry in entries)))
 
 
 @contextlib.asynccontextmanager
@@ -100,29 +100,23 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
         await store.close()
 
 
-async def _standing(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:
+async def _status(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:
     baselines: tuple[Baseline, ...] = ()
-    now: Catalogue | None = None
-    baseline_trouble = now_trouble = None
+    trouble: Unreadable | None = None
+    now: Catalogue | Unreadable
     try:
         baselines = await _baselines(settings, entry, pins)
     except Unreadable as error:
-        baseline_trouble = str(error)
+        trouble = error
     try:
         now = await _last_seen(settings, entry, pins) if seen else await _offered(settings, entry)
     except Unreadable as error:
-        now_trouble = str(error)
+        now = error
     first_seen = await pins.count(entry.id)
     remembered = await _remembered(settings, entry, baselines, pins)
-    met = (
-        {each.first.digest: await pins.catalogue(each.first.digest) for each in remembered.met}
-        if remembered
-        else {}
-    )
-    known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
-    return ServerPinStatus(
-        entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble
-    )
+    digests = [each.first.digest for each in remembered.met] if remembered is not None else []
+    met = {digest: catalogue for digest in digests if (catalogue := await pins.catalogue(digest)) is not None}
+    return ServerPinStatus(entry, now, baselines, first_seen, remembered, met, trouble)
 
 
 async def _remembered(
@@ -159,18 +153,6 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
     return tuple(found)
 
 
-def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
-    """The pinned tools of each server. Raises Unreadable."""
-    try:
-        return read_lock(path.read_text(encoding="utf-8"))
-    except LockError as error:
-        raise Unreadable(f"{path}: {error}") from None
-    except FileNotFoundError:
-        raise Unreadable(f"There is no {path}: mcp-adapter pins export writes it.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path} cannot be read: {error}.") from None
-
-
 async def _last_seen(settings: Settings, entry: ServerSettings, pins: Pins) -> Catalogue:
     if settings.state_persistence.type == "memory":
         raise Unreadable(NO_MEMORY)
@@ -197,7 +179,7 @@ def dated(moment: float) -> str:
 
 
 def counted(scopes: int) -> str:
-    """How many scopes, in words of whoever operates them."""
+    """A number of scopes, in an operator's words."""
     return "1 session or principal" if scopes == 1 else f"{scopes} sessions or principals"
 
 
@@ -249,3 +231,64 @@ def _lists(settings: Settings, entry: ServerSettings, planning: Planning) -> Too
     decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
     shape = shape_of(policies_of(settings, entry), decorate)
     return ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
+
+
+# --- lock files -----------------------------------------------------------------------------------------------
+
+STDOUT = Path("-")
+
+
+def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
+    """The pinned tools of each server. Raises Unreadable."""
+    try:
+        return read_lock(path.read_text(encoding="utf-8"))
+    except LockError as error:
+        raise Unreadable(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise Unreadable(f"There is no {path}: mcp-adapter pins export writes it.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path} cannot be read: {error}.") from None
+
+
+def export(servers: Sequence[ServerPinStatus], output: Path | None, directory: Path, *, whole: bool) -> None:
+    """Write what these servers offer: to ``output``, or to each one's own lock file, or one in ``directory``.
+
+    ``whole``: the files get no other servers; otherwise their other servers stay as they are. Prints each path that
+    is written. Raises Unreadable, before anything is written unless a disk fails.
+    """
+    files: dict[Path, dict[str, Mapping[str, PinnedTool]]] = {}
+    for status in servers:
+        if isinstance(status.now, Unreadable):
+            raise Unreadable(f"{status.entry.id}: {status.now}")
+        path = output or status.entry.tools_lock or directory / "tools.lock"
+        files.setdefault(path, {})[status.entry.id] = status.now.tools
+    if output == STDOUT:
+        print(write_lock(files[output]), end="")
+        return
+    texts = {
+        path: write_lock(contents if whole or not path.exists() else {**read_lock_file(path), **contents})
+        for path, contents in files.items()
+    }
+    for path, text in texts.items():
+        _write(path, text.encode())
+    for status in servers:
+        if status.entry.tools_lock is None and output is None:
+            print(f"{status.entry.id} does not start from it yet: set tools_lock: tools.lock at this server")
+
+
+def _write(path: Path, text: bytes) -> None:
+    try:
+        if path.exists() and path.read_bytes() == text:
+            print(f"{path} is as it was")
+            return
+        # An adapter that starts meanwhile finds the old file or the new one.
+        target = path.resolve()
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            draft.write_bytes(text)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be written: {error.strerror or error}") from None
+    print(f"{path} is written")

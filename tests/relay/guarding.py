@@ -23,8 +23,7 @@ from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
-from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.verdicts import Pinning
+from adapter.rules.tools.catalogue import Catalogue, Pinning
 from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store

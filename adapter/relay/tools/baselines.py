@@ -22,10 +22,9 @@ from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import Pin, Pins, ScopeKey
 from adapter.relay.turns import in_turns
 from adapter.rules.access.principals import Scope, name_of
-from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.catalogue import Catalogue, Mode, Pinning
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
-from adapter.rules.tools.verdicts import Mode, Pinning
 
 Origin = Literal["nothing", "lock", "accepted", "first_seen"]
 

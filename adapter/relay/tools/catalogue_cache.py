@@ -35,7 +35,7 @@ from typing import TypeVar
 from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.pins import Pin
-from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
+from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 
 SCOPES = 100_000
 """Scopes whose last verdict is kept, and pins, and meetings. One that was dropped is found again in the store.

@@ -17,10 +17,9 @@ from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict, judge_piecewise
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data
-from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict, judge_piecewise
 
 VERDICTS = 256
 """Verdicts of one server that are kept by what they depend on."""

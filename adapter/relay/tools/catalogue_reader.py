@@ -18,11 +18,10 @@ from adapter.relay.stages import Call, Fetch
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import catalogue_piecewise
+from adapter.rules.tools.catalogue import CatalogueSnapshot, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.tool_pages import with_warning
-from adapter.rules.tools.verdicts import CatalogueSnapshot
 from adapter.wire.envelope import parse
 
 PAGES = 1000

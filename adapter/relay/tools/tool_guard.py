@@ -24,9 +24,9 @@ from adapter.relay.tools.tool_lists import Page, ToolLists
 from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
+from adapter.rules.tools.catalogue import Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
-from adapter.rules.tools.verdicts import Verdict
 from adapter.wire.envelope import failure
 
 RETRY = 30.0

@@ -18,7 +18,7 @@ from adapter.relay.replies import LARGE
 from adapter.relay.turns import in_turns, own_turn
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.text.unicode import has_no_reading, reading, shown
-from adapter.rules.tools.catalogue import catalogue_piecewise
+from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.tool_pages import (
     BOUNDS,
@@ -34,7 +34,6 @@ from adapter.rules.tools.tool_pages import (
     warned_texts,
     write_page,
 )
-from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
 from adapter.wire.envelope import dump
 from adapter.wire.piecewise import Piecewise
 

@@ -1,4 +1,4 @@
-"""The lists of an upstream (tools, resources): additions to them, and what is on a long one. Pure.
+"""The lists of an upstream (tools, resources): the adapter's additions to them, and reading long ones. Pure.
 
 Everything of the upstream's own keeps its bytes.
 """
@@ -14,12 +14,40 @@ from typing import Any, overload
 from adapter.wire.envelope import dump, parse
 from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
 from adapter.wire.piecewise import Piecewise, one_piece
+from adapter.wire.scan import Span
 from adapter.wire.spans import Edit, Insert, edit, find, items
 
 METHOD_NOT_FOUND = -32601
 
 MOST_ITEMS = 100_000
 """Items of one page of a list that are looked at."""
+
+
+def announced(response: bytes, *, tools: bool, resources: bool, changing: bool) -> bytes:
+    """The response with the capabilities that the adapter's own tools and resources need.
+
+    ``changing``: the adapter tells when the list of resources changes. ``response`` itself where it already says
+    all that, or is no result.
+    """
+    result = _result(response)
+    capabilities = result.get("capabilities", {}) if result is not None else None
+    if not isinstance(capabilities, dict):
+        return response
+    edits: list[Edit] = []
+    if tools and not isinstance(capabilities.get("tools"), dict):
+        edits.append(Insert(("result", "capabilities", "tools"), b"{}"))
+    if resources:
+        edits += _resources(capabilities.get("resources"), changing=changing)
+    return edit(response, edits) if edits else response
+
+
+def _resources(found: object, *, changing: bool) -> list[Edit]:
+    path = ("result", "capabilities", "resources")
+    if not isinstance(found, dict):
+        return [Insert(path, b'{"listChanged":true}' if changing else b"{}")]
+    if changing and found.get("listChanged") is not True:
+        return [Insert((*path, "listChanged"), b"true")]
+    return []
 
 
 def ended_with(
@@ -82,6 +110,55 @@ def _kept_private(*, modern: bool) -> list[Edit]:
     What was added is for this scope alone, so nobody may share the list.
     """
     return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
+
+
+class Entries:
+    """Writes ``result[key]`` of a response, which has one by its outline. ``before`` are entries that stand first.
+
+    Each item of the outline is to be kept or dropped, in their order.
+    """
+
+    def __init__(self, response: bytes, outline: Outline, key: str, before: bytes) -> None:
+        assert outline.list_at is not None, "there is a list"
+        self._response = response
+        self._outline = outline
+        self._key = key
+        self._kept_to = outline.list_at[0] + 1
+        self._joins = True
+        self._pieces = [b"[", before]
+        self._is_empty = not before
+        self.edited = bool(before)
+
+    def drop(self) -> None:
+        """Leave the next entry out."""
+        self.edited = True
+        self._joins = False
+
+    def keep(self, span: Span, text: bytes) -> None:
+        """Write ``text`` in the place of the next entry, whose span this is."""
+        start, end = span
+        gap = self._response[self._kept_to : start] if self._joins else b""
+        if b"," not in gap and not self._is_empty:
+            gap = b"," + gap
+        self.edited = self.edited or text != self._response[start:end]
+        self._pieces += (gap, text)
+        self._kept_to, self._joins, self._is_empty = end, True, False
+
+    def written(self, edits: Sequence[Edit] = ()) -> bytes:
+        """The response with these entries, and with ``edits`` of what stands beside the list.
+
+        The very object that came where no entry was touched.
+        """
+        if not self.edited:
+            return self._response
+        response, outline = self._response, self._outline
+        assert outline.list_at is not None, "there is a list"
+        end = outline.items[-1] if outline.items else outline.list_at[0] + 1
+        rest = edit(outline.rest(response), edits)
+        place = find(rest, ("result", self._key))
+        assert place is not None, "the list is there"
+        tail = response[end : outline.list_at[1]]
+        return b"".join((rest[: place[0]], *self._pieces, tail, rest[place[1] :]))
 
 
 # --- long lists -----------------------------------------------------------------------------------------------

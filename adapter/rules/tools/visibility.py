@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from adapter.rules.files.tool_definitions import Wrapped, wrapped
 from adapter.rules.text.expressions import Expression
 from adapter.rules.text.unicode import has_no_reading, nfkc, reading, visible
-from adapter.rules.tools.prose import Prose, prose, rewritten
+from adapter.rules.tools.definitions import Prose, prose, rewritten
 
 # Three dots: the one character for them is not in form NFKC.
 _MORE = "..."

@@ -10,9 +10,8 @@ from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
 from adapter.relay.tools.catalogue_store import CATALOGUES
 from adapter.relay.tools.pins import PINS, Pins
 from adapter.rules.access.principals import Scope, principal_scope
-from adapter.rules.tools.catalogue import Catalogue, catalogue_of
+from adapter.rules.tools.catalogue import Catalogue, Pinning, catalogue_of
 from adapter.rules.tools.definitions import read_tool
-from adapter.rules.tools.verdicts import Pinning
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
 from tests.relay.relaying import Clock

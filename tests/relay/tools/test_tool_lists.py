@@ -12,10 +12,9 @@ from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.tools.tool_lists import KEPT, TOLD_AT_ONCE, ToolLists
-from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
 from adapter.rules.tools.tool_pages import Shaping
-from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
 from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
