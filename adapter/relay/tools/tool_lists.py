@@ -216,10 +216,10 @@ class ToolLists:
             raise UpstreamBroken(f"The upstream server's list of tools {error}.") from None
         if isinstance(page, NoTools):
             return page
-        await in_turns(self._tell(page.notes))
-        tools = tuple(tool for tool in page.tools if tool is not None)
-        self._note_unread(page.notes, tools)
-        self._mirrors.learn((tool.name for tool in tools), page.headers)
+        await in_turns(self._tell(page.entries.notes))
+        tools = tuple(tool for tool in page.entries.tools if tool is not None)
+        self._note_unread(page.entries.notes, tools)
+        self._mirrors.learn((tool.name for tool in tools), page.entries.headers)
         listed = Listed(page, around, first, tools)
         if around.request_id:
             self._kept.insert(0, listed)
@@ -308,7 +308,7 @@ class ToolLists:
     ) -> Around:
         page = listed.page
         assert page is not None, "what is written was read"
-        chosen = page.texts if texts is None else await in_turns(texts())
+        chosen = page.entries.texts if texts is None else await in_turns(texts())
         text = await in_turns(write_page(page, chosen, private=modern))
         if not listed.around.request_id:
             return Around(text, b"", b"")
@@ -334,8 +334,8 @@ class ToolLists:
 
 async def _seen(listed: Listed) -> CatalogueSnapshot:
     catalogue = await in_turns(catalogue_piecewise(listed.tools))
-    hidden = listed.page.hidden if listed.page is not None else frozenset[str]()
-    return CatalogueSnapshot(catalogue, hidden, frozenset({catalogue.digest}))
+    hidden = listed.page.entries.hidden if listed.page is not None else ()
+    return CatalogueSnapshot(catalogue, frozenset(hidden), frozenset({catalogue.digest}))
 
 
 def _around_id(response: bytes) -> Around:

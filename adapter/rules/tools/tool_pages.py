@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -94,22 +94,39 @@ class PolicyNote(NamedTuple):
     unread: bool = False
 
 
+@dataclass(eq=False, slots=True)
+class PageEntries:
+    """The entries of a page as they leave: ``texts`` are None for those left out, ``tools`` for those and for no tools.
+
+    ``hidden`` are the readings of tools that are hidden for their definition. ``notes`` are for the log.
+    """
+
+    texts: list[bytes | None] = field(default_factory=list)
+    tools: list[Tool | None] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
+    headers: dict[str, Headers] = field(default_factory=dict)
+    notes: list[PolicyNote] = field(default_factory=list)
+
+    def add(self, entry: _Entry) -> None:
+        self.texts.append(entry.text)
+        self.tools.append(entry.tool)
+        if entry.note is not None:
+            self.notes.append(entry.note)
+            if entry.text is None:
+                self.hidden.add(reading(entry.note.name))
+        if entry.tool is not None and entry.headers:
+            self.headers[entry.tool.name] = entry.headers
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ToolPage:
-    """A page as it came, and its entries as they leave: ``texts`` are None for what is left out, ``tools`` for what
-    is left out or no tool. ``own`` is what stands before them. ``hidden`` are the readings of tools that are hidden
-    for what they say. ``notes`` are for the log.
-    """
+    """A page as it came, and its entries as they leave. ``own`` is the JSON of the tools that stand before them."""
 
     response: bytes
     outline: Outline
     own: bytes
-    texts: Sequence[bytes | None]
-    tools: Sequence[Tool | None]
+    entries: PageEntries
     cursor: str | None = None
-    hidden: frozenset[str] = frozenset()
-    headers: Mapping[str, Headers] = field(default_factory=dict)
-    notes: Sequence[PolicyNote] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +154,12 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
         raise PageRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
     if found is None or found.list_at is None:
         return NoTools(says_no_such_method(message))
-    entries = _Entries(rules)
+    entries = PageEntries()
     for span in found.spans:
-        yield from entries.take(response[slice(*span)])
+        entries.add((yield from _read_entry(response[slice(*span)], rules)))
     cursor = message["result"].get("nextCursor")
-    return ToolPage(
-        response,
-        found,
-        b",".join(rules.own) if first else b"",
-        entries.texts,
-        entries.tools,
-        cursor if isinstance(cursor, str) else None,
-        frozenset(entries.hidden),
-        entries.headers,
-        entries.notes,
-    )
+    own = b",".join(rules.own) if first else b""
+    return ToolPage(response, found, own, entries, cursor if isinstance(cursor, str) else None)
 
 
 def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) -> Piecewise[bytes]:
@@ -167,12 +175,12 @@ def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) 
     return entries.written([_PRIVATE] if private else [])
 
 
-def warned_texts(page: ToolPage, found: Drift) -> Piecewise[list[bytes | None]]:
+def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
     """The page's texts with a warning first in the description of each tool that is not what it was."""
     texts: list[bytes | None] = []
-    for text, tool in zip(page.texts, page.tools, strict=True):
-        if text is not None and tool is not None and tool.name in found.unsettled:
-            text = yield from one_piece(partial(with_warning, text, tool.name, found), len(text))
+    for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
+        if text is not None and tool is not None and tool.name in drift.unsettled:
+            text = yield from one_piece(partial(with_warning, text, tool.name, drift), len(text))
         texts.append(text)
         if len(texts) % _EACH == 0:
             yield None
@@ -182,22 +190,22 @@ def warned_texts(page: ToolPage, found: Drift) -> Piecewise[list[bytes | None]]:
 def allowed_texts(page: ToolPage, allowed: Set[str]) -> Piecewise[list[bytes | None]]:
     """The page's texts of the allowed tools, without what is no tool at all."""
     texts: list[bytes | None] = []
-    for text, tool in zip(page.texts, page.tools, strict=True):
+    for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
         texts.append(text if tool is not None and tool.name in allowed else None)
         if len(texts) % _EACH == 0:
             yield None
     return texts
 
 
-def with_warning(definition: bytes, name: str, found: Drift) -> bytes:
+def with_warning(definition: bytes, name: str, drift: Drift) -> bytes:
     """The definition of a drifted tool of this name with a warning first in its description."""
     described = parse(definition).get("description")
-    text = warned(described if isinstance(described, str) else None, found.reasons.get(name))
+    text = warned(described if isinstance(described, str) else None, drift.reasons.get(name))
     return edit(definition, [Insert(("description",), dump(text))])
 
 
-class _Taken(NamedTuple):
-    """The result for one entry of a page."""
+class _Entry(NamedTuple):
+    """One entry of a page as it leaves."""
 
     text: bytes | None
     tool: Tool | None = None
@@ -205,81 +213,61 @@ class _Taken(NamedTuple):
     note: PolicyNote | None = None
 
 
-class _Entries:
-    """Takes the entries of a page one by one."""
+def _read_entry(raw: bytes, rules: PageRules) -> Piecewise[_Entry]:
+    """Raises BadJson."""
+    longest = rules.limits.definition
+    if len(raw) > longest:
+        why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
+        return (yield from _unexamined(raw, why))
+    try:
+        return (yield from one_piece(partial(_examined, raw, rules), len(raw)))
+    except BadJson:
+        if not (yield from one_piece(partial(_is_too_deep, raw), len(raw))):
+            raise
+        return (yield from _unexamined(raw, f"its definition is nested more than {DEEPEST} levels deep"))
 
-    def __init__(self, rules: PageRules) -> None:
-        self._rules = rules
-        self.texts: list[bytes | None] = []
-        self.tools: list[Tool | None] = []
-        self.hidden: set[str] = set()
-        self.headers: dict[str, Headers] = {}
-        self.notes: list[PolicyNote] = []
 
-    def take(self, raw: bytes) -> Piecewise[None]:
-        """Raises BadJson."""
-        taken = yield from self._taken(raw)
-        self.texts.append(taken.text)
-        self.tools.append(taken.tool)
-        if taken.note is not None:
-            self.notes.append(taken.note)
-            if taken.text is None:
-                self.hidden.add(reading(taken.note.name))
-        if taken.tool is not None and taken.headers:
-            self.headers[taken.tool.name] = taken.headers
+def _examined(raw: bytes, rules: PageRules) -> _Entry:
+    value = parse(raw)
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        # An entry that some client could take for a tool is left out as well.
+        other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
+        return _Entry(None if other else raw)
+    if name in rules.own_names:
+        # A call of one of the adapter's own names is for the adapter's tool, on whatever page another one stands.
+        return _Entry(None)
+    shaping = rules.shape(name, raw)
+    if shaping.raw is None:
+        return _hidden(raw, name, "what its definition says") if shaping.blocked else _Entry(None)
+    is_same = shaping.raw is raw
+    definition = value if is_same else parse(shaping.raw)
+    tool = read_tool(shaping.raw, definition)
+    if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
+        return _hidden(raw, name, "its definition can be read in two ways", unread=True)
+    changed = sorted(shaping.changed)
+    note = PolicyNote(_key(raw), name, "policy changed a tool", changed) if changed else None
+    return _Entry(shaping.raw, tool, headers_of(shaping.raw, definition), note)
 
-    def _taken(self, raw: bytes) -> Piecewise[_Taken]:
-        longest = self._rules.limits.definition
-        if len(raw) > longest:
-            why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
-            return (yield from _left_out(raw, why))
-        try:
-            return (yield from one_piece(partial(self._looked_into, raw), len(raw)))
-        except BadJson:
-            if not (yield from one_piece(partial(_is_too_deep, raw), len(raw))):
-                raise
-            return (yield from _left_out(raw, f"its definition is nested more than {DEEPEST} levels deep"))
 
-    def _looked_into(self, raw: bytes) -> _Taken:
-        value = parse(raw)
-        name = value.get("name") if isinstance(value, dict) else None
-        if not isinstance(name, str):
-            # What some client could take for a tool is left out as well.
-            other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
-            return _Taken(None if other else raw)
-        if name in self._rules.own_names:
-            # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
-            return _Taken(None)
-        shaping = self._rules.shape(name, raw)
-        if shaping.raw is None:
-            why = "what its definition says"
-            return _Taken(None, note=_note(raw, name, "policy hid a tool", why) if shaping.blocked else None)
-        is_same = shaping.raw is raw
-        said = value if is_same else parse(shaping.raw)
-        tool = read_tool(shaping.raw, said)
-        if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
-            why = "its definition can be read in two ways"
-            return _Taken(None, note=_note(raw, name, "policy hid a tool", why)._replace(unread=True))
-        changed = sorted(shaping.changed)
-        note = _note(raw, name, "policy changed a tool", changed) if changed else None
-        return _Taken(shaping.raw, tool, headers_of(shaping.raw, said), note)
+def _unexamined(raw: bytes, why: str) -> Piecewise[_Entry]:
+    """The entry of a definition that is not examined: it is hidden, under the name that it has."""
+    span = yield from member(raw, "name")
+    name = parse(raw[slice(*span)]) if span is not None and span[1] - span[0] <= _LONGEST_NAME else None
+    return _hidden(raw, name if isinstance(name, str) else "", why, unread=True)
+
+
+def _hidden(raw: bytes, name: str, why: str, *, unread: bool = False) -> _Entry:
+    return _Entry(None, note=PolicyNote(_key(raw), name, "policy hid a tool", why, unread))
+
+
+def _key(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 def _doubt(message: object, rest: bytes) -> str | None:
-    """Return a sentence on what else a client could find beside the tools, None if there is nothing."""
+    """A sentence on another reading of the message beside the tools, None if there is only one."""
     return doubt_of_answer(rest, RESULT) if isinstance(message, dict) else None
-
-
-def _left_out(raw: bytes, why: str) -> Piecewise[_Taken]:
-    """Return the result for a definition that is not examined: it is hidden, under the name that it has."""
-    span = yield from member(raw, "name")
-    said = parse(raw[slice(*span)]) if span is not None and span[1] - span[0] <= _LONGEST_NAME else None
-    name = said if isinstance(said, str) else ""
-    return _Taken(None, note=_note(raw, name, "policy hid a tool", why)._replace(unread=True))
-
-
-def _note(raw: bytes, name: str, event: str, what: object) -> PolicyNote:
-    return PolicyNote(hashlib.sha256(raw).hexdigest(), name, event, what)
 
 
 def _is_too_deep(raw: bytes) -> bool:
