@@ -23,7 +23,8 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.tools.baselines import PinReview, PinStatus
+from adapter.relay.tools.baselines import PinReview
+from adapter.relay.tools.pins import PinStatus
 from adapter.wire.envelope import dump, parse
 
 Look = Callable[[Request, str], Awaitable[object]]

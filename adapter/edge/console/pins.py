@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from adapter.relay.tools.baselines import PinStatus
+from adapter.relay.tools.pins import PinStatus
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.json_differences import ABSENT, differences
 from adapter.rules.tools.definitions import PinnedTool

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -19,40 +17,15 @@ from adapter.errors import BoundByFile, CatalogueMoved, NothingToAccept
 from adapter.relay.background import SingleFlight
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
-from adapter.relay.tools.pins import Pin, Pins, ScopeKey
+from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
 from adapter.relay.turns import in_turns
 from adapter.rules.access.principals import Scope, name_of
-from adapter.rules.tools.catalogue import Catalogue, Mode, Pinning
+from adapter.rules.tools.catalogue import Catalogue, Pinning
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
 
-Origin = Literal["nothing", "lock", "accepted", "first_seen"]
-
 COMPARED = 32
 """Pairs of catalogues whose drift is kept for operators."""
-
-
-class ServerBaseline(NamedTuple):
-    """The catalogue that a server is compared with, None if it cannot be read.
-
-    ``origin`` tells its source: what an operator accepted or a file says, else what anybody saw first. ``since`` is
-    when that was (Unix seconds), None for a file.
-    """
-
-    origin: Origin
-    catalogue: Catalogue | None = None
-    since: float | None = None
-
-    @property
-    def is_binding(self) -> bool:
-        """Tell whether an operator or a file wants every session to start from it."""
-        return self.origin in ("lock", "accepted")
-
-    def is_of(self, now: Catalogue | None) -> bool:
-        return self.catalogue is not None and now is not None and self.catalogue.digest == now.digest
-
-
-NO_BASELINE = ServerBaseline("nothing")
 
 
 class Baselines:
@@ -252,33 +225,6 @@ class Baselines:
 
 
 # --- review ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PinStatus:
-    """The pin status of one server: what it is compared with, what was seen last (``now``), and the drift between.
-
-    ``remembered`` is the drift that was met until then and nobody has accepted.
-    """
-
-    mode: Mode
-    baseline: ServerBaseline = NO_BASELINE
-    now: Catalogue | None = None
-    drift: Drift | None = None
-    remembered: RememberedDrift | None = None
-
-    @property
-    def drifted(self) -> int:
-        """The number of tools that are not what they were."""
-        return self.drift.size if self.drift is not None else 0
-
-    @property
-    def accepted(self) -> bool:
-        """Tell whether an operator, or a file, wants every session to start from what is offered now.
-
-        False if anything else was met since.
-        """
-        return self.remembered is None and self.baseline.is_binding and self.baseline.is_of(self.now)
 
 
 class PinReview:

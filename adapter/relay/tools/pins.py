@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import orjson
 
 from adapter.relay.tools.catalogue_store import Catalogues
 from adapter.rules.access.principals import Scope
-from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.drift import Meeting, RememberedDrift, decode_remembered, encode_remembered
+from adapter.rules.tools.catalogue import Catalogue, Mode
+from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
@@ -32,6 +33,59 @@ class Pin(NamedTuple):
 
     digest: str
     since: float
+
+
+Origin = Literal["nothing", "lock", "accepted", "first_seen"]
+
+
+class ServerBaseline(NamedTuple):
+    """The catalogue that a server is compared with, None if it cannot be read.
+
+    ``origin`` tells its source: what an operator accepted or a file says, else what anybody saw first. ``since`` is
+    when that was (Unix seconds), None for a file.
+    """
+
+    origin: Origin
+    catalogue: Catalogue | None = None
+    since: float | None = None
+
+    @property
+    def is_binding(self) -> bool:
+        """Tell whether an operator or a file wants every session to start from it."""
+        return self.origin in ("lock", "accepted")
+
+    def is_of(self, now: Catalogue | None) -> bool:
+        return self.catalogue is not None and now is not None and self.catalogue.digest == now.digest
+
+
+NO_BASELINE = ServerBaseline("nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class PinStatus:
+    """The pin status of one server: what it is compared with, what was seen last (``now``), and the drift between.
+
+    ``remembered`` is the drift that was met until then and nobody has accepted.
+    """
+
+    mode: Mode
+    baseline: ServerBaseline = NO_BASELINE
+    now: Catalogue | None = None
+    drift: Drift | None = None
+    remembered: RememberedDrift | None = None
+
+    @property
+    def drifted(self) -> int:
+        """The number of tools that are not what they were."""
+        return self.drift.size if self.drift is not None else 0
+
+    @property
+    def accepted(self) -> bool:
+        """Tell whether an operator, or a file, wants every session to start from what is offered now.
+
+        False if anything else was met since.
+        """
+        return self.remembered is None and self.baseline.is_binding and self.baseline.is_of(self.now)
 
 
 class ScopeKey(NamedTuple):
