@@ -20,7 +20,7 @@ from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
-from adapter.relay.tools.tool_lists import Page, ToolLists
+from adapter.relay.tools.tool_lists import Page, ToolLists, Way
 from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
@@ -263,14 +263,11 @@ class ToolGuard:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
 
     async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> bytes:
-        if self._pinning.mode == "block" and self._pinning.subset:
-            return (
-                await self._lists.only(page, verdict, modern=call.modern) if verdict.drift else page.response
-            )
-        if verdict.drift is None or self._pinning.mode == "off":
+        pinning = self._pinning
+        if verdict.drift is None or pinning.mode == "off":
             return page.response
-        if self._pinning.mode == "warn":
-            return await self._lists.warned(page, verdict, modern=call.modern)
+        if pinning.mode == "warn" or pinning.subset:
+            return await self._lists.judged(page, Way(call.modern, verdict, warns=pinning.mode == "warn"))
         raise await self._refusal(call, verdict.drift)
 
 

@@ -53,7 +53,7 @@ def _resources(found: object, *, changing: bool) -> list[Edit]:
 def ended_with(
     response: bytes, key: str, added: Sequence[dict[str, Any]], cursor: str | None, *, modern: bool
 ) -> bytes:
-    """A list response whose ``result[key]`` goes on with ``added``, and says where the rest is to be asked for.
+    """The list response with ``added`` behind ``result[key]``, and the ``cursor`` of the next page.
 
     ``response`` itself where it is no such list, or there is nothing to add.
     """
@@ -70,7 +70,7 @@ def ended_with(
 
 
 def next_cursor(response: bytes) -> str | None:
-    """Return the cursor with which the upstream says its list goes on, or None."""
+    """The cursor of the next page of the upstream's list, None on the last one."""
     result = _result(response)
     cursor = result.get("nextCursor") if result is not None else None
     return cursor if isinstance(cursor, str) else None
@@ -105,10 +105,7 @@ def _result(response: bytes) -> dict[str, Any] | None:
 
 
 def _kept_private(*, modern: bool) -> list[Edit]:
-    """Return the edits that make a list private (MCP 2026-07-28, caching).
-
-    What was added is for this scope alone, so nobody may share the list.
-    """
+    """The edits that make a list private (MCP 2026-07-28, caching): what was added is for this scope alone."""
     return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
 
 
@@ -166,7 +163,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class ListedNames:
-    """The names on one page of a list, and where it goes on."""
+    """The names on one page of a list, and the cursor of the next page."""
 
     names: frozenset[str]
     cursor: str | None = None
@@ -180,24 +177,20 @@ def names_on(response: bytes) -> Piecewise[ListedNames | None]:
     found = yield from _outline(response, "tools")
     if found is None:
         return None
-    rest = parse(found.rest(response))
     if found.list_at is None:
-        return ListedNames(frozenset()) if says_no_such_method(rest) else None
+        return ListedNames(frozenset()) if says_no_such_method(parse(found.rest(response))) else None
     names: set[str] = set()
     for span in found.spans:
-        tool = response[slice(*span)]
-        place = yield from member(tool, "name")
-        name = parse(tool[slice(*place)]) if place is not None else None
+        name = yield from _name(response[slice(*span)])
         if isinstance(name, str):
             names.add(name)
         yield None
-    cursor = rest["result"].get("nextCursor")
-    return ListedNames(frozenset(names), cursor if isinstance(cursor, str) else None)
+    return ListedNames(frozenset(names), next_cursor(found.rest(response)))
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """The definition of one tool on a page of a list, None where it is not there, and where the list goes on."""
+    """The definition of one tool on a page of a list, None where it is not there, and the cursor of the next page."""
 
     value: dict[str, Any] | None = None
     cursor: str | None = None
@@ -213,17 +206,20 @@ def tool_on(response: bytes, name: str) -> Piecewise[ListedTool]:
         return ListedTool()
     for span in found.spans:
         raw = response[slice(*span)]
-        place = yield from member(raw, "name")
-        if place is not None and parse(raw[slice(*place)]) == name:
+        if (yield from _name(raw)) == name:
             return ListedTool((yield from one_piece(partial(parse, raw), len(raw))))
         yield None
-    cursor = parse(found.rest(response))["result"].get("nextCursor")
-    return ListedTool(None, cursor if isinstance(cursor, str) else None)
+    return ListedTool(None, next_cursor(found.rest(response)))
+
+
+def _name(tool: bytes) -> Piecewise[object]:
+    place = yield from member(tool, "name")
+    return parse(tool[slice(*place)]) if place is not None else None
 
 
 class LongList(Sequence[dict[str, Any]]):
-    """The items of a long list, each read when it is asked for: what is read of all of them at once would be more
-    than the memory's collector looks through in a moment.
+    """The items of a long list, each parsed when it is needed: all of them at once would be too many objects for the
+    garbage collector to look through in a moment.
     """
 
     def __init__(self, items: Sequence[bytes]) -> None:
