@@ -1,6 +1,6 @@
-"""``mcp-adapter check``: what can be found out of the databases of hosted tools on this machine, without the network.
+"""``mcp-adapter check``: check the databases of hosted tools on this machine, without the network.
 
-SQLite is asked about its statements. Others are asked when the adapter starts, as they may be anywhere.
+SQLite compiles its statements. Other databases are asked when the adapter starts, as they may be anywhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SqliteCheck:
         self._made_later = made_later
 
     def fault(self, text: str, values: int) -> str | None:
-        """SQLite's own sentence on what is wrong with a statement that binds so many values, None where nothing is."""
+        """SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
         explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
         try:
             self._connection.execute(explained, (None,) * values).fetchone()
@@ -78,18 +78,18 @@ def inspect(made: Compiled) -> None:
 
 def _problems(made: Compiled) -> Iterator[Problem]:
     settings = made.planning.materials.settings
-    for index, said in enumerate(settings.connectors):
-        database = made.hosting.databases[said.name]
+    for index, connector in enumerate(settings.connectors):
+        database = made.hosting.databases[connector.name]
         if not isinstance(database.connector, SqliteConnector):
             continue
-        statements = [each for each in made.hosting.statements if each.use == said.name]
+        statements = [each for each in made.hosting.statements if each.use == connector.name]
         texts = [each.statement.text for each in statements]
         try:
-            with checking(said.name, database.connector.uri, texts) as check:
+            with checking(connector.name, database.connector.uri, texts) as check:
                 yield from _faults(check, statements)
         except ConnectorFailed as failed:
             # One that is not required may come later, and with it all that its statements speak of.
-            if said.required:
+            if connector.required:
                 yield Problem(f"connectors[{index}]", str(failed))
 
 

@@ -1,4 +1,4 @@
-"""``serve --watch``: the adapter is started anew when one of its files changes, if what they say can be used.
+"""``serve --watch``: start the adapter anew when one of its files changes, if its settings can be used.
 
 The server runs in a process of its own, so that what was imported is gone with it; sessions outlast it in the state
 store, as they outlast any restart.
@@ -42,16 +42,16 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     process = _start(arguments)
-    seen = _stamps(config, settings.directory)
-    told = False
+    stamps = _stamps(config, settings.directory)
+    reported = False
     while not stop.wait(LOOK_EVERY):
-        if process.poll() is not None and not told:
+        if process.poll() is not None and not reported:
             print("mcp-adapter: ended; it is started again when a file changes", file=sys.stderr)
-            told = True
+            reported = True
         now = _stamps(config, settings.directory)
-        if now == seen:
+        if now == stamps:
             continue
-        changed, seen = _changed(seen, now), now
+        changed, stamps = _changed(stamps, now), now
         print(f"mcp-adapter: {changed} changed", file=sys.stderr)
         try:
             settings = check()
@@ -59,7 +59,7 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
             print(f"mcp-adapter: going on as before, because:\n{refused}", file=sys.stderr)
             continue
         _end(process, settings.core.shutdown_grace_seconds)
-        process, told = _start(arguments), False
+        process, reported = _start(arguments), False
     _end(process, settings.core.shutdown_grace_seconds)
     return 0
 

@@ -1,7 +1,7 @@
 """Code mode: a client sees three tools to search, to describe and to call all others. No code is run.
 
-A call through the third is unfolded before the plan and the gate are asked, so that whatever holds for a tool holds
-for it here. What a scope may not use it neither finds nor is told about.
+A call through the third tool is unfolded before the plan and the gate see it, so that the rules of the called tool
+hold. A scope does not find tools that it may not use.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.code_mode import (
     CodeModeNames,
-    Misasked,
-    asked_name,
-    asked_query,
+    UnusableCall,
     definitions,
-    told,
+    described_name,
+    search_answer,
+    search_query,
     unfold,
 )
 from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
@@ -87,7 +87,7 @@ class CodeMode:
             return
         try:
             request = unfold(call.envelope, self._names)
-        except Misasked:
+        except UnusableCall:
             # It stays the call of a tool that answers why.
             return
         inner = read_envelope(request)
@@ -119,23 +119,23 @@ class CodeMode:
         return rpc_result(call.envelope.id_bytes, result)
 
     async def _search(self, call: Call) -> bytes:
-        query = asked_query(call.envelope)
+        query = search_query(call.envelope)
         offered = await self._reader.listed(call)
         index = await self._index(offered)
         allowed = offered.allowed - self._own.keys()
         hits, total = await in_turns(index.search(query.words, query.limit, allowed))
-        text, data = told([_as_offered(hit, offered) for hit in hits], total, self._names)
+        text, data = search_answer([_as_offered(hit, offered) for hit in hits], total, self._names)
         return tool_result(call.envelope.id_bytes, text, data, modern=call.modern)
 
     async def _describe(self, call: Call) -> bytes:
-        name = asked_name(call.envelope, self._names)
+        name = described_name(call.envelope, self._names)
         definition = self._own.get(name)
         if definition is None:
             offered = await self._reader.listed(call)
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:
-            raise Misasked(f"There is no tool {shown(name, 100)}; {self._names.search} finds tools.")
+            raise UnusableCall(f"There is no tool {shown(name, 100)}; {self._names.search} finds tools.")
         return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
 
     async def _explain(self, call: Call) -> bytes:
@@ -171,7 +171,7 @@ def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
 
 
 class _Answering:
-    """A stage that answers by itself; what was misasked is told to the model as the tool's failure."""
+    """A stage that answers by itself. The model gets an unusable call as the tool's failure."""
 
     def __init__(self, respond: Callable[[Call], Awaitable[bytes]]) -> None:
         self._respond = respond
@@ -179,7 +179,7 @@ class _Answering:
     async def ask(self, call: Call) -> bytes | None:
         try:
             return await self._respond(call)
-        except Misasked as error:
+        except UnusableCall as error:
             return tool_result(call.envelope.id_bytes, str(error), None, modern=call.modern, is_error=True)
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks

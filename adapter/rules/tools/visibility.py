@@ -37,7 +37,7 @@ class Sanitization:
     max_schema_text: int | None = 8192
 
     def clean(self, piece: Prose, text: str) -> str:
-        """Return what is left of a text. That depends only on the text and its place."""
+        """The text without what is not allowed. The result depends only on the text and its place."""
         if self.remove_invisible:
             text = visible(text)
         if self.normalize_unicode:
@@ -193,16 +193,16 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
     texts: list[tuple[Prose, str | None]] = []
     changed, cleaned = set(), set()
     for piece in prose(definition):
-        said = text = piece.text(definition)
+        original = text = piece.text(definition)
         if cleans:
-            text = sanitization.clean(piece, said)
-            if text != said:
+            text = sanitization.clean(piece, original)
+            if text != original:
                 cleaned.add(piece.where)
-        kept = descriptions.kept(piece, text)
-        if shortens and kept is not None and piece.where == "description":
-            kept = first_sentence(kept, policies.short_words)
-        if kept != said:
-            texts.append((piece, kept))
+        final = descriptions.kept(piece, text)
+        if shortens and final is not None and piece.where == "description":
+            final = first_sentence(final, policies.short_words)
+        if final != original:
+            texts.append((piece, final))
             changed.add(piece.where)
     if cleaned and sanitization.mode == "block":
         return None
