@@ -17,7 +17,7 @@ from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict, judge_piecewise
+from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict, judge
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data
 
@@ -179,7 +179,7 @@ class CatalogueJudge:
         return verdict
 
     async def _compare_once(self, key: _Key, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
-        verdict = await in_turns(judge_piecewise(self._baselines.pinning, baseline, snapshot))
+        verdict = await in_turns(judge(self._baselines.pinning, baseline, snapshot))
         self._verdicts.put(key, verdict)
         return verdict
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Set
 from adapter.relay.background import SingleFlight
 from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import Catalogue, decode_piecewise, encode_piecewise
+from adapter.rules.tools.catalogue import Catalogue, decode, encode
 from adapter.state.port import Conflict, Row, Store
 
 CATALOGUES = "catalogues"
@@ -59,7 +59,7 @@ class Catalogues:
         if row is None:
             return None
         try:
-            found = await in_turns(decode_piecewise(row.value))
+            found = await in_turns(decode(row.value))
         except ValueError:
             return None
         self._loaded.put(digest, found)
@@ -80,7 +80,7 @@ class Catalogues:
             await self._store.touch(CATALOGUES, {digest: now + GRACE})
         else:
             # One that is due may be taken away at this moment, so it is written anew.
-            value = await in_turns(encode_piecewise(catalogue))
+            value = await in_turns(encode(catalogue))
             if not self._may_write(server, len(value)):
                 return
             # Equal digests have equal values, so it does not matter who is first.

@@ -100,13 +100,8 @@ def _sorted(names: Iterable[str]) -> Piecewise[Iterator[str]]:
 # --- keeping --------------------------------------------------------------------------------------------------
 
 
-def encode(catalogue: Catalogue) -> bytes:
+def encode(catalogue: Catalogue) -> Piecewise[bytes]:
     """The catalogue in few bytes; ``decode`` gives back an equal one."""
-    return at_once(encode_piecewise(catalogue))
-
-
-def encode_piecewise(catalogue: Catalogue) -> Piecewise[bytes]:
-    """As ``encode``."""
     packer = zlib.compressobj()
     pieces = [packer.compress(orjson.dumps([catalogue.digest]))]
     for rows in _bundles(catalogue.tools):
@@ -116,13 +111,8 @@ def encode_piecewise(catalogue: Catalogue) -> Piecewise[bytes]:
     return b"".join(pieces)
 
 
-def decode(data: bytes) -> Catalogue:
+def decode(data: bytes) -> Piecewise[Catalogue]:
     """The catalogue out of a row's value; ValueError if this version cannot read it."""
-    return at_once(decode_piecewise(data))
-
-
-def decode_piecewise(data: bytes) -> Piecewise[Catalogue]:
-    """As ``decode``."""
     tools: dict[str, PinnedTool] = {}
     size = 0
     try:
@@ -266,13 +256,8 @@ class Verdict:
         return has_no_reading(name) or reading(name) in self._suspect
 
 
-def judge(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
+def judge(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Piecewise[Verdict]:
     """The verdict on the tools of now for a scope that saw ``baseline`` first."""
-    return at_once(judge_piecewise(pinning, baseline, snapshot))
-
-
-def judge_piecewise(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Piecewise[Verdict]:
-    """As ``judge``."""
     now = snapshot.catalogue
     full_drift = None
     if baseline.digest != now.digest:
