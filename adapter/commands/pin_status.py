@@ -44,9 +44,9 @@ class Unreadable(Exception):
 
 
 class Baseline(NamedTuple):
-    """The tools that sessions start from. ``origin`` says where that comes from.
+    """The tools that sessions start from. ``origin`` names their source in words.
 
-    ``binding``: it holds for every session, by a lock file or an operator's word.
+    ``binding``: every session starts from them, by a lock file or because an operator accepted them.
     """
 
     origin: str
@@ -56,8 +56,8 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerPinStatus:
-    """One server. ``baselines`` is one that is binding, or else what anybody first saw, and then what scopes did, the
-    most frequent first.
+    """One server. ``baselines`` is one that is binding; or else the catalogue that anybody saw first, and then those
+    that scopes saw first, the most frequent one first.
 
     ``first_seen`` counts scopes by the digest of what they first saw. ``remembered`` is the drift that was met and
     nobody has accepted, and ``met`` those of its catalogues that are known, by digest. What could not be read is an
@@ -86,12 +86,12 @@ async def read_statuses(
 
 @contextlib.asynccontextmanager
 async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[Pins]:
-    """The pins that the adapter keeps, running or not. ``making``: where there are none yet, their file is made.
+    """The pins that the adapter keeps, running or not. ``making``: create their file if there is none yet.
 
     Raises StoreUnavailable.
     """
     on_disk = settings.state_persistence.type == "disk"
-    # Whoever only looks, in CI say, leaves no database behind.
+    # A command that only reads, as in CI, creates no database.
     store = parts.store(settings) if making or (on_disk and settings.state_path.exists()) else MemoryStore()
     await store.open()
     try:
@@ -143,9 +143,9 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
     if first is not None:
         binding = settings.pinning_for(entry).baseline == "server"
         scopes = spread.pop(first.digest, 0)
-        said = f" by {counted(scopes)}" if scopes else ""
+        by = f" by {counted(scopes)}" if scopes else ""
         found.append(
-            Baseline(f"first seen {_date(first)}{said}", await _catalogue(pins, first.digest), binding)
+            Baseline(f"first seen {_date(first)}{by}", await _catalogue(pins, first.digest), binding)
         )
     for digest, scopes in sorted(spread.items(), key=lambda item: (-item[1], item[0])):
         origin = f"first seen by {counted(scopes)}"
@@ -187,9 +187,9 @@ def counted(scopes: int) -> str:
 
 
 async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
-    """Return what the server offers at this moment, as clients would see it. Raises Unreadable."""
+    """The catalogue that the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
-    # Only what this entry names is made: the scripts of other servers are none of its affair.
+    # The scripts of other servers are not loaded.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
     server = parts.server(settings, entry, Plan(), made.hosting)
     visit = OwnSession(server, patience)
@@ -281,7 +281,7 @@ def _write(path: Path, text: bytes) -> None:
         if path.exists() and path.read_bytes() == text:
             print(f"{path} is as it was")
             return
-        # An adapter that starts meanwhile finds the old file or the new one.
+        # An adapter that starts meanwhile reads the old file or the new one, never a part.
         target = path.resolve()
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:

@@ -35,10 +35,10 @@ from adapter.settings.servers.server import ServerSettings
 Command = Literal["list", "diff", "accept", "check", "export"]
 
 AGREES, DRIFTED, UNREADABLE = 0, 1, 2
-"""Exit statuses, also of all servers together: the highest of theirs."""
+"""Exit statuses. That of several servers is the highest of theirs."""
 
 WIDTH = 120
-"""Columns where there is no terminal to ask, as in a log of CI."""
+"""Columns without a terminal, as in a log of CI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class PinsOptions:
 
 
 def run(settings: Settings, options: PinsOptions) -> int:
-    """Do it and print what there is to say. The exit exit_code: 0, 1 for drift, 2 when something cannot be read."""
-    # What policies do to tools is told where it happens, in the log of the running adapter.
+    """Run the command and print its result. Return the exit status: 0, 1 for drift, 2 for what cannot be read."""
+    # The running adapter logs what policies do to tools.
     log.configure("warning")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Definitions hold any character, terminals do not know all.
+        # Definitions may hold characters that the terminal cannot show.
         sys.stdout.reconfigure(errors="backslashreplace")
     entries = [entry for entry in settings.servers if options.server in (None, entry.id)]
     if not entries:
@@ -77,7 +77,7 @@ def run(settings: Settings, options: PinsOptions) -> int:
     except (StoreUnavailable, Unreadable) as error:
         return _failed(shown(str(error), 500))
     except BrokenPipeError:
-        # Whoever read along has seen enough. Python would flush once more at its end, and complain.
+        # The reader closed the pipe. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DRIFTED
 
@@ -117,7 +117,7 @@ def _diff(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsO
 
 
 def _check(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
-    """As ``diff``, but only against what holds for every session: what sessions happened to see is no promise."""
+    """Do as ``diff``, but compare only with baselines that bind every session."""
     exit_code = AGREES
     checked = 0
     for status in servers:
@@ -146,7 +146,7 @@ def _compare(status: ServerPinStatus, settings: Settings, options: PinsOptions) 
 
 
 def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> int:
-    """Print what was met that nobody has accepted, and is not what is offered now."""
+    """Print the catalogues that were met, are not offered now, and nobody has accepted."""
     if status.remembered is None:
         return AGREES
     server, baseline = status.entry.id, status.baselines[0]
@@ -168,7 +168,7 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> in
 
 
 def _show(server: str, baseline: Baseline, now: Catalogue, options: PinsOptions) -> int:
-    """Print what became of a baseline."""
+    """Print how the tools of now differ from a baseline."""
     found = _drift(baseline, now)
     if found is None:
         print(f"{server}: as {baseline.origin}, {_size(now)}")
@@ -226,14 +226,14 @@ def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: Pin
 
 
 def _is_settled_by_lock(status: ServerPinStatus) -> bool:
-    """Tell whether other tools than those of the server's lock file were met, and it offers those of the file again."""
+    """Tell whether drift from the server's lock file was met, and the server offers the tools of the file again."""
     if status.entry.tools_lock is None or isinstance(status.now, Unreadable) or status.remembered is None:
         return False
     return status.baselines[0].catalogue.digest == status.now.digest
 
 
 def _agreed(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> bool:
-    """Show what there is to accept, and ask."""
+    """Show the tools that would be accepted, and ask the operator."""
     for baseline in status.baselines:
         _show(status.entry.id, baseline, now, options)
     if not status.baselines:

@@ -1,7 +1,7 @@
 """``serve --watch``: start the adapter anew when one of its files changes, if its settings can be used.
 
-The server runs in a process of its own, so that what was imported is gone with it; sessions outlast it in the state
-store, as they outlast any restart.
+The server runs in a process of its own, so that its imports end with it. Sessions outlast it in the state store, as
+they outlast any restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Stamps = dict[Path, tuple[int, int]]
 
 
 def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Settings]) -> int:
-    """Serve until SIGINT or SIGTERM; the exit status of the last process, 0 when it was stopped.
+    """Serve until SIGINT or SIGTERM. Return the exit status of the last process, 0 when it was stopped.
 
     ``arguments`` are those of the command without ``--watch``. ``check`` reads the settings; while it raises
     SettingsError, the running process stays as it is. Raises SettingsError when they cannot be used at start.
@@ -65,7 +65,7 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # A group of its own: what stops the watcher at a terminal is for the watcher to pass on.
+    # A group of its own: a signal of the terminal reaches the watcher, which passes it on.
     argv = [sys.executable, "-m", "adapter", *arguments]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - ourselves
 
@@ -80,7 +80,7 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def _stamps(config: Path | None, directory: Path) -> Stamps:
-    """The files that may matter: the settings file, and below its directory what scripts are made of."""
+    """The stamps of the settings file, and of the files below its directory that scripts may use."""
     stamps: Stamps = {}
     for path in _files(config, directory):
         with contextlib.suppress(OSError):

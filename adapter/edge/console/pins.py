@@ -17,10 +17,10 @@ MOST_TOOLS = 5000
 """Tools that are listed, those that changed first."""
 
 MOST_CHANGES = 50
-"""Changes of one tool that are told."""
+"""Changes of one tool that are listed."""
 
 LONGEST_VALUE = 8000
-"""Characters of one value; of a longer one the beginning is told, as text."""
+"""Characters of one value; of a longer one the beginning is shown, as text."""
 
 LARGEST = 4_000_000
 """Characters of all values together; what changed beyond them is named by its path."""
@@ -29,12 +29,12 @@ Pinned = Mapping[str, PinnedTool]
 
 
 def as_data(status: PinStatus) -> dict[str, Any]:
-    """The status as JSON. ``accepted`` is when an operator accepted what the server is compared with (Unix seconds), a
-    text where a file says that, null where nobody did. ``remembered`` is what sessions met that is not that, null where
-    nothing is. ``pinned`` and ``now`` of a tool are its fingerprints, null where it was or is not there; in a change
-    that begins or ends with nothing, ``before`` or ``after`` is null.
+    """The status as JSON, which takes a second for thousands of changed tools.
 
-    Of thousands of changed tools this takes a second.
+    ``accepted`` is when an operator accepted the baseline (Unix seconds), a text for a lock file, null if nobody did.
+    ``remembered`` is the drift that sessions met, null if there is none. ``pinned`` and ``now`` of a tool are its
+    fingerprints, null where it was or is not there; ``before`` or ``after`` of a change is null where there was or is
+    no value.
     """
     origin, baseline, since = status.baseline
     before = baseline.tools if baseline is not None else {}
@@ -88,7 +88,7 @@ def _changes(change: Change, before: Pinned, now: Pinned, room: _Room) -> list[d
     if next(differing, None) is not None:
         found.append({"path": "…", "before": None, "after": None})
     if change.other_keys:
-        # What other members say is not kept, only that it was something else.
+        # Of other members only a digest is kept.
         found.append({"path": "(other members)", "before": None, "after": None})
     return found
 
@@ -105,7 +105,7 @@ def _print(tools: Pinned, name: str) -> str | None:
 
 @dataclass(slots=True)
 class _Room:
-    """The number of characters of values that may still be told."""
+    """The number of characters of values that may still be shown."""
 
     left: int = field(default=LARGEST)
 

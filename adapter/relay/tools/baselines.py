@@ -1,7 +1,7 @@
 """Baselines: the catalogues that scopes, and servers themselves, are compared with; and an operator's review of them.
 
-A baseline is a scope's own pin, the server's first catalogue, an accepted one, or that of a lock file. To an operator,
-a server offers now what the adapter saw last in a client's own session, since others may be offered others.
+A baseline is a scope's own pin, the server's first catalogue, an accepted one, or that of a lock file. The review
+compares it with the catalogue that was seen last in any client's session: sessions may be offered different tools.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Baselines:
     # --- the server -------------------------------------------------------------------------------------------
 
     async def of_server(self, now: Catalogue) -> Catalogue:
-        """The catalogue that the server is compared with, whatever its scopes start from."""
+        """The catalogue that the server is compared with, independent of its scopes' pins."""
         if self.pinning.lock is not None:
             return self.pinning.lock
         return await self._catalogue(await self._pin_of_server(), now)
@@ -83,14 +83,14 @@ class Baselines:
             self.cache.written = now.digest
 
     async def is_accepted(self, now: Catalogue) -> bool:
-        """Tell whether an operator has accepted by now what is offered."""
+        """Tell whether an operator has accepted this catalogue by now."""
         if self.pinning.lock is not None:
             return False
         accepted = await self._look_up()
         return accepted is not None and accepted.digest == now.digest
 
     async def accept(self, catalogue: Catalogue) -> None:
-        """Make this the baseline of every scope; the drift that was met is settled by that."""
+        """Make this the baseline of every scope, and forget the drift that was met."""
         await self._pins.accept(self.server, catalogue)
         self.cache.accept()
 
@@ -103,12 +103,12 @@ class Baselines:
         return self.cache.first
 
     async def _accepted(self) -> Pin | None:
-        """What an operator accepted, as of a few seconds ago."""
+        """The accepted pin, as of a few seconds ago."""
         is_known, pin = self.cache.accepted()
         return pin if is_known else await self._look_up()
 
     async def _look_up(self) -> Pin | None:
-        """What an operator has accepted by now."""
+        """The accepted pin of this moment."""
         pin = await self._pins.accepted(self.server)
         self.cache.keep_accepted(pin)
         return pin
@@ -117,7 +117,7 @@ class Baselines:
         if pin is None or pin.digest == now.digest:
             return now
         known = await self._pins.catalogue(pin.digest)
-        # What cannot be compared is not what it was.
+        # A catalogue that cannot be read counts as one without tools.
         return known if known is not None else Catalogue(pin.digest, {})
 
     # --- scopes -----------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Baselines:
         return await self._catalogue(pin, now)
 
     async def pin_of(self, scope_id: str) -> Pin | None:
-        """The pin of this scope: its own, or what an operator accepted after it."""
+        """The pin of this scope: its own, or the one that an operator accepted later."""
         own = self.cache.pins.get(scope_id)
         if own is None and (own := await self._pins.of(ScopeKey(self.server, scope_id))) is not None:
             self.cache.keep_pin(scope_id, own)
@@ -152,7 +152,7 @@ class Baselines:
         new = Pin(now.digest, self._clock())
         accepted = await self._accepted()
         if self.cache.has_ended(scope.id):
-            # Nobody would take the pin away again.
+            # Nobody would remove the pin again.
             return accepted or new
         if accepted is not None or scope.id in self.cache.pins:
             return await self.pin_of(scope.id) or new
@@ -161,7 +161,7 @@ class Baselines:
         key = ScopeKey(self.server, scope.id)
         accepted, is_first = await asyncio.gather(self._look_up(), self._pins.add(key, new, scope.owner))
         if not is_first:
-            # Another replica was, or another call of the same scope.
+            # Another replica was faster, or another call of the same scope.
             return await self.pin_of(scope.id) or new
         if accepted is not None or self.cache.has_ended(scope.id):
             await self._pins.remove(key)
@@ -170,7 +170,7 @@ class Baselines:
         return accepted or new
 
     async def forget(self, scope_id: str) -> None:
-        """The scope has ended. A pin that this process does not know costs nothing; the janitor finds it."""
+        """Remove the pin of a scope that has ended. The janitor removes those that this process does not know."""
         self.cache.end(scope_id)
         if self.cache.pins.pop(scope_id, None) is not None:
             await self._pins.remove(ScopeKey(self.server, scope_id))
@@ -185,14 +185,14 @@ class Baselines:
     def _scope_of(self, call: Call) -> Scope:
         """The scope whose pin counts for a call.
 
-        A caller over HTTP is pinned by principal: its session comes and goes unseen, and a pin would go with it.
+        A caller over HTTP is pinned by principal, since its sessions are short and would take their pins with them.
         """
         return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
 
     # --- remembered drift -------------------------------------------------------------------------------------
 
     async def remembered(self, baseline: Catalogue | None = None) -> RememberedDrift | None:
-        """The drift of the server that nobody has accepted; ``baseline`` is the server's, where that is known."""
+        """The drift of the server that nobody has accepted. ``baseline`` is the server's, if the caller has it."""
         if self.pinning.mode == "off":
             return None
         pin = baseline or self.pinning.lock or await self._pin_of_server()
@@ -201,9 +201,9 @@ class Baselines:
     async def remember(
         self, call: Call, baseline: Catalogue, now: Catalogue, drift: Drift, *, own: bool
     ) -> None:
-        """Have operators know that the scope of this call was shown other tools than the server's ``baseline``.
+        """Write down for operators that the scope of this call was shown other tools than the server's ``baseline``.
 
-        ``own``: they are not those either that it saw before.
+        ``own``: the scope itself had seen other tools before.
         """
         scope = self._scope_of(call)
         key = baseline.digest, now.digest, scope.id, own
@@ -215,7 +215,7 @@ class Baselines:
         self.cache.keep_met(key)
 
     async def forget_drift_of_others(self) -> None:
-        """The server offers each user other tools, so that one sees others than another is no drift."""
+        """Forget drift between different users: the server offers each of them other tools."""
         await self._pins.drift.forget_others(self.server)
 
     async def settle(self) -> None:
@@ -228,7 +228,10 @@ class Baselines:
 
 
 class PinReview:
-    """Compares, and accepts for the running adapter and all that share its store. ``baselines`` are by server."""
+    """Compares servers with their baselines, and accepts their tools for all processes that share the store.
+
+    ``baselines`` are by server.
+    """
 
     def __init__(self, baselines: Mapping[str, Baselines], log: FilteringBoundLogger) -> None:
         self._baselines = baselines
@@ -245,7 +248,7 @@ class PinReview:
         baselines = self._baselines[server]
         mode = baselines.pinning.mode
         if mode == "off":
-            # Nobody looks at its tools, and nothing follows from them.
+            # Its tools are not compared with anything.
             return PinStatus(mode)
         baseline, now = await baselines.for_review(), await baselines.last_seen()
         if baseline.catalogue is None:
@@ -259,7 +262,7 @@ class PinReview:
         return await self._baselines[server].remembered()
 
     async def accept(self, server: str, digest: str, operator: str) -> PinStatus:
-        """Have every session start from the tools of now, those that are open too.
+        """Have every session start from the tools of now, also those that are open.
 
         ``digest`` is that of the catalogue that the operator was shown. Raises CatalogueMoved where that is not what
         is offered by now, BoundByFile, NothingToAccept, StoreUnavailable.

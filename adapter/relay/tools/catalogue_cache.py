@@ -19,8 +19,9 @@ a lock file changes                           none                 nothing: lock
                                                                    ``serve --watch`` starts the process anew
 ============================================  ===================  ==================================================
 
-A verdict that tells of drift is also judged anew as soon as an operator has accepted the catalogue that it is about.
-What other objects keep goes by a digest or by equal bytes, so it is never untrue; it is only dropped for room.
+A verdict with drift is also judged anew as soon as an operator has accepted the catalogue that it is about. All other
+objects keep values by a digest or by equal bytes, which cannot become untrue and are only dropped for room. A tool
+whose definition was not read stays refused (``ToolLists``) until a list shows it with one that can be read.
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ from adapter.relay.tools.pins import Pin
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 
 SCOPES = 100_000
-"""Scopes whose last verdict is kept, and pins, and meetings. One that was dropped is found again in the store.
-"""
+"""Scopes whose last verdict is kept, and as many pins and meetings. A dropped one is found again in the store."""
 
 KEPT_BYTES = 128 << 20
 """Bytes of catalogues that the verdicts may hold: a server may offer each scope another one."""
@@ -48,10 +48,10 @@ ENDED = 10_000
 """Scopes that ended last, for which a call under way may still ask."""
 
 LOOKED_UP = 10.0
-"""Seconds for which an operator's word, or that there is none, is remembered."""
+"""Seconds for which it is remembered what an operator has accepted, or that nobody has."""
 
 MET_FOR = 60.0
-"""Seconds for which a meeting is known to be written down. An operator who accepts in another process forgets it."""
+"""Seconds for which a meeting counts as written down. Accepting in another process removes it from the store."""
 
 _WORD = b"list_changed"
 # Some servers escape every slash.
@@ -68,9 +68,9 @@ def verdict_weight(verdict: Verdict) -> Weight:
 
 
 class CatalogueCache:
-    """The memory of one server's tools. ``fresh_for``: seconds after which they may have changed without a word.
+    """The memory of one server's tools. ``fresh_for``: seconds after which they may have changed without notice.
 
-    With 0 each call reads them anew, though calls at once share one read. ``now`` is a clock that never goes back.
+    With 0 each call reads them anew, though simultaneous calls share one read. ``now`` is a clock that never goes back.
     """
 
     def __init__(self, fresh_for: float, now: Callable[[], float]) -> None:
@@ -105,9 +105,9 @@ class CatalogueCache:
     # --- events -----------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """The upstream's tools may be others now."""
+        """Forget the catalogue: the upstream's tools may be others now."""
         self.epoch += 1
-        # Those who wait for a read that is under way find out that it came too late.
+        # A read that is under way notices by the epoch that it came too late.
         self.reads.clear()
         self._forget_catalogue()
 
@@ -118,7 +118,7 @@ class CatalogueCache:
             self._stale_at = self._now() + self._fresh_for
 
     def note_list(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
-        """A scope was sent this whole list just now."""
+        """Take note of a whole list that a scope was sent just now."""
         if self.snapshot is not None and not self.snapshot.is_same(snapshot):
             if self.varies:
                 return
@@ -128,17 +128,17 @@ class CatalogueCache:
         self.keep_snapshot(scope_id, snapshot)
 
     def note_page(self, page: CatalogueSnapshot) -> None:
-        """A scope was sent this page of a list."""
+        """Take note of a page of a list that a scope was sent just now."""
         if self.snapshot is not None and not self.snapshot.covers(page):
             self.changed()
 
     def accept(self) -> None:
-        """An operator accepted a catalogue for every scope, or settled what scopes met."""
+        """Forget the accepted pin and the meetings: an operator accepted a catalogue, or settled the drift."""
         self._accepted = float("-inf"), None
         self._met.clear()
 
     def end(self, scope_id: str) -> None:
-        """A scope has ended."""
+        """Forget the verdict on a scope that has ended."""
         self._verdicts.drop(scope_id)
         _put(self._ended, scope_id, None, ENDED)
 
@@ -159,7 +159,7 @@ class CatalogueCache:
             if _tells_change(chunk) or (end and _tells_change(end + chunk[:_SEAM])):
                 self.changed()
             if chunk.endswith((b"\n", b"\r")):
-                # As chunks do end, and the word holds no line end.
+                # Chunks mostly end so, and the word holds no line end.
                 end = b""
             else:
                 end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
@@ -174,7 +174,7 @@ class CatalogueCache:
         return f"{self._process}.{self.epoch}"
 
     def keep_snapshot(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
-        """Remember what was read in the upstream session of this scope."""
+        """Remember the list that was read in the upstream session of this scope."""
         self.snapshot, self._read_in = snapshot, scope_id
         self._stale_at = self._now() + self._fresh_for
 

@@ -1,4 +1,4 @@
-"""Verdicts on what scopes are shown: found once for all that saw the same first and see the same now."""
+"""Verdicts on the catalogues that scopes are shown: found once for all scopes with equal baselines and catalogues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Key(NamedTuple):
 
 
 class CatalogueJudge:
-    """Judges the scopes of one server by their pins. What it learns is in the cache of the server's catalogue."""
+    """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue."""
 
     def __init__(
         self, baselines: Baselines, lists: ToolLists, reader: CatalogueReader, log: FilteringBoundLogger
@@ -93,7 +93,7 @@ class CatalogueJudge:
         verdict = await self._judge(call, snapshot)
         if verdict.drift is None or self._cache.is_from(call.scope.id):
             return verdict
-        # Others may be offered other tools; what counts is what this scope is.
+        # Scopes may be offered different tools; what counts is the list of this one.
         own = await self._reader.own_snapshot(call)
         if own.is_same(snapshot):
             return verdict
@@ -104,7 +104,7 @@ class CatalogueJudge:
         return verdict
 
     async def _last(self, call: Call) -> Verdict | None:
-        """The last verdict, unless an operator has accepted since what it was about."""
+        """The last verdict, unless an operator has accepted its catalogue since."""
         verdict = self._cache.last_verdict(call.scope.id)
         if verdict is None or verdict.drift is None:
             return verdict
@@ -113,11 +113,11 @@ class CatalogueJudge:
     # --- lists ------------------------------------------------------------------------------------------------
 
     def mark(self, call: Call) -> None:
-        """Note when a list was asked for: what comes may be older than what is known by then."""
+        """Note the moment of a list's request: the answer may be older than the catalogue that is known by then."""
         call.notes[MARK] = self._cache.mark
 
     async def verdict_on(self, call: Call, listed: Listed, *, first: bool) -> Verdict:
-        """Judge by the list itself where it is whole, else by all its pages. Raises as ``verdict`` does."""
+        """Judge by the list itself if it is whole, else by all its pages. Raises as ``verdict`` does."""
         snapshot = await self._lists.snapshot(listed)
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, snapshot)
@@ -151,7 +151,7 @@ class CatalogueJudge:
     # --- judging ----------------------------------------------------------------------------------------------
 
     async def _judge(self, call: Call, snapshot: CatalogueSnapshot) -> Verdict:
-        """The verdict on what this scope is shown, which becomes its pin if it has none."""
+        """The verdict on the list that this scope is shown, which becomes its pin if it has none."""
         baselines, now = self._baselines, snapshot.catalogue
         if self._is_off:
             return await self._compare(now, snapshot)

@@ -1,4 +1,4 @@
-"""Reading the tools that an upstream offers now, once for all who ask, and their definitions for who needs those."""
+"""Reading the tools that an upstream offers now, once for all who need them, and their definitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from adapter.rules.tools.tool_pages import with_warning
 from adapter.wire.envelope import parse
 
 PAGES = 1000
-"""Pages of one list that are read; a longer one is taken for one without an end."""
+"""Pages of one list that are read; a longer list counts as one without an end."""
 
 LONGEST_LIST = 64 << 20
 """Bytes of one list, on all its pages, that are read."""
@@ -46,10 +46,10 @@ async def all_tools(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Too
 
 
 async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Listed] | None:
-    """The same page by page."""
+    """As ``all_tools``, page by page."""
     pages: list[Listed] = []
     params: dict[str, Any] = {}
-    asked: set[tuple[str, Listed]] = set()
+    visited: set[tuple[str, Listed]] = set()
     count = size = 0
     while len(pages) < PAGES and count <= lists.limits.tools and size <= LONGEST_LIST:
         response = await fetch("tools/list", params)
@@ -65,9 +65,9 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         cursor = page.listed.cursor
         if cursor is None:
             return pages
-        if (cursor, page.listed) in asked:
+        if (cursor, page.listed) in visited:
             raise UpstreamBroken("The upstream server's list of tools leads in a circle.")
-        asked.add((cursor, page.listed))
+        visited.add((cursor, page.listed))
         params = {"cursor": cursor}
     raise UpstreamBroken(
         "The upstream server's list of tools does not end within "
@@ -101,7 +101,7 @@ DEFINITIONS_KEPT = 4
 class Offered:
     """``definitions`` are those of the catalogue ``digest``, by name; the scope may use the ``allowed`` of them.
 
-    ``warns`` is what has changed of them since the scope first saw them, and is to be told with them.
+    ``warns`` is their drift since the scope first saw them, where the scope is to be warned of it.
     """
 
     digest: str
@@ -123,7 +123,7 @@ class Offered:
 
 
 class Definitions:
-    """The definitions of the catalogues of a server that were read last, as clients see them."""
+    """The definitions of the last catalogues of a server, by digest, as clients see them."""
 
     def __init__(self) -> None:
         self._by_digest: OrderedDict[str, Mapping[str, bytes]] = OrderedDict()
@@ -132,7 +132,7 @@ class Definitions:
         return f"<Definitions of {len(self._by_digest)} catalogues>"
 
     def keep(self, digest: str, tools: Iterable[Tool]) -> None:
-        """Of several tools of one name the last counts, as it does in the catalogue."""
+        """Keep the definitions of a catalogue. Of several tools of one name the last counts, as in the catalogue."""
         self._by_digest[digest] = {tool.name: tool.raw for tool in tools}
         self._by_digest.move_to_end(digest)
         if len(self._by_digest) > DEFINITIONS_KEPT:
@@ -180,14 +180,14 @@ class CatalogueReader:
             return cache.snapshot
         reading, is_joined = self._read_once(_ALL, call)
         try:
-            # Whoever leaves does not take it from the others.
+            # A waiter that is cancelled must not cancel the read for the others.
             snapshot = await asyncio.shield(reading)
         except SessionUnknown:
             if not is_joined:
                 raise
             snapshot = None
         if snapshot is None and is_joined:
-            # What one session cannot have, another may.
+            # A list that one session is refused another may get.
             return await self.own_snapshot(call)
         return _required(snapshot)
 
@@ -220,7 +220,7 @@ class CatalogueReader:
             _fail(reading, UpstreamBroken("The adapter is shutting down."))
             raise
         except Exception as error:
-            # Whatever it is, all who wait get it.
+            # All who wait get the error, whatever it is.
             _fail(reading, error)
         finally:
             if cache.reads.get(scope_id) is reading:
@@ -255,7 +255,7 @@ def _required(snapshot: CatalogueSnapshot | None) -> CatalogueSnapshot:
 
 def _fail(reading: asyncio.Future[CatalogueSnapshot | None], error: Exception) -> None:
     reading.set_exception(error)
-    # They may all have left, and then nobody would ask for it.
+    # All waiters may be gone, and then nobody else would retrieve it.
     reading.exception()
 
 
@@ -278,7 +278,7 @@ def _weigh(parsed: _Parsed) -> Weight:
 
 
 class DefinitionReader(Protocol):
-    """Knows what a scope is offered; see ToolGuard."""
+    """Reads the tools that a scope is offered; see ToolGuard."""
 
     async def offered(self, call: Call) -> Offered:
         """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""

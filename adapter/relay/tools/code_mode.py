@@ -43,14 +43,14 @@ INVALID_PARAMS = -32602
 
 
 class ListedDefinitions(DefinitionReader, Protocol):
-    """Knows what a scope may use; see ToolGuard."""
+    """Reads the tools that a scope may use; see ToolGuard."""
 
     async def listed(self, call: Call) -> Offered:
         """As ``offered``, but raises CatalogueDrifted where the list of tools would."""
 
 
 class CodeMode:
-    """The three tools of one server. ``own`` are other tools of the adapter's, which are called by their names."""
+    """The three tools of one server. ``own`` are the adapter's other tools, which are called by their names."""
 
     def __init__(
         self, names: CodeModeNames, reader: ListedDefinitions, own: Sequence[dict[str, Any]]
@@ -88,7 +88,7 @@ class CodeMode:
         try:
             request = unfold(call.envelope, self._names)
         except UnusableCall:
-            # It stays the call of a tool that answers why.
+            # The call stays as it is, and its tool answers with the reason.
             return
         inner = read_envelope(request)
         assert isinstance(inner, Envelope) and inner.name is not None, "the call has a name"
@@ -97,7 +97,7 @@ class CodeMode:
         call.envelope, call.request = inner, request
 
     async def _headers(self, call: Call, inner: Envelope) -> list[tuple[str, str]]:
-        """The headers of a modern call as they mirror the unfolded one."""
+        """The headers of a modern call that mirror the unfolded one."""
         assert inner.name is not None
         fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
         fields.append(("Mcp-Name", encode_mirror(inner.name)))
@@ -139,7 +139,7 @@ class CodeMode:
         return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
 
     async def _explain(self, call: Call) -> bytes:
-        """Why a call was not unfolded: only such a one still has this tool's name."""
+        """Raise the reason why a call was not unfolded: only such a call still has this tool's name."""
         unfold(call.envelope, self._names)
         raise AssertionError("a call that can be unfolded is")
 
@@ -158,12 +158,12 @@ class CodeMode:
 
 def _described(call: Call, definition: bytes) -> bytes:
     response = tool_result(call.envelope.id_bytes, definition.decode("utf-8"), None, modern=call.modern)
-    # The definition keeps its bytes: what an upstream's schema says is not for the adapter to spell.
+    # The definition keeps its bytes: the adapter does not spell an upstream's schema anew.
     return edit(response, [Insert(("result", "structuredContent"), definition)])
 
 
 def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
-    """With the warning, where the scope is to be warned of the tool."""
+    """The hit with the warning, if the scope is to be warned of the tool."""
     if not offered.warns_of(found.name):
         return found
     definition = parse(offered.definition(found.name) or b"{}")

@@ -1,6 +1,6 @@
 """Pins in the store: the catalogue that each scope first saw, and the drift that was met and nobody has accepted.
 
-A pin is a digest; the catalogue itself is kept once, whoever saw it. Nothing here is remembered: see CatalogueCache.
+A pin is a digest; the catalogue itself is kept once, whoever saw it. What is remembered of pins is in CatalogueCache.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Origin = Literal["nothing", "lock", "accepted", "first_seen"]
 class ServerBaseline(NamedTuple):
     """The catalogue that a server is compared with, None if it cannot be read.
 
-    ``origin`` tells its source: what an operator accepted or a file says, else what anybody saw first. ``since`` is
-    when that was (Unix seconds), None for a file.
+    ``origin`` is its source: a lock file, an operator who accepted it, or else the first session that saw the server.
+    ``since`` is when that was (Unix seconds), None for a file.
     """
 
     origin: Origin
@@ -63,9 +63,9 @@ NO_BASELINE = ServerBaseline("nothing")
 
 @dataclass(frozen=True, slots=True)
 class PinStatus:
-    """The pin status of one server: what it is compared with, what was seen last (``now``), and the drift between.
+    """The pin status of one server: its ``baseline``, the catalogue that was seen last (``now``), and their drift.
 
-    ``remembered`` is the drift that was met until then and nobody has accepted.
+    ``remembered`` is the drift that was met before and nobody has accepted.
     """
 
     mode: Mode
@@ -76,15 +76,12 @@ class PinStatus:
 
     @property
     def drifted(self) -> int:
-        """The number of tools that are not what they were."""
+        """The number of tools that drifted."""
         return self.drift.size if self.drift is not None else 0
 
     @property
     def accepted(self) -> bool:
-        """Tell whether an operator, or a file, wants every session to start from what is offered now.
-
-        False if anything else was met since.
-        """
+        """Tell whether the baseline is binding and the same as the tools of now, and no other drift is remembered."""
         return self.remembered is None and self.baseline.is_binding and self.baseline.is_of(self.now)
 
 
@@ -112,7 +109,7 @@ class Pins:
     # --- scopes -----------------------------------------------------------------------------------------------
 
     async def of(self, key: ScopeKey) -> Pin | None:
-        """The pin of this scope's own."""
+        """The scope's own pin."""
         return await self._get(PINS, "/".join(key))
 
     async def add(self, key: ScopeKey, pin: Pin, owner: str) -> bool:
@@ -136,7 +133,7 @@ class Pins:
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]]) -> list[ScopeKey]:
         """Remove pins whose scope is ``gone``: one page of them each time, so that no round is a long one.
 
-        Now and then also remove the catalogues that nothing refers to any more. Return the scopes that are gone.
+        Every ``SWEPT`` seconds also remove the catalogues that nothing refers to. Return the scopes that are gone.
         """
         rows = await self._store.scan(PINS, after=self._tidied)
         self._tidied = rows[-1].key if rows else ""
@@ -175,9 +172,9 @@ class Pins:
         return Pin(catalogue.digest, self._clock())
 
     async def keep_seen(self, server: str, catalogue: Catalogue) -> None:
-        """Write down what a server offers now, for an operator who asks while it is away; and what it offered first.
+        """Write down the catalogue that a server offers now as the last one, and as the first if there is none yet.
 
-        If an earlier version has kept only what the server offered last, that counts as the first.
+        Of a server of which an earlier version kept only the last catalogue, that one is the first.
         """
         pin = await self.keep(server, catalogue)
         if await self.first(server) is None:
@@ -185,11 +182,11 @@ class Pins:
         await self._store.put(SEEN, server, orjson.dumps([*pin]))
 
     async def last_seen(self, server: str) -> Pin | None:
-        """The pin of what this server offered last."""
+        """The pin of the catalogue that this server offered last."""
         return await self._get(SEEN, server)
 
     async def first(self, server: str) -> Pin | None:
-        """The pin of what this server was first seen to offer, whoever saw it. It never changes."""
+        """The pin of the catalogue that anybody saw first of this server. It never changes."""
         return await self._get(FIRST, server)
 
     async def accepted(self, server: str) -> Pin | None:
@@ -197,7 +194,7 @@ class Pins:
         return await self._get(BASELINES, server)
 
     async def accept(self, server: str, catalogue: Catalogue) -> None:
-        """Make this the baseline of every scope, those to come too; the drift that was met is settled by that."""
+        """Make this the baseline of every present and future scope, and forget the drift that was met."""
         pin = await self.keep(server, catalogue)
         await self._store.put(BASELINES, server, orjson.dumps([*pin]))
         await self.drift.forget(server)
@@ -253,7 +250,7 @@ class DriftMemory:
         return found if found is not None and found.baseline == baseline and found.met else None
 
     async def add(self, server: str, meeting: Meeting) -> None:
-        """Write down what a scope met; what comes while another write is under way is written in one go."""
+        """Write a meeting down. Those that come while another write is under way are written together."""
         waiting = self._waiting.setdefault(server, [])
         waiting.append(meeting)
         async with self._writing.setdefault(server, asyncio.Lock()):
@@ -263,11 +260,11 @@ class DriftMemory:
                 await self._write(server, meetings)
 
     async def forget(self, server: str) -> None:
-        """An operator has accepted what there is."""
+        """Forget the drift of a server: an operator has accepted its tools."""
         await self._store.delete(DRIFTS, server)
 
     async def forget_others(self, server: str) -> None:
-        """The server offers each user other tools, so only what a scope met after other tools of its own counts."""
+        """Keep only the drift of scopes that saw both catalogues: the server offers each user other tools."""
         await self._change(server, lambda found: found and found.of_those_who_saw_both())
 
     async def _write(self, server: str, meetings: Sequence[Meeting]) -> None:
@@ -292,7 +289,7 @@ class DriftMemory:
                 await self._store.put(DRIFTS, server, encode_remembered(changed), expected=version)
                 return
             except Conflict:
-                # Another process wrote what its own sessions met.
+                # Another process wrote the meetings of its own sessions.
                 continue
 
     async def _read(self, server: str) -> tuple[Row | None, RememberedDrift | None]:
@@ -304,5 +301,5 @@ def _remembered(row: Row) -> RememberedDrift | None:
     try:
         return decode_remembered(row.value)
     except ValueError:
-        # Another version wrote it; what it knew begins anew here.
+        # Another version wrote it, so the drift is remembered anew.
         return None

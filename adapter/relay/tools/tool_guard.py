@@ -1,7 +1,7 @@
-"""The tool guard: a call is judged by the same catalogue as the list, and the list by what its scope saw first.
+"""The tool guard: calls and lists of tools are judged by the catalogue that their scope saw first.
 
-An unchanged call costs two look-ups here. Only where the upstream's tools may have changed since the scope last saw
-them is the list read again, once for all scopes, or in the scope's own session where that shows something else.
+An unchanged call costs two look-ups here. If the upstream's tools may have changed since the scope last saw them, the
+list is read again: once for all scopes, and in the scope's own session if that verdict is drift.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure
 
 RETRY = 30.0
-"""Seconds after which tools that could not be read are asked for again, where no call depends on them."""
+"""Seconds until tools that could not be read are read again, where no call depends on them."""
 
 VARIANTS = 4096
-"""Names that nobody lists, for which it is remembered whether they are refused."""
+"""Names of calls for which it is remembered whether policy hides them."""
 
 _LONGEST_SHOWN = 100
 
@@ -50,9 +50,9 @@ class GuardRuntime(NamedTuple):
 
 
 class ToolGuard:
-    """The judge of one server's tools. ``hidden`` says of a name whether policy hides it, in any spelling.
+    """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
 
-    ``by_content``: policy hides tools for what they say too. ``definitions`` is where those that were read are kept,
+    ``by_content``: policy hides tools for their definitions, too. ``definitions`` keeps the definitions that were read,
     which ``offered`` and ``listed`` need.
     """
 
@@ -74,7 +74,7 @@ class ToolGuard:
         self._revoke = revoke
         self._now, self._background, self._log = runtime
         self._definitions = definitions
-        # Where calls may be refused for what the list says, they wait until that is known.
+        # Calls wait for the list where it may be the reason to refuse them.
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
         self._cache = baselines.cache
@@ -105,7 +105,7 @@ class ToolGuard:
     def passes(self, scope_id: str, name: str | None) -> bool:
         """Tell whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
 
-        The adapter's own tools always may.
+        Calls of the adapter's own tools always may.
         """
         if name in self._lists.own_names:
             return True
@@ -115,7 +115,7 @@ class ToolGuard:
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
-        """See Gate. A tool that is not what its scope saw first promises nothing."""
+        """See Gate. The annotations of a tool that has drifted do not count."""
         verdict = self._cache.verdict(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
@@ -136,7 +136,7 @@ class ToolGuard:
         if not self._watches:
             return
         if not self._waits:
-            # Nothing will be refused, so nobody waits for what is only to be pinned and told.
+            # Nothing will be refused, so no call waits until its tools are pinned.
             if call.scope.id not in self._viewing and self._now() >= self._retry_at:
                 self._viewing.add(call.scope.id)
                 self._background.run(self._view_quietly(call.without_request()))
@@ -174,8 +174,8 @@ class ToolGuard:
     async def _refusal(self, call: Call, found: Drift) -> CatalogueDrifted:
         """The error of a call or list that drift concerns; the session ends with it where that is configured.
 
-        Not where its successor would start from the same baseline: a file's, an operator's, the server's, or its
-        principal's.
+        It does not end if its successor would start from the same baseline: that of a file, an operator, the server
+        or the principal.
         """
         ends = self._pinning.invalidate and not self._pinning.subset and call.session is not None
         ends = ends and await self._baselines.begins_anew_with_session(call)
@@ -207,7 +207,7 @@ class ToolGuard:
         digest = verdict.now.digest
         definitions = self._definitions.of(digest)
         if definitions is None:
-            # Seen on a client's own list, or so long ago that other catalogues took its place.
+            # The catalogue came on a client's own list, or other catalogues took its place since.
             await self._reader.own_snapshot(call)
             definitions = self._definitions.of(digest)
         if definitions is None:
@@ -222,16 +222,16 @@ class ToolGuard:
         return self._lists.recognizes(response)
 
     async def ask(self, call: Call) -> bytes | None:
-        """Note when the list was asked for: what comes may be older than what is known by then.
+        """Note the moment of the request: the answer may be older than the catalogue that is known by then.
 
-        Nothing but a list that was judged leaves, nor one that only some client would find in what the upstream says.
+        ``guarded``: only a list that was judged leaves, also where just some clients would find one in the answer.
         """
         self._judge.mark(call)
         call.guarded = True
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        """A list as the client may see it, or why it may not see it: nobody is to wait for an answer in vain."""
+        """The list as the client may see it, or the error why it may not: every request gets an answer."""
         try:
             return await self._list(call, response)
         except AdapterError as error:
@@ -276,5 +276,5 @@ def _unknown(name: str) -> ToolUnknown:
 
 
 def _may_name_cursor(request: bytes) -> bool:
-    """False only where no page but the first is asked for, as mostly; a backslash may hide the word."""
+    """Tell whether a request may be for a later page. Mostly it is not; a backslash may hide the word."""
     return b"cursor" in request or b"\\" in request

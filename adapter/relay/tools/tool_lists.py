@@ -58,8 +58,8 @@ LOGGED_AT_ONCE = 10
 _ID = rb'"id"\s*+:\s*+(-?[0-9]{1,15}|"[^"\\]{0,100}")'
 _BEGINNING = re.compile(rb'\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID)
 _ENDING = re.compile(rb',\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+' + _ID + rb"\s*+\}\s*+\Z")
-"""Where responses have their id as a rule: most SDKs write it first, the one for TypeScript last. What is spelled
-otherwise is shaped anew each time.
+"""The usual places of the id: most SDKs write it first, the one for TypeScript last. Other responses are shaped anew
+each time.
 """
 _LONGEST_BEGINNING = 400
 _LONGEST_ENDING = 200
@@ -67,7 +67,7 @@ _LONGEST_NAME = 128
 
 
 class SplitResponse(NamedTuple):
-    """A response before, at and behind its id; three times nothing where the id is in no usual place."""
+    """A response before, at and behind its id; all empty if the id is in no usual place."""
 
     before: bytes
     request_id: bytes
@@ -75,7 +75,7 @@ class SplitResponse(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A way in which a page leaves: for an era, and as a verdict allows it, or with its warnings."""
+    """A way to write a page: for an era, and reduced to what a ``verdict`` allows, or with its warnings."""
 
     modern: bool
     verdict: Verdict | None = None
@@ -89,7 +89,7 @@ _UNJUDGED = Way(modern=False), Way(modern=True)
 class Listed:
     """One page of the upstream's tools. Equal bytes share one, so that a thousand scopes hold one catalogue.
 
-    ``page`` is None where the upstream has no tools. ``written`` are the ways in which the page leaves.
+    ``page`` is None if the upstream has no tools. ``written`` is the page by the ways in which it was written.
     """
 
     page: ToolPage | None
@@ -106,7 +106,7 @@ class Listed:
 
     @property
     def size(self) -> int:
-        """Bytes that the page takes, in all the ways in which it leaves."""
+        """Bytes of the page, in all the ways in which it was written."""
         return sum(len(way.before) + len(way.behind) for way in (self.split, *self.written.values()))
 
     def is_of(self, response: bytes, start: int, end: int) -> bool:
@@ -123,7 +123,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: the response for the client. ``listed`` is None where that is no list of tools.
+    """One page of a list: the response for the client. ``listed`` is None if that is no list of tools.
 
     ``absent``: the upstream has no tools at all.
     """
@@ -167,7 +167,7 @@ class ToolLists:
     # --- pages that are known ---------------------------------------------------------------------------------
 
     def known(self, response: bytes, *, first: bool, modern: bool) -> Page | None:
-        """The upstream's response as a client of that era may see it, if one like it is kept."""
+        """The upstream's response as a client of that era may see it, if an equal one is kept."""
         span = _span_of_id(response)
         listed = self._find(response, *span, first=first) if span is not None else None
         written = listed.written.get(_UNJUDGED[modern]) if listed is not None else None
@@ -177,7 +177,7 @@ class ToolLists:
         return Page(written.before + request_id + written.behind, listed, request_id)
 
     def recognizes(self, response: bytes) -> bytes | None:
-        """The id (JSON) of a page like one that is kept, so that nobody has to read it again; None of any other."""
+        """The id (JSON) of a page that equals a kept one but for its id, None for any other page."""
         span = _span_of_id(response)
         if span is None:
             return None
@@ -275,10 +275,10 @@ class ToolLists:
     # --- pages that leave -------------------------------------------------------------------------------------
 
     async def judged(self, page: Page, way: Way) -> bytes:
-        """The response as a verdict has it.
+        """The response written in this way.
 
-        With warnings, one stands first in the description of each drifted tool. Without them, only the adapter's own
-        tools and the allowed ones are left.
+        A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
+        and the allowed ones are left.
         """
         if page.listed is None or page.listed.page is None:
             return page.response
@@ -289,7 +289,7 @@ class ToolLists:
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
             if len(written.before) + len(written.behind) > LARGE:
-                # All who waited for it go on at once, and each copies megabytes.
+                # All waiters go on at once, and each copies megabytes.
                 await own_turn()
         return written.before + request_id + written.behind
 
@@ -306,13 +306,13 @@ class ToolLists:
         return written
 
     async def snapshot(self, listed: Listed) -> CatalogueSnapshot:
-        """The tools that the page shows and hides by itself."""
+        """The tools that this page alone shows and hides."""
         if listed.snapshot is None:
             listed.snapshot = await self._snapshots.get(listed, partial(_snapshot, listed))
         return listed.snapshot
 
     def _drop_pages(self) -> None:
-        """Keep no more pages than there is room for."""
+        """Drop the pages that were not used for longest, until the others fit."""
         del self._kept[KEPT:]
         size = sum(listed.size for listed in self._kept)
         while size > KEPT_BYTES and len(self._kept) > 1:

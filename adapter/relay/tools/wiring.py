@@ -27,7 +27,7 @@ LONGEST_PAUSE = 60.0
 
 
 class WiringAnswer(Protocol):
-    """An answer of the server's: a JSON-RPC response, None where there was none."""
+    """An answer of the server: a JSON-RPC response, None if there was none."""
 
     @property
     def response(self) -> bytes | None: ...
@@ -65,11 +65,11 @@ class Wiring:
 
     @property
     def settled(self) -> bool:
-        """True when all tools were there at the last look, and the server has not begun anew since."""
+        """Tell whether all tools were there at the last look, and the server has not begun anew since."""
         return self.missing == frozenset() and not self.stale.is_set()
 
     def changed(self) -> None:
-        """The server began anew, so it may be another version."""
+        """Look again: the server began anew, so it may be another version."""
         if self.configured:
             self.stale.set()
 
@@ -78,7 +78,7 @@ class Wiring:
         than before.
 
         ``session`` is open, unless the server refuses the adapter. Raises UpstreamSilent, what the upstream raises, and
-        BadJson; then what was known stays.
+        BadJson; then ``missing`` stays as it was.
         """
         self.stale.clear()
         before = self.missing
@@ -160,7 +160,7 @@ class WiringWatch:
         except AdapterError as error:
             self._log.info("tools could not be looked for", server=self._server, why=str(error))
         except Exception:
-            # A defect here must not end the watch: the wiring would stay as it is for good.
+            # A defect here must not end the watch, or the wiring would never be looked at again.
             self._log.exception("tools could not be looked for", server=self._server)
         await self._session.close()
 

@@ -33,9 +33,8 @@ _PER_TOOL = 400
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """``digest`` (SHA-256, hex) is equal for two catalogues exactly when all their tools are, in any order.
-
-    ``size`` is about what it takes of memory, in bytes.
+    """All tools of a server. ``digest`` (SHA-256, hex) is equal for two catalogues exactly when all their tools are, in
+    any order. ``size`` is about the memory that it takes, in bytes.
     """
 
     digest: str
@@ -49,8 +48,7 @@ class Catalogue:
 def catalogue_of(tools: Iterable[Tool]) -> Catalogue:
     """The catalogue of these entries of a list.
 
-    A name that stands there twice is one tool whose fingerprint has both, since which of them a client takes is
-    not known.
+    Two entries of one name are one tool whose fingerprint has both, since clients differ in which of them they take.
     """
     return at_once(catalogue_piecewise(tools))
 
@@ -143,7 +141,7 @@ def _bundles(tools: Mapping[str, PinnedTool]) -> Iterator[list[tuple[str, str, s
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """The lines of what was compressed. Raises zlib.error, also for what is not whole."""
+    """The lines of compressed data. Raises zlib.error, also for data that was cut off."""
     unpacker = zlib.decompressobj()
     line: list[bytes] = []
     rest = data
@@ -194,7 +192,7 @@ class Pinning:
 class CatalogueSnapshot:
     """A whole list as its client may see it.
 
-    ``hidden`` are the readings of tools that policy hides for what they say. ``pages`` are the digests of the pages
+    ``hidden`` are the readings of tools that policy hides for their definitions. ``pages`` are the digests of the pages
     that the list came on.
     """
 
@@ -207,7 +205,7 @@ class CatalogueSnapshot:
         return self.catalogue.digest == other.catalogue.digest and self.hidden == other.hidden
 
     def covers(self, page: CatalogueSnapshot) -> bool:
-        """Tell whether everything on the page is also on this list."""
+        """Tell whether all tools of the page are also on this list."""
         # A name that stands on two pages is one tool in the catalogue, and the same on none of them.
         if self.pages >= page.pages:
             return True

@@ -68,7 +68,7 @@ class CodeModeNames:
 def unfold(envelope: Envelope, names: CodeModeNames) -> bytes:
     """The direct call that a call of ``names.call`` stands for, as bytes. Raises UnusableCall.
 
-    ``params.name`` and ``params.arguments`` become those inside; everything else stays as it came.
+    ``params.name`` and ``params.arguments`` become those of the inner call; everything else stays as it came.
     """
     arguments = _arguments(envelope, known=("name", "arguments"))
     name = _name(arguments, names)
@@ -91,7 +91,7 @@ def described_name(envelope: Envelope, names: CodeModeNames) -> str:
 
 
 def search_query(envelope: Envelope) -> Query:
-    """Return the query of a call of ``names.search``. Raises UnusableCall."""
+    """The query of a call of ``names.search``. Raises UnusableCall."""
     arguments = _arguments(envelope, known=("query", "limit"))
     words, limit = arguments.get("query"), arguments.get("limit")
     if not isinstance(words, str):
@@ -111,7 +111,7 @@ def _arguments(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise UnusableCall("arguments has to be an object.")
-    # Which of two an upstream would read is not known, and the one that was judged has to be the one that runs.
+    # Upstreams differ in which of two they read, and the arguments that were judged have to be those that run.
     if _stands_twice(envelope.body, ("params",)) or _stands_twice(envelope.body, _ARGUMENTS):
         raise UnusableCall("An argument is given twice.")
     strange = next((key for key in arguments if key not in known), None)

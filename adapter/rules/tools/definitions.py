@@ -46,7 +46,7 @@ class Tool:
     another reader may find another definition in these bytes, as of a name or description that stands there twice.
     """
 
-    # What they say is not kept: ten thousand tools are a million objects, which the collector looks through.
+    # The parsed definition is not kept: ten thousand tools are a million objects for the garbage collector.
     name: str
     raw: bytes
     known: str
@@ -104,7 +104,7 @@ def pinned(tool: Tool) -> PinnedTool:
 
 
 def _has_duplicates(raw: bytes, value: dict[str, Any]) -> bool:
-    # Bytes that are the plain spelling of their own value hold nothing twice; most are.
+    # Most definitions are spelled as orjson spells them, and then no key stands twice.
     try:
         if orjson.dumps(value) == raw:
             return False
@@ -146,7 +146,7 @@ _TOKEN = re.compile(
 )
 _MEMBER_TEXT, _MEMBER_CONTAINER, _BRACKET = 2, 3, 4
 
-# What the container is in which the walk stands.
+# The kinds of containers in which the walk stands.
 _TOOL, _ANNOTATIONS, _SCHEMA, _NAMED, _DATA = range(5)
 _OF_TOOL = {b'"annotations"': _ANNOTATIONS, b'"inputSchema"': _SCHEMA, b'"outputSchema"': _SCHEMA}
 # Keywords of JSON Schema whose value is no schema: data, or schemas under names that are no keywords.
@@ -177,7 +177,7 @@ class Prose(NamedTuple):
         return self.where.endswith("Schema")
 
     def text(self, definition: bytes) -> str:
-        """Return the text of this prose. A lone surrogate in it stays one."""
+        """The text of this prose. A lone surrogate in it stays one."""
         quoted = definition[self.start : self.end]
         if b"\\" not in quoted:
             return quoted[1:-1].decode("utf-8")
@@ -254,13 +254,13 @@ _COMMA = re.compile(rb"\s*+,\s*+")
 
 
 def _behind(definition: bytes, end: int) -> int:
-    """Return the index where the next member begins, or ``end`` if there is none."""
+    """The index where the next member begins, or ``end`` if there is none."""
     found = _COMMA.match(definition, end)
     return found.end() if found else end
 
 
 def _take_comma(pieces: list[bytes]) -> None:
-    """Take away the comma with which ``pieces`` ends, if it does."""
+    """Remove the comma at the end of ``pieces``, if there is one."""
     while pieces:
         kept = pieces.pop().rstrip()
         if kept:

@@ -18,14 +18,14 @@ from adapter.rules.tools.definitions import PinnedTool
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import Piecewise, at_once, one_piece
 
-# MCP, "ToolAnnotations": what a client assumes of a tool that does not say, and what is the less safe.
+# MCP, "ToolAnnotations": the value that a client assumes of a tool without the hint, and the less safe value.
 _HINTS = {"readOnlyHint": (False, False), "destructiveHint": (True, True), "openWorldHint": (True, True)}
 _MOST_FIELDS = 50
 _EACH = 512
 
 
 class Rename(NamedTuple):
-    """The same behaviour under another name."""
+    """A tool with the same definition under another name."""
 
     old: str
     new: str
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """All that is not as it was pinned, each in the order of names."""
+    """The tools that are not as they were pinned, each group in the order of names."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Drift:
 
     @cached_property
     def unsettled(self) -> frozenset[str]:
-        """The tools of now that are not those that were pinned; one of which only other keys differ is."""
+        """The present tools that a model is told otherwise of than when they were pinned."""
         altered = (change.name for change in self.changed if change.fields)
         return frozenset((*self.added, *altered, *(rename.new for rename in self.renamed)))
 
@@ -69,7 +69,7 @@ class Drift:
 
     @property
     def is_of_other_keys_only(self) -> bool:
-        """Tell whether nothing that a model is told has changed."""
+        """Tell whether only members differ that a model is not told of."""
         return not (self.unsettled or self.removed)
 
     @property
@@ -127,7 +127,7 @@ def _renames(baseline: Pinned, removed: list[str], now: Pinned, added: list[str]
 
 
 def _behaviour(pin: PinnedTool) -> str:
-    """A digest of all that a model is told but what the tool is called."""
+    """A digest of all that a model is told, but for the tool's name and titles."""
     value = definition_of(pin)
     annotations = value.get("annotations")
     if isinstance(annotations, dict):

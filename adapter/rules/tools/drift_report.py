@@ -1,6 +1,6 @@
 """Drift for people and models: as JSON, as a sentence, as a warning, and as two columns of a terminal. Pure.
 
-Definitions are strangers' text, so whatever could move the cursor, hide or turn round is shown escaped.
+Definitions are strangers' text, so characters that move the cursor, hide or change direction are escaped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def sentence(drift: Drift) -> str:
 
 
 def warned(description: str | None, reason: Change | Rename | None) -> str:
-    """The description of a drifted tool with a warning before it; None as ``reason`` is a tool that was added."""
+    """The description of a drifted tool with a warning before it. A tool without a ``reason`` was added."""
     match reason:
         case None:
             what = "was not there when this server's tools were first seen"
@@ -133,7 +133,7 @@ _BRACKETS = {"old": ("[-", "-]"), "new": ("{+", "+}")}
 
 
 class _Run(NamedTuple):
-    """Words that follow each other and are all marked as changed, or all not."""
+    """Words in a row that are all marked as changed, or all not."""
 
     words: tuple[str, ...]
     marked: bool
@@ -196,7 +196,7 @@ def _columns(old: Any, new: Any, page: _Page) -> Iterator[str]:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
+    """The shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
     if value is ABSENT:
         return []
     text = value if isinstance(value, str) else _laid_out(value)
@@ -212,7 +212,7 @@ def _laid_out(value: Any) -> str:
 
 
 def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[_Run], list[_Run]]:
-    """The words of both sides, those marked that the other side has not."""
+    """The words of both sides; words that the other side lacks are marked."""
     begin = 0
     while begin < min(len(old), len(new)) and old[begin] == new[begin]:
         begin += 1
@@ -255,7 +255,7 @@ def _lines(runs: Sequence[_Run], side: Side, page: _Page) -> Iterator[tuple[str,
 
 
 def _joined(pieces: Sequence[str], side: Side) -> str:
-    """One line; words of one color that follow each other are one run of it."""
+    """One line; neighbouring words of one color share the color's codes."""
     return "".join(pieces).replace(_RESET + _COLORS[side], "")
 
 

@@ -110,9 +110,8 @@ def _kept_private(*, modern: bool) -> list[Edit]:
 
 
 class Entries:
-    """Writes ``result[key]`` of a response, which has one by its outline. ``before`` are entries that stand first.
-
-    Each item of the outline is to be kept or dropped, in their order.
+    """Writes ``result[key]`` of a response, which is there by its outline. ``before`` is the JSON of entries that stand
+    first. Each item of the outline has to be kept or dropped, in order.
     """
 
     def __init__(self, response: bytes, outline: Outline, key: str, before: bytes) -> None:
@@ -142,9 +141,9 @@ class Entries:
         self._kept_to, self._joins, self._is_empty = end, True, False
 
     def written(self, edits: Sequence[Edit] = ()) -> bytes:
-        """The response with these entries, and with ``edits`` of what stands beside the list.
+        """The response with these entries, and with ``edits`` of the members beside the list.
 
-        The very object that came where no entry was touched.
+        The very object that came if no entry was touched.
         """
         if not self.edited:
             return self._response
@@ -227,7 +226,7 @@ class LongList(Sequence[dict[str, Any]]):
 
     @classmethod
     def joined(cls, pages: Sequence[Sequence[dict[str, Any]]]) -> Sequence[dict[str, Any]]:
-        """The items of all pages; a list where all of them are."""
+        """The items of all pages; a plain list if all pages are."""
         if not any(isinstance(page, LongList) for page in pages):
             return list(chain.from_iterable(pages))
         texts = (page._items if isinstance(page, LongList) else map(dump, page) for page in pages)

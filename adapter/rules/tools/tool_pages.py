@@ -1,7 +1,7 @@
 """One page of ``tools/list``: its tools as policy shapes them, and the page with them written anew. Pure.
 
-A hostile page may have any length, number of tools and depth. It is read piece by piece, and what is too large is
-left out or refused; all else of an honest one keeps its bytes.
+A hostile page may have any length, number of tools and depth. It is read piece by piece, and parts that are too large
+are left out or refused; all other parts keep their bytes.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ LONGEST_REST = 1 << 20
 """Bytes of a page beside its tools."""
 
 DEEPEST = 1000
-"""Levels of nesting of a definition that are read; ten would do for an honest one."""
+"""Levels of nesting of a definition that are read; usual definitions have fewer than ten."""
 
 _EACH = 256
 _LONGEST_NAME = 1 << 16
 
 _PRIVATE = Insert(("result", "cacheScope"), b'"private"')
-"""What is made for one scope alone nobody may share (MCP 2026-07-28, caching)."""
+"""The mark of a list for one scope alone, which nobody may share (MCP 2026-07-28, caching)."""
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{]++)|([\]}]++)', re.DOTALL)
 
 
 class PageRefused(Exception):
-    """A page that nobody reads to its end; ``str(error)`` says why."""
+    """A page that is not read to its end; ``str(error)`` says why."""
 
 
 class Shaping(NamedTuple):
     """The result of policy for one definition: its bytes, and what was changed. If ``raw`` is None, the tool is hidden.
 
-    ``blocked``: the tool is hidden for what its definition says, not for its name.
+    ``blocked``: the tool is hidden for its definition, not for its name.
     """
 
     raw: bytes | None
@@ -84,7 +84,7 @@ class PageRules:
 class PolicyNote(NamedTuple):
     """A note on what policy did to a tool. ``key`` is equal for the same definition.
 
-    ``unread``: nobody may call the tool, since nobody knows what its definition says.
+    ``unread``: the tool is refused, since its definition was not read.
     """
 
     key: str
@@ -163,7 +163,7 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
 
 
 def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) -> Piecewise[bytes]:
-    """The page with these texts in the place of its entries; ``private``, if that is another, for nobody else."""
+    """The page with these texts in the place of its entries; if it differs and is ``private``, it is marked so."""
     entries = Entries(page.response, page.outline, "tools", page.own)
     for place, (span, text) in enumerate(zip(page.outline.spans, texts, strict=True)):
         if text is None:
@@ -176,7 +176,7 @@ def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) 
 
 
 def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
-    """The page's texts with a warning first in the description of each tool that is not what it was."""
+    """The page's texts with a warning first in the description of each drifted tool."""
     texts: list[bytes | None] = []
     for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
         if text is not None and tool is not None and tool.name in drift.unsettled:
@@ -188,7 +188,7 @@ def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
 
 
 def allowed_texts(page: ToolPage, allowed: Set[str]) -> Piecewise[list[bytes | None]]:
-    """The page's texts of the allowed tools, without what is no tool at all."""
+    """The page's texts of the allowed tools, without entries that are no tools."""
     texts: list[bytes | None] = []
     for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
         texts.append(text if tool is not None and tool.name in allowed else None)
@@ -214,7 +214,7 @@ class _Entry(NamedTuple):
 
 
 def _read_entry(raw: bytes, rules: PageRules) -> Piecewise[_Entry]:
-    """Raises BadJson."""
+    """Shape one entry. Raises BadJson."""
     longest = rules.limits.definition
     if len(raw) > longest:
         why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
@@ -231,7 +231,7 @@ def _examined(raw: bytes, rules: PageRules) -> _Entry:
     value = parse(raw)
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str):
-        # An entry that some client could take for a tool is left out as well.
+        # An entry that another reader could take for a tool is left out as well.
         other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
         return _Entry(None if other else raw)
     if name in rules.own_names:
