@@ -58,8 +58,6 @@ class CatalogueJudge:
         self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, verdict_weight)
         self._judging = SingleFlight[_Key, Verdict]()
         self._logged: set[tuple[str, str]] = set()
-        self.drifts = 0
-        """The number of times that a scope was found to be offered other tools than it saw first."""
 
     def __repr__(self) -> str:
         return (
@@ -185,7 +183,6 @@ class CatalogueJudge:
 
     def _report(self, key: tuple[str, str], drift: Drift) -> None:
         """Write one line for the drift of one catalogue, however many scopes it concerns."""
-        self.drifts += 1
         if key not in self._logged and len(self._logged) < LOGGED:
             self._logged.add(key)
             server, mode = self._baselines.server, self._baselines.pinning.mode

@@ -18,8 +18,9 @@ from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, Plan, Stages
 from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
+from adapter.relay.tools.tool_lists import own_list
 from adapter.relay.turns import in_turns
-from adapter.rules.results.tool_results import rpc_result, tool_result
+from adapter.rules.results.tool_results import tool_result
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.code_mode import (
     CodeModeNames,
@@ -113,10 +114,7 @@ class CodeMode:
         if asked_cursor(call.request) is not None:
             why = "This list has one page, which has no such cursor."
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, why)
-        result: dict[str, Any] = {"tools": self._shown}
-        if call.modern:
-            result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
-        return rpc_result(call.envelope.id_bytes, result)
+        return own_list(call.envelope.id_bytes, self._shown, modern=call.modern)
 
     async def _search(self, call: Call) -> bytes:
         query = search_query(call.envelope)

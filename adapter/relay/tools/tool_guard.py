@@ -87,11 +87,6 @@ class ToolGuard:
     def __repr__(self) -> str:
         return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
 
-    @property
-    def drifts(self) -> int:
-        """The number of times that a scope was found to be offered other tools than it saw first."""
-        return self._judge.drifts
-
     def changed(self) -> None:
         """See Gate."""
         self._cache.changed()

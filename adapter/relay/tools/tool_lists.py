@@ -206,7 +206,7 @@ class ToolLists:
             return Page(written, listed, split.request_id)
         if listed.absent and self._own and first:
             own = Listed(None, split, first)
-            return Page(self._only_own(id_bytes, modern=modern), own, absent=True)
+            return Page(own_list(id_bytes, self._own, modern=modern), own, absent=True)
         return Page(response, None, absent=listed.absent)
 
     async def _listed(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
@@ -250,12 +250,6 @@ class ToolLists:
     def refuses(self, name: str) -> bool:
         """Tell whether a server might take the name for a tool whose definition was not read."""
         return has_no_reading(name) or reading(name) in self.unread
-
-    def _only_own(self, id_bytes: bytes, *, modern: bool) -> bytes:
-        result: dict[str, Any] = {"tools": list(self._own)}
-        if modern:
-            result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
-        return rpc_result(id_bytes, result)
 
     def _log_notes(self, notes: Sequence[PolicyNote]) -> Piecewise[None]:
         """Write one line for a definition and what policy did to it, however often it is listed."""
@@ -317,6 +311,14 @@ class ToolLists:
         size = sum(listed.size for listed in self._kept)
         while size > KEPT_BYTES and len(self._kept) > 1:
             size -= self._kept.pop().size
+
+
+def own_list(id_bytes: bytes, tools: Sequence[dict[str, Any]], *, modern: bool) -> bytes:
+    """A response to ``tools/list`` with tools of the adapter's own alone."""
+    result: dict[str, Any] = {"tools": list(tools)}
+    if modern:
+        result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
+    return rpc_result(id_bytes, result)
 
 
 async def _texts(page: ToolPage, way: Way) -> Sequence[bytes | None]:

@@ -50,10 +50,6 @@ class CodeModeNames:
         return f"{self.server}_call_tool"
 
     @property
-    def every(self) -> frozenset[str]:
-        return frozenset((self.search, self.schema, self.call))
-
-    @property
     def hint(self) -> str:
         """The way to call a tool, in words for a client that called it by its own name."""
         return (

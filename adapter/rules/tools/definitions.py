@@ -23,15 +23,13 @@ KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotat
 """The members that a client's model acts on (MCP, "Tool"); all others, ``_meta`` among them, count apart."""
 
 
-class Fingerprint(NamedTuple):
-    """SHA-256 (hex) over the canonical form of the known members, and over that of all others."""
-
-    known: str
-    unknown: str
-
-
 class PinnedTool(NamedTuple):
-    """A definition as it was pinned: its fingerprint, and the canonical JSON of its known members."""
+    """A definition as it was pinned.
+
+    ``known`` and ``unknown`` are its fingerprint: SHA-256 (hex) over the canonical form of the known members, and over
+    that of all others. They are equal for two definitions exactly when a client's model is told the same, but for
+    Unicode's NFKC. ``definition`` is the canonical JSON of the known members.
+    """
 
     known: str
     unknown: str
@@ -57,10 +55,6 @@ class Tool:
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}: {self.known[:12]}>"
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.known, self.unknown)
-
 
 def read_tool(raw: bytes, value: object = None) -> Tool | None:
     """The tool that these bytes define, or None: they are no object with a name. Raises BadJson.
@@ -74,7 +68,8 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
         value = parse(raw)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    form, unknown = known_form(value), _digest_of_others(value)
+    form = canonical({key: value[key] for key in KNOWN if key in value})
+    unknown = _digest_of_others(value)
     doubtful = not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None
     if _has_duplicates(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
@@ -87,16 +82,6 @@ def is_doubtful(raw: bytes, value: dict[str, Any]) -> bool:
     if not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None:
         return True
     return _has_duplicates(raw, value) and stands_twice(raw, TOOL)
-
-
-def fingerprint(value: dict[str, Any]) -> Fingerprint:
-    """Equal for two definitions exactly when a client's model is told the same, but for Unicode's NFKC."""
-    return Fingerprint(_digest(known_form(value)), _digest_of_others(value))
-
-
-def known_form(value: dict[str, Any]) -> bytes:
-    """The canonical JSON of a definition's known members."""
-    return canonical({key: value[key] for key in KNOWN if key in value})
 
 
 def pinned(tool: Tool) -> PinnedTool:

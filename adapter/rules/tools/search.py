@@ -120,7 +120,7 @@ class Index:
         return {place: round(score, 3) for place, score in scores.items()}
 
     def _alike(self, word: str) -> Iterator[tuple[str, float]]:
-        """The words of the catalogue that a word of a query matches, with their likeness: itself, longer ones, its stems."""
+        """The words of the catalogue that a query's word matches, and how alike each is: itself, longer ones, stems."""
         if word in self._tools_of:
             yield word, 1.0
         if len(word) < _SHORTEST_STEM:

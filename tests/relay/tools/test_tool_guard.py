@@ -659,7 +659,6 @@ async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
         await front.list(await front.open())
         shop.tools = [tool("t0", "Does evil."), *shop.tools[1:]]
         assert (await front.list(await front.open()))[0] == tool("t0", "Does evil.")
-        assert front.tool_guard.drifts == 0
 
 
 async def test_a_name_on_two_pages_is_no_drift() -> None:
@@ -672,7 +671,6 @@ async def test_a_name_on_two_pages_is_no_drift() -> None:
             await front.list(session)
             await front.list(session, cursor="2")
         await front.call(session, "c")
-        assert front.tool_guard.drifts == 0
 
 
 async def test_lists_without_pins_are_shown_while_warning() -> None:
@@ -721,7 +719,7 @@ async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) ->
         assert shop.calls == []
 
 
-async def test_other_keys_are_told_and_no_reason_to_block() -> None:
+async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.CaptureFixture[str]) -> None:
     """A model is told the same as before."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
@@ -730,7 +728,7 @@ async def test_other_keys_are_told_and_no_reason_to_block() -> None:
         shop.tools = [{**CLICK, "_meta": {"build": 2}}]
         assert await front.list(session) == shop.tools
         await front.call(session, "click")
-        assert front.tool_guard.drifts == 1
+        assert "tools changed" in capsys.readouterr().err
 
 
 # --- ends and beginnings --------------------------------------------------------------------------------------

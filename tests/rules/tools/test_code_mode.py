@@ -114,4 +114,4 @@ def test_the_three_tools_are_named_after_their_server() -> None:
         "one_get_tool_schema",
         "one_call_tool",
     ]
-    assert NAMES.every == {tool["name"] for tool in definitions(NAMES)}
+    assert [tool["name"] for tool in definitions(NAMES)] == [NAMES.search, NAMES.schema, NAMES.call]
