@@ -34,8 +34,8 @@ from adapter.state.memory import MemoryStore
 from adapter.wire.eras import Era
 
 NO_MEMORY = (
-    "state_persistence.type is memory: what sessions first saw is known to the running adapter alone, and ends with "
-    "it. Only a lock file works here: mcp-adapter pins export, and servers[].tools_lock."
+    "state_persistence.type is memory, so only the running adapter knows what sessions first saw. Use a "
+    "lock file: mcp-adapter pins export, and servers[].tools_lock."
 )
 
 
@@ -212,8 +212,8 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
     status = await visit.open()
     if status in (401, 403):
         raise Unreadable(
-            f"The server asks for credentials (HTTP status {status}): put them into upstream.static_headers, or "
-            "take what the adapter saw last with --seen."
+            f"The server requires credentials (HTTP status {status}): set them in "
+            "upstream.static_headers, or use --seen for the tools that the adapter saw last."
         )
     if not visit.is_open:
         raise Unreadable(f"The server does not answer as an MCP server (HTTP status {status}).")
@@ -223,7 +223,7 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
 
     tools = await all_tools(lists, fetch, modern=visit.era is Era.MODERN)
     if tools is None:
-        raise Unreadable("The server did not answer with a whole list of its tools.")
+        raise Unreadable("The server did not answer with a complete list of its tools.")
     return catalogue_of(tools)
 
 
@@ -245,7 +245,7 @@ def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
     except LockError as error:
         raise Unreadable(f"{path}: {error}") from None
     except FileNotFoundError:
-        raise Unreadable(f"There is no {path}: mcp-adapter pins export writes it.") from None
+        raise Unreadable(f"{path} does not exist: create it with mcp-adapter pins export.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{path} cannot be read: {error}.") from None
 
@@ -273,13 +273,15 @@ def export(servers: Sequence[ServerPinStatus], output: Path | None, directory: P
         _write(path, text.encode())
     for status in servers:
         if status.entry.tools_lock is None and output is None:
-            print(f"{status.entry.id} does not start from it yet: set tools_lock: tools.lock at this server")
+            print(
+                f"{status.entry.id} does not use this lock file yet: add tools_lock: tools.lock to this server"
+            )
 
 
 def _write(path: Path, text: bytes) -> None:
     try:
         if path.exists() and path.read_bytes() == text:
-            print(f"{path} is as it was")
+            print(f"{path} is unchanged")
             return
         # An adapter that starts meanwhile reads the old file or the new one, never a part.
         target = path.resolve()

@@ -45,7 +45,7 @@ WIDTH = 120
 class PinsOptions:
     """The options of the command line. ``server`` None means all.
 
-    ``seen``: look at what the adapter saw last. ``yes``: accept without a question. ``output`` is the file that
+    ``seen``: look at what the adapter saw last. ``yes``: accept without asking. ``output`` is the file that
     ``export`` writes, ``-`` standard output; None: each server's own lock file, or one in ``directory``.
     """
 
@@ -68,7 +68,9 @@ def run(settings: Settings, options: PinsOptions) -> int:
     entries = [entry for entry in settings.servers if options.server in (None, entry.id)]
     if not entries:
         known = ", ".join(entry.id for entry in settings.servers)
-        return _failed(f"there is no server {shown(options.server or '', 64)}, but {known}")
+        return _failed(
+            f"there is no server {shown(options.server or '', 64)}; the configured servers are: {known}"
+        )
     try:
         servers = asyncio.run(read_statuses(settings, entries, seen=options.seen))
         exit_code = _COMMANDS[options.command](servers, settings, options)
@@ -89,11 +91,11 @@ def _list(servers: Sequence[ServerPinStatus], settings: Settings, _: PinsOptions
     for status in servers:
         baseline = status.baselines[0] if status.baselines else None
         print(status.entry.id)
-        print(f"  starts from  {_start(status, baseline, settings)}")
+        print(f"  baseline     {_start(status, baseline, settings)}")
         for digest, scopes in sorted(status.first_seen.items(), key=lambda item: (-item[1], item[0])):
             print(f"  first seen   {digest[:12]} by {counted(scopes)}")
         for met in status.remembered.met if status.remembered is not None else ():
-            print(f"  met          {_met(met)}")
+            print(f"  drift seen   {_met(met)}")
         if isinstance(status.now, Unreadable):
             print(f"  now          unknown: {_safe(status.now)}")
             continue
@@ -108,7 +110,7 @@ def _start(status: ServerPinStatus, baseline: Baseline | None, settings: Setting
     if baseline is not None and baseline.binding:
         return f"{baseline.origin}: {_size(baseline.catalogue)}"
     if settings.pinning_for(status.entry).mode == "off":
-        return "nothing: tool_definition_pinning.mode is off"
+        return "none: tool_definition_pinning.mode is off"
     return "what each session sees first"
 
 
@@ -127,7 +129,7 @@ def _check(servers: Sequence[ServerPinStatus], settings: Settings, options: Pins
         exit_code = max(exit_code, _compare(status, settings, options))
         checked += 1
     if not checked:
-        return _failed("there is nothing to check against: set servers[].tools_lock, or use pins accept")
+        return _failed("there is no baseline to compare with: set servers[].tools_lock, or use pins accept")
     return exit_code
 
 
@@ -140,7 +142,7 @@ def _compare(status: ServerPinStatus, settings: Settings, options: PinsOptions) 
     if not status.baselines and settings.state_persistence.type == "memory":
         return _failed(f"{server}: {NO_MEMORY}")
     if not status.baselines:
-        print(f"{server}: nothing is pinned yet; {_size(status.now)} now")
+        print(f"{server}: nothing is pinned yet; now {_size(status.now)}")
     exit_code = max((_show(server, each, status.now, options) for each in status.baselines), default=AGREES)
     return max(exit_code, _recall(status, status.now, options))
 
@@ -153,17 +155,17 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> in
     for met in status.remembered.met:
         if met.first.digest == now.digest:
             continue
-        print(f"{server}: remembered until an operator accepts: {_met(met)}")
+        print(f"{server}: not accepted yet: {_met(met)}")
         catalogue = status.met.get(met.first.digest)
         found = _drift(baseline, catalogue) if catalogue is not None else None
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
-            print(f"+++ met {dated(met.first.at)}: {_size(catalogue)}\n")
+            print(f"+++ seen {dated(met.first.at)}: {_size(catalogue)}\n")
             print(_rendered(found, baseline.catalogue, catalogue, options), end="")
         else:
             print(shown(met.first.summary.sentence, 500))
     if status.remembered.more:
-        print(f"{server}: {status.remembered.more} further catalogues were met")
+        print(f"{server}: {status.remembered.more} more catalogues were seen")
     return DRIFTED
 
 
@@ -171,14 +173,14 @@ def _show(server: str, baseline: Baseline, now: Catalogue, options: PinsOptions)
     """Print how the tools of now differ from a baseline."""
     found = _drift(baseline, now)
     if found is None:
-        print(f"{server}: as {baseline.origin}, {_size(now)}")
+        print(f"{server}: no change from {baseline.origin}: {_size(now)}")
         return AGREES
     print(f"{server}: {_counted(counts(found))}")
     print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
     print(f"+++ {'last seen' if options.seen else 'now'}: {_size(now)}\n")
     print(_rendered(found, baseline.catalogue, now, options), end="")
     if found.is_of_other_keys_only:
-        print("Nothing that a model is told has changed, so sessions go on.")
+        print("Nothing that a model sees has changed, so sessions continue.")
         return AGREES
     return DRIFTED
 
@@ -195,7 +197,7 @@ def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: Pin
     if settings.state_persistence.type == "memory":
         return _failed(NO_MEMORY)
     if not options.yes and not sys.stdin.isatty():
-        return _failed("there is no terminal to ask at; say --yes to accept without a question")
+        return _failed("there is no terminal for the question; use --yes to accept without asking")
     exit_code = AGREES
     accepted: list[tuple[ServerSettings, Catalogue]] = []
     for status in servers:
@@ -203,14 +205,14 @@ def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: Pin
         if _is_settled_by_lock(status) and not isinstance(now, Unreadable):
             accepted.append((status.entry, now))
         elif status.entry.tools_lock is not None:
-            print(f"mcp-adapter: {server} starts from its lock file: use pins export", file=sys.stderr)
+            print(f"mcp-adapter: {server} has a lock file: use pins export", file=sys.stderr)
             exit_code = max(exit_code, UNREADABLE if options.server else AGREES)
         elif isinstance(now, Unreadable):
             exit_code = _failed(f"{server}: {_safe(now)}")
         elif status.remembered is None and any(
             each.binding and each.catalogue.digest == now.digest for each in status.baselines
         ):
-            print(f"{server}: nothing to accept, {_size(now)} are as {status.baselines[0].origin}")
+            print(f"{server}: nothing to accept, no change from {status.baselines[0].origin}: {_size(now)}")
         elif _agreed(status, now, options):
             accepted.append((status.entry, now))
         else:
@@ -219,9 +221,9 @@ def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: Pin
     asyncio.run(_keep(settings, accepted))
     for entry, now in accepted:
         if entry.tools_lock is not None:
-            print(f"{entry.id}: as its lock file again; what was met meanwhile is forgotten")
+            print(f"{entry.id}: same as its lock file again; the stored drift was cleared")
         else:
-            print(f"{entry.id}: every session starts from these {_size(now)} now")
+            print(f"{entry.id}: the baseline of every session is now {_size(now)}")
     return exit_code
 
 
@@ -237,13 +239,13 @@ def _agreed(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> bo
     for baseline in status.baselines:
         _show(status.entry.id, baseline, now, options)
     if not status.baselines:
-        print(f"{status.entry.id}: {_size(now)}, the first to be accepted")
+        print(f"{status.entry.id}: {_size(now)}, no baseline yet")
         for name in sorted(now.tools):
             print(f"  {shown(name, 128)}")
     if options.yes:
         return True
     try:
-        answer = input(f"Shall every session of {status.entry.id} start from these {_size(now)}? [y/N] ")
+        answer = input(f"Make these {_size(now)} the baseline of every session of {status.entry.id}? [y/N] ")
     except (EOFError, KeyboardInterrupt):
         print()
         return False
@@ -271,7 +273,7 @@ def _export(servers: Sequence[ServerPinStatus], _: Settings, options: PinsOption
 
 def _met(met: MetDrift) -> str:
     by = f"first by {shown(met.first.by, 64)}, {dated(met.first.at)}"
-    return f"{met.first.digest[:12]} by {counted(met.count)}, {by}: {_counted(met.first.summary.counts)}"
+    return f"{met.first.digest[:12]} seen by {counted(met.count)}, {by}: {_counted(met.first.summary.counts)}"
 
 
 def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:

@@ -66,7 +66,7 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         if cursor is None:
             return pages
         if (cursor, page.listed) in visited:
-            raise UpstreamBroken("The upstream server's list of tools leads in a circle.")
+            raise UpstreamBroken("The pages of the upstream server's tool list form a loop.")
         visited.add((cursor, page.listed))
         params = {"cursor": cursor}
     raise UpstreamBroken(
@@ -249,7 +249,9 @@ class CatalogueReader:
 
 def _required(snapshot: CatalogueSnapshot | None) -> CatalogueSnapshot:
     if snapshot is None:
-        raise UpstreamBroken("The upstream server did not list its tools, so none can be judged; try again.")
+        raise UpstreamBroken(
+            "The upstream server did not list its tools, so the adapter cannot check the call; try again."
+        )
     return snapshot
 
 

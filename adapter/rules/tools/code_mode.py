@@ -53,8 +53,8 @@ class CodeModeNames:
     def hint(self) -> str:
         """The way to call a tool, in words for a client that called it by its own name."""
         return (
-            f"Tools of this server are called through {self.call}, with the tool's name and its arguments; "
-            f"{self.search} finds tools and {self.schema} tells their arguments."
+            f"Tools of this server are called through {self.call}, with the tool's name and its "
+            f"arguments; {self.search} finds tools and {self.schema} shows their arguments."
         )
 
 
@@ -69,10 +69,10 @@ def unfold(envelope: Envelope, names: CodeModeNames) -> bytes:
     arguments = _arguments(envelope, known=("name", "arguments"))
     name = _name(arguments, names)
     if name == names.call:
-        raise UnusableCall(f"{names.call} does not call itself: give the name of another tool.")
+        raise UnusableCall(f"{names.call} cannot call itself: pass the name of another tool.")
     inner = arguments.get("arguments")
     if inner is not None and not isinstance(inner, dict):
-        raise UnusableCall("arguments has to be an object with the arguments of the tool.")
+        raise UnusableCall("arguments must be an object with the arguments of the tool.")
     edits: list[Edit] = [Replace(("params", "name"), _bytes(envelope.body, (*_ARGUMENTS, "name")))]
     if inner is None:
         edits.append(Drop(_ARGUMENTS))
@@ -91,11 +91,11 @@ def search_query(envelope: Envelope) -> Query:
     arguments = _arguments(envelope, known=("query", "limit"))
     words, limit = arguments.get("query"), arguments.get("limit")
     if not isinstance(words, str):
-        raise UnusableCall("query has to be a text: the words to look for.")
+        raise UnusableCall("query must be a text: the words to look for.")
     if limit is None:
         return Query(words, DEFAULT_LIMIT)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_FOUND:
-        raise UnusableCall(f"limit has to be a number from 1 to {MOST_FOUND}.")
+        raise UnusableCall(f"limit must be a number from 1 to {MOST_FOUND}.")
     return Query(words, limit)
 
 
@@ -106,7 +106,7 @@ def _arguments(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):
-        raise UnusableCall("arguments has to be an object.")
+        raise UnusableCall("arguments must be an object.")
     # Upstreams differ in which of two they read, and the arguments that were judged have to be those that run.
     if _stands_twice(envelope.body, ("params",)) or _stands_twice(envelope.body, _ARGUMENTS):
         raise UnusableCall("An argument is given twice.")
@@ -127,7 +127,7 @@ def _stands_twice(body: bytes, path: tuple[str, ...]) -> bool:
 def _name(arguments: Mapping[str, Any], names: CodeModeNames) -> str:
     name = arguments.get("name")
     if not isinstance(name, str):
-        raise UnusableCall(f"name has to be the name of a tool, as {names.search} gives it.")
+        raise UnusableCall(f"name must be the name of a tool, as {names.search} returns it.")
     return name
 
 
@@ -180,7 +180,7 @@ def definitions(names: CodeModeNames) -> tuple[dict[str, Any], ...]:
     describe = f"Gives the whole definition of one tool of {names.server}, with its arguments."
     call = (
         f"Calls one tool of {names.server} and answers what it answers. {names.search} finds tools, and "
-        f"{names.schema} tells their arguments."
+        f"{names.schema} shows their arguments."
     )
     arguments = {"type": "object", "description": "The arguments of that tool."}
     return (
