@@ -200,7 +200,7 @@ def _pins(arguments: argparse.Namespace) -> int:
     settings = _loaded(arguments)
     from adapter.commands import pins as pinning
 
-    request = pinning.Asked(
+    options = pinning.PinsOptions(
         arguments.topic,
         arguments.server,
         seen=arguments.seen,
@@ -209,7 +209,7 @@ def _pins(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         directory=arguments.config.parent if arguments.config else Path(),
     )
-    return pinning.run(settings, request)
+    return pinning.run(settings, options)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -157,6 +157,21 @@ class ToolUnknown(AdapterError):
     hint = "There is no such tool."
 
 
+class CatalogueMoved(AdapterError):
+    code, rpc, http = "catalogue_moved", -32600, 409
+    hint = "The server's tools have changed again: look at them again before you accept them."
+
+
+class BoundByFile(AdapterError):
+    code, rpc, http = "bound_by_file", -32600, 409
+    hint = "This server has a lock file, so nothing can be accepted here: use mcp-adapter pins export."
+
+
+class NothingToAccept(AdapterError):
+    code, rpc, http = "nothing_to_accept", -32600, 409
+    hint = "The adapter has not seen this server's tools yet, or tool_definition_pinning.mode is off for it."
+
+
 # --- files ----------------------------------------------------------------------------------------------------
 
 

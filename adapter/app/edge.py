@@ -22,7 +22,7 @@ from adapter.edge.router import ExchangeRecords, Front
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
-from adapter.relay.tools.pin_review import PinReview
+from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.rules.results.exposure import told

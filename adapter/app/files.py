@@ -35,7 +35,7 @@ from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.definitions import announced
+from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings

@@ -22,7 +22,8 @@ from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
 from adapter.relay.sessions.initialize import SessionOpener
-from adapter.relay.sessions.late_sessions import LateSessions
+from adapter.relay.sessions.late_sessions import LATEST, LateSessions
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
@@ -30,8 +31,7 @@ from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan
-from adapter.relay.tools.wiring import Wiring
-from adapter.relay.tools.wiring_watch import WiringWatch
+from adapter.relay.tools.wiring import Wiring, WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
@@ -155,11 +155,17 @@ def build_servers(
         if (ping := settings.ping_for(entry)).enabled
     }
     watches = [
-        WiringWatch(server, runtime.log)
+        _wiring_watch(server, runtime.log)
         for server in servers.values()
         if server.id not in monitors and server.wiring.configured
     ]
     return Servers(servers, monitors, watches, _shared(settings, servers.values(), store, runtime.clock))
+
+
+def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
+    within = server.timeouts.request
+    session = OwnSession(server, within)
+    return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
 def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:

@@ -18,21 +18,20 @@ from adapter.relay.call.planned import Plans
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.stages import Plan
-from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.baselines import Baselines, PinReview
+from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
 from adapter.relay.tools.code_mode import CodeMode
-from adapter.relay.tools.definitions import Definitions, ToolDefinitions
-from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import ToolGuard
+from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.text.unicode import has_no_reading, reading
-from adapter.rules.tools.catalogue import Catalogue, of_pinned
+from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
 from adapter.rules.tools.code_mode import CodeModeNames, definitions
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
-from adapter.rules.tools.verdicts import Pinning
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -66,7 +65,6 @@ class ToolParts:
         files: FileStages,
         planning: Planning,
     ) -> None:
-        modes = {entry.id: settings.pinning_for(entry).mode for entry in settings.servers}
         self.servers: dict[str, RelayServer] = {}
         self._settings = settings
         self._runtime = runtime
@@ -75,18 +73,17 @@ class ToolParts:
         self._planning = planning
         self._locks = locks(settings)
         self._pins = Pins(store, runtime.clock)
-        self._guards: list[ToolGuard] = []
         self._ended: list[str] = []
         """Ids of scopes whose pins are still to be taken away."""
-        self.pin_review = PinReview(self._pins, modes, self._locks, runtime.log)
+        self._of_server = {entry.id: self._baselines(entry) for entry in settings.servers}
+        self.pin_review = PinReview(self._of_server, runtime.log)
         sessions.sessions.on_end.append(self.end_session)
 
     async def end_session(self, key: str) -> None:
         """Delete the pins of a session that has ended for good, soon and together with those of others."""
         scope = self._sessions.scopes.of_session_key(key)
-        for guard in self._guards:
-            guard.forget(scope.id)
-        self._pins.end(scope.id)
+        for baselines in self._of_server.values():
+            baselines.cache.end(scope.id)
         if not self._ended:
             self._runtime.background.run(self._forget_ended())
         self._ended.append(scope.id)
@@ -94,14 +91,17 @@ class ToolParts:
     async def _forget_ended(self) -> None:
         await asyncio.sleep(FORGET_AFTER)
         ended, self._ended = self._ended, []
-        servers = [entry.id for entry in self._settings.servers]
         # What fails here, or is cut off by the end of the process, the janitor finds.
         with contextlib.suppress(StoreUnavailable):
-            await asyncio.gather(*(self._pins.forget(servers, scope_id) for scope_id in ended))
+            await asyncio.gather(
+                *(each.forget(scope_id) for each in self._of_server.values() for scope_id in ended)
+            )
 
     async def tidy(self) -> None:
         """Delete the pins that an earlier process left. Raises StoreUnavailable."""
-        await self._pins.tidy(self._sessions.scopes.gone)
+        for server, scope_id in await self._pins.tidy(self._sessions.scopes.gone):
+            if server in self._of_server:
+                self._of_server[server].cache.end(scope_id)
 
     def plans(self, given: Mapping[str, Plan]) -> Callable[[ServerSettings], Plan]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
@@ -128,16 +128,12 @@ class ToolParts:
         tool_guard = ToolGuard(
             lists,
             hides(policies),
-            self._baselines(entry),
-            revoke=partial(self._revoke, entry.id),
-            fresh_for=self._settings.core.upstream_metadata_cache_ttl_seconds,
-            now=time.monotonic,
-            background=self._runtime.background,
-            log=self._runtime.log,
+            self._of_server[entry.id],
+            partial(self._revoke, entry.id),
+            GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
             by_content=policies.sanitization.mode == "block",
             definitions=Definitions() if names is not None or planned else None,
         )
-        self._guards.append(tool_guard)
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         plan = replace(
             plan,
@@ -159,7 +155,8 @@ class ToolParts:
             baseline=section.baseline,
             lock=self._locks.get(entry.id),
         )
-        return Baselines(entry.id, pinning, self._pins, self._sessions.scopes.of_principal, time.time)
+        cache = CatalogueCache(self._settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
+        return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
 
     def _plans(self, entry: ServerSettings, tool_guard: ToolGuard) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""

@@ -1,3 +1,1 @@
-"""What the command line does beside serving: plans, pins, lock files, checks of databases, and the watch for changed
-files.
-"""
+"""The commands beside serving: plans, pins, lock files, checks of databases, and the watch for changed files."""

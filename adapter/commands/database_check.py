@@ -1,6 +1,6 @@
-"""``mcp-adapter check``: what can be found out of the databases of hosted tools on this machine, without the network.
+"""``mcp-adapter check``: check the databases of hosted tools on this machine, without the network.
 
-SQLite is asked about its statements. Others are asked when the adapter starts, as they may be anywhere.
+SQLite compiles its statements. Other databases are asked when the adapter starts, as they may be anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXPLAINS = re.compile(r"\s*explain\b", re.IGNORECASE)
 
 class SqliteCheck:
     """Compiles statements against one database, whose file stays as it is. ``made_later``: tables may be missing yet,
-    as the file is created at start, or by statements.
+    because the file is created at start, or statements create them.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, made_later: bool) -> None:
@@ -34,7 +34,7 @@ class SqliteCheck:
         self._made_later = made_later
 
     def fault(self, text: str, values: int) -> str | None:
-        """SQLite's own sentence on what is wrong with a statement that binds so many values, None where nothing is."""
+        """SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
         explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
         try:
             self._connection.execute(explained, (None,) * values).fetchone()
@@ -46,8 +46,8 @@ class SqliteCheck:
 
 @contextlib.contextmanager
 def checking(name: str, uri: str, texts: list[str]) -> Iterator[SqliteCheck]:
-    """The check of a connector's statements, whose texts these are. Raises ConnectorFailed where its file is missing,
-    unless it would be created, and where it is none of SQLite's.
+    """The check of a connector's statements with these ``texts``. Raises ConnectorFailed for a file that is missing and
+    would not be created, and for one that SQLite cannot read.
     """
     parts = urlsplit(uri)
     mode = dict(parse_qsl(parts.query)).get("mode")
@@ -55,7 +55,7 @@ def checking(name: str, uri: str, texts: list[str]) -> Iterator[SqliteCheck]:
     new = uri == _IN_MEMORY or (mode == "rwc" and not path.exists())
     try:
         connection = sqlite3.connect(_IN_MEMORY if new else _unchanging(path), uri=True, isolation_level=None)
-        # Opening a file reads nothing of it yet; this does.
+        # Opening a file does not read it yet; this statement does.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         raise ConnectorFailed(f"connector '{name}' (sqlite): {why_not_opened(error)}") from None
@@ -64,13 +64,13 @@ def checking(name: str, uri: str, texts: list[str]) -> Iterator[SqliteCheck]:
 
 
 def _unchanging(path: Path) -> str:
-    # To read a write-ahead log makes files beside it. Where nobody has the database open there is none to read.
+    # Reading a write-ahead log creates files beside it. A database that nobody has open has no such log.
     log = path.with_name(f"{path.name}-wal")
     return f"file:{quote(str(path))}?mode=ro" + ("" if log.exists() else "&immutable=1")
 
 
 def inspect(made: Compiled) -> None:
-    """Raises SettingsError for database files that are missing, and for statements that their database refuses."""
+    """Check the databases. Raises SettingsError for missing files, and for statements that their database refuses."""
     problems = list(_problems(made))
     if problems:
         raise SettingsError(map(made.planning.materials.settings.traced, problems))
@@ -78,18 +78,18 @@ def inspect(made: Compiled) -> None:
 
 def _problems(made: Compiled) -> Iterator[Problem]:
     settings = made.planning.materials.settings
-    for index, said in enumerate(settings.connectors):
-        database = made.hosting.databases[said.name]
+    for index, connector in enumerate(settings.connectors):
+        database = made.hosting.databases[connector.name]
         if not isinstance(database.connector, SqliteConnector):
             continue
-        statements = [each for each in made.hosting.statements if each.use == said.name]
+        statements = [each for each in made.hosting.statements if each.use == connector.name]
         texts = [each.statement.text for each in statements]
         try:
-            with checking(said.name, database.connector.uri, texts) as check:
+            with checking(connector.name, database.connector.uri, texts) as check:
                 yield from _faults(check, statements)
         except ConnectorFailed as failed:
-            # One that is not required may come later, and with it all that its statements speak of.
-            if said.required:
+            # A connector that is not required may come later, with the tables that its statements name.
+            if connector.required:
                 yield Problem(f"connectors[{index}]", str(failed))
 
 
@@ -102,7 +102,7 @@ def _faults(check: SqliteCheck, statements: list[Placed]) -> Iterator[Problem]:
             )
             fault = next((each for each in faults if each is not None), None)
         except EnvironmentFailed:
-            # A variable of each call's own environment, which this is not.
+            # The statement reads a variable that only the environment of a call has.
             continue
         if fault is not None:
             yield Problem(placed.place, f"SQLite refuses it: {fault}")

@@ -1,11 +1,12 @@
-"""How servers stand: what their sessions start from, and what they offer now. For operators who ask."""
+"""The pin status of servers for operators: what their sessions start from, and what they offer now; and lock files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,8 @@ from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned
 from adapter.rules.tools.definitions import PinnedTool
-from adapter.rules.tools.lock_file import LockError, read_lock
-from adapter.rules.tools.remembered_drift import RememberedDrift
+from adapter.rules.tools.drift import RememberedDrift
+from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
@@ -44,9 +45,9 @@ class Unreadable(Exception):
 
 
 class Baseline(NamedTuple):
-    """The tools that sessions start from. ``origin`` says where that comes from.
+    """The tools that sessions start from. ``origin`` names their source in words.
 
-    ``binding``: it holds for every session, by a lock file or an operator's word.
+    ``binding``: every session starts from them, by a lock file or because an operator accepted them.
     """
 
     origin: str
@@ -56,43 +57,42 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerPinStatus:
-    """One server. ``baselines`` is one that is binding, or else what anybody first saw, and then what scopes did, the
-    most frequent first.
+    """One server. ``baselines`` is one that is binding; or else the catalogue that anybody saw first, and then those
+    that scopes saw first, the most frequent one first.
 
-    ``first_seen`` counts scopes by the digest of what they first saw. ``now`` is None where it could not be read.
-    ``remembered`` is what was met that nobody has accepted, with those of its catalogues that are known, by digest.
-    The troubles are sentences that say why something could not.
+    ``first_seen`` counts scopes by the digest of what they first saw. ``remembered`` is the drift that was met and
+    nobody has accepted, and ``met`` those of its catalogues that are known, by digest. What could not be read is an
+    error in its place.
     """
 
     entry: ServerSettings
+    now: Catalogue | Unreadable
     baselines: tuple[Baseline, ...] = ()
     first_seen: Mapping[str, int] = field(default_factory=dict)
-    now: Catalogue | None = None
     remembered: RememberedDrift | None = None
     met: Mapping[str, Catalogue] = field(default_factory=dict)
-    baseline_trouble: str | None = None
-    now_trouble: str | None = None
+    baseline_trouble: Unreadable | None = None
 
 
-async def standings(
+async def read_statuses(
     settings: Settings, entries: Iterable[ServerSettings], *, seen: bool
 ) -> list[ServerPinStatus]:
-    """Return how each of these servers stands; ``seen`` takes for now what the adapter saw last, and asks no server.
+    """The status of each of these servers; ``seen`` takes for now what the adapter saw last, and asks no server.
 
     Raises StoreUnavailable.
     """
     async with pins_of(settings) as pins:
-        return list(await asyncio.gather(*(_standing(settings, entry, pins, seen=seen) for entry in entries)))
+        return list(await asyncio.gather(*(_status(settings, entry, pins, seen=seen) for entry in entries)))
 
 
 @contextlib.asynccontextmanager
 async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[Pins]:
-    """The pins that the adapter keeps, running or not. ``making``: where there are none yet, their file is made.
+    """The pins that the adapter keeps, running or not. ``making``: create their file if there is none yet.
 
     Raises StoreUnavailable.
     """
     on_disk = settings.state_persistence.type == "disk"
-    # Whoever only looks, in CI say, leaves no database behind.
+    # A command that only reads, as in CI, creates no database.
     store = build_store(settings) if making or (on_disk and settings.state_path.exists()) else MemoryStore()
     await store.open()
     try:
@@ -101,25 +101,23 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
         await store.close()
 
 
-async def _standing(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:
+async def _status(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:
     baselines: tuple[Baseline, ...] = ()
-    now: Catalogue | None = None
-    baseline_trouble = now_trouble = None
+    trouble: Unreadable | None = None
+    now: Catalogue | Unreadable
     try:
         baselines = await _baselines(settings, entry, pins)
     except Unreadable as error:
-        baseline_trouble = str(error)
+        trouble = error
     try:
         now = await _last_seen(settings, entry, pins) if seen else await _offered(settings, entry)
     except Unreadable as error:
-        now_trouble = str(error)
-    first_seen = await pins.spread(entry.id)
+        now = error
+    first_seen = await pins.count(entry.id)
     remembered = await _remembered(settings, entry, baselines, pins)
-    met = {each.digest: await pins.catalogue(each.digest) for each in remembered.met} if remembered else {}
-    known = {digest: catalogue for digest, catalogue in met.items() if catalogue is not None}
-    return ServerPinStatus(
-        entry, baselines, first_seen, now, remembered, known, baseline_trouble, now_trouble
-    )
+    digests = [each.first.digest for each in remembered.met] if remembered is not None else []
+    met = {digest: catalogue for digest in digests if (catalogue := await pins.catalogue(digest)) is not None}
+    return ServerPinStatus(entry, now, baselines, first_seen, remembered, met, trouble)
 
 
 async def _remembered(
@@ -127,7 +125,7 @@ async def _remembered(
 ) -> RememberedDrift | None:
     if not baselines or settings.pinning_for(entry).mode == "off":
         return None
-    return await pins.memory.of(entry.id, baselines[0].catalogue.digest)
+    return await pins.drift.of(entry.id, baselines[0].catalogue.digest)
 
 
 # --- baselines ------------------------------------------------------------------------------------------------
@@ -137,35 +135,23 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
     if entry.tools_lock is not None:
         locked = read_lock_file(entry.tools_lock).get(entry.id, {})
         return (Baseline(entry.tools_lock.name, of_pinned(locked), True),)
-    accepted = await pins.look_up(entry.id)
+    accepted = await pins.accepted(entry.id)
     if accepted is not None:
         return (Baseline(f"accepted {_date(accepted)}", await _catalogue(pins, accepted.digest), True),)
-    spread = await pins.spread(entry.id)
+    spread = await pins.count(entry.id)
     found = []
     first = await pins.first(entry.id)
     if first is not None:
         binding = settings.pinning_for(entry).baseline == "server"
         scopes = spread.pop(first.digest, 0)
-        said = f" by {counted(scopes)}" if scopes else ""
+        by = f" by {counted(scopes)}" if scopes else ""
         found.append(
-            Baseline(f"first seen {_date(first)}{said}", await _catalogue(pins, first.digest), binding)
+            Baseline(f"first seen {_date(first)}{by}", await _catalogue(pins, first.digest), binding)
         )
     for digest, scopes in sorted(spread.items(), key=lambda item: (-item[1], item[0])):
         origin = f"first seen by {counted(scopes)}"
         found.append(Baseline(origin, await _catalogue(pins, digest), False))
     return tuple(found)
-
-
-def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
-    """The pinned tools of each server. Raises Unreadable."""
-    try:
-        return read_lock(path.read_text(encoding="utf-8"))
-    except LockError as error:
-        raise Unreadable(f"{path}: {error}") from None
-    except FileNotFoundError:
-        raise Unreadable(f"{path} does not exist: create it with mcp-adapter pins export.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path} cannot be read: {error}.") from None
 
 
 async def _last_seen(settings: Settings, entry: ServerSettings, pins: Pins) -> Catalogue:
@@ -194,7 +180,7 @@ def dated(moment: float) -> str:
 
 
 def counted(scopes: int) -> str:
-    """How many scopes, in words of whoever operates them."""
+    """A number of scopes, in an operator's words."""
     return "1 session or principal" if scopes == 1 else f"{scopes} sessions or principals"
 
 
@@ -202,9 +188,9 @@ def counted(scopes: int) -> str:
 
 
 async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
-    """Return what the server offers at this moment, as clients would see it. Raises Unreadable."""
+    """The catalogue that the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
-    # Only what this entry names is made: the scripts of other servers are none of its affair.
+    # The scripts of other servers are not loaded.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
     server = build_server(settings, entry, Plan(), made.hosting)
     visit = OwnSession(server, patience)
@@ -246,3 +232,66 @@ def _lists(settings: Settings, entry: ServerSettings, planning: Planning) -> Too
     decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
     shape = shape_of(policies_of(settings, entry), decorate)
     return ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
+
+
+# --- lock files -----------------------------------------------------------------------------------------------
+
+STDOUT = Path("-")
+
+
+def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
+    """The pinned tools of each server. Raises Unreadable."""
+    try:
+        return read_lock(path.read_text(encoding="utf-8"))
+    except LockError as error:
+        raise Unreadable(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise Unreadable(f"{path} does not exist: create it with mcp-adapter pins export.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path} cannot be read: {error}.") from None
+
+
+def export(servers: Sequence[ServerPinStatus], output: Path | None, directory: Path, *, whole: bool) -> None:
+    """Write what these servers offer: to ``output``, or to each one's own lock file, or one in ``directory``.
+
+    ``whole``: the files get no other servers; otherwise their other servers stay as they are. Prints each path that
+    is written. Raises Unreadable, before anything is written unless a disk fails.
+    """
+    files: dict[Path, dict[str, Mapping[str, PinnedTool]]] = {}
+    for status in servers:
+        if isinstance(status.now, Unreadable):
+            raise Unreadable(f"{status.entry.id}: {status.now}")
+        path = output or status.entry.tools_lock or directory / "tools.lock"
+        files.setdefault(path, {})[status.entry.id] = status.now.tools
+    if output == STDOUT:
+        print(write_lock(files[output]), end="")
+        return
+    texts = {
+        path: write_lock(contents if whole or not path.exists() else {**read_lock_file(path), **contents})
+        for path, contents in files.items()
+    }
+    for path, text in texts.items():
+        _write(path, text.encode())
+    for status in servers:
+        if status.entry.tools_lock is None and output is None:
+            print(
+                f"{status.entry.id} does not use this lock file yet: add tools_lock: tools.lock to this server"
+            )
+
+
+def _write(path: Path, text: bytes) -> None:
+    try:
+        if path.exists() and path.read_bytes() == text:
+            print(f"{path} is unchanged")
+            return
+        # An adapter that starts meanwhile reads the old file or the new one, never a part.
+        target = path.resolve()
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            draft.write_bytes(text)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be written: {error.strerror or error}") from None
+    print(f"{path} is written")

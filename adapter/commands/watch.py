@@ -1,7 +1,7 @@
-"""``serve --watch``: the adapter is started anew when one of its files changes, if what they say can be used.
+"""``serve --watch``: start the adapter anew when one of its files changes, if its settings can be used.
 
-The server runs in a process of its own, so that what was imported is gone with it; sessions outlast it in the state
-store, as they outlast any restart.
+The server runs in a process of its own, so that its imports end with it. Sessions outlast it in the state store, as
+they outlast any restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Stamps = dict[Path, tuple[int, int]]
 
 
 def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Settings]) -> int:
-    """Serve until SIGINT or SIGTERM; the exit status of the last process, 0 when it was stopped.
+    """Serve until SIGINT or SIGTERM. Return the exit status of the last process, 0 when it was stopped.
 
     ``arguments`` are those of the command without ``--watch``. ``check`` reads the settings; while it raises
     SettingsError, the running process stays as it is. Raises SettingsError when they cannot be used at start.
@@ -42,16 +42,16 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     process = _start(arguments)
-    seen = _stamps(config, settings.directory)
-    told = False
+    stamps = _stamps(config, settings.directory)
+    reported = False
     while not stop.wait(LOOK_EVERY):
-        if process.poll() is not None and not told:
+        if process.poll() is not None and not reported:
             print("mcp-adapter: the adapter ended; it restarts when a file changes", file=sys.stderr)
-            told = True
+            reported = True
         now = _stamps(config, settings.directory)
-        if now == seen:
+        if now == stamps:
             continue
-        changed, seen = _changed(seen, now), now
+        changed, stamps = _changed(stamps, now), now
         print(f"mcp-adapter: {changed} changed", file=sys.stderr)
         try:
             settings = check()
@@ -63,13 +63,13 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
             )
             continue
         _end(process, settings.core.shutdown_grace_seconds)
-        process, told = _start(arguments), False
+        process, reported = _start(arguments), False
     _end(process, settings.core.shutdown_grace_seconds)
     return 0
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # A group of its own: what stops the watcher at a terminal is for the watcher to pass on.
+    # A group of its own: a signal of the terminal reaches the watcher, which passes it on.
     argv = [sys.executable, "-m", "adapter", *arguments]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - ourselves
 
@@ -84,7 +84,7 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def _stamps(config: Path | None, directory: Path) -> Stamps:
-    """The files that may matter: the settings file, and below its directory what scripts are made of."""
+    """The stamps of the settings file, and of the files below its directory that scripts may use."""
     stamps: Stamps = {}
     for path in _files(config, directory):
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor, Pulse
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.pin_review import PinReview
+from adapter.relay.tools.baselines import PinReview
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
 
@@ -148,7 +148,7 @@ class Health:
             return {"tools": {"drift": "unknown"}}
         if found is None:
             return {"tools": {"drift": "none"}}
-        return {"tools": {"drift": "remembered", **(found.told() if details else {})}}
+        return {"tools": {"drift": "remembered", **(found.as_data() if details else {})}}
 
     # --- the whole --------------------------------------------------------------------------------------------
 

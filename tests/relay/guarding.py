@@ -18,12 +18,12 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import ToolGuard
+from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
-from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.verdicts import Pinning
+from adapter.rules.tools.catalogue import Catalogue, Pinning
 from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
@@ -160,15 +160,16 @@ class Guarded:
         self.pins = Pins(self.store, self.clock)
         pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock)
         self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
+        self.cache = CatalogueCache(self.fresh_for, self.steady)
+        self.baselines = Baselines(
+            "one", pinning, self.pins, self.cache, partial(principal_scope, b""), self.clock
+        )
         self.tool_guard = ToolGuard(
             self.lists,
             hides(self.policies),
-            Baselines("one", pinning, self.pins, partial(principal_scope, b""), self.clock),
-            revoke=self._revoke,
-            fresh_for=self.fresh_for,
-            now=self.steady,
-            background=self.background,
-            log=logger,
+            self.baselines,
+            self._revoke,
+            GuardRuntime(self.steady, self.background, logger),
             by_content=self.policies.sanitization.mode == "block",
         )
         refuses = bool(self.policies.disabled.readings or self.policies.wrapped)

@@ -39,7 +39,7 @@ from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.definitions import announced
+from adapter.rules.tools.lists import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest

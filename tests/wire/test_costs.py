@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import AdapterError
-from adapter.rules.tools.tool_pages import Entries
+from adapter.rules.tools.lists import Entries
 from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
 from adapter.wire.names import RESULT

@@ -21,7 +21,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import News, Recent
-from adapter.relay.tools.pin_review import PinStatus
+from adapter.relay.tools.pins import PinStatus
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump, parse
 
@@ -128,7 +128,7 @@ class ConsoleData:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        await _send_standing(request, await self._pin_review.standing(server), extra)
+        await _send_pin_status(request, await self._pin_review.status(server), extra)
 
     async def _accept_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, verb = names
@@ -139,8 +139,8 @@ class ConsoleData:
         self._require(server)
         digest = await self._digest(request)
         await self._look_again(request, server)
-        standing = await self._pin_review.accept(server, digest, viewer.name)
-        await _send_standing(request, standing, extra)
+        status = await self._pin_review.accept(server, digest, viewer.name)
+        await _send_pin_status(request, status, extra)
 
     def _require(self, server: str) -> None:
         if server not in self._known:
@@ -172,9 +172,9 @@ class ConsoleData:
         return digest
 
 
-async def _send_standing(request: Request, standing: PinStatus, extra: list[tuple[str, str]]) -> None:
+async def _send_pin_status(request: Request, status: PinStatus, extra: list[tuple[str, str]]) -> None:
     # In a thread: what thousands of tools were and are is compared value by value.
-    send(request, HttpOutcome(200, dump(await asyncio.to_thread(console_pins.told, standing))), extra)
+    send(request, HttpOutcome(200, dump(await asyncio.to_thread(console_pins.as_data, status))), extra)
 
 
 # --- the stream of exchanges ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from adapter.relay.tools.pin_review import PinStatus
+from adapter.relay.tools.pins import PinStatus
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.json_differences import ABSENT, differences
 from adapter.rules.tools.definitions import PinnedTool
@@ -17,10 +17,10 @@ MOST_TOOLS = 5000
 """Tools that are listed, those that changed first."""
 
 MOST_CHANGES = 50
-"""Changes of one tool that are told."""
+"""Changes of one tool that are listed."""
 
 LONGEST_VALUE = 8000
-"""Characters of one value; of a longer one the beginning is told, as text."""
+"""Characters of one value; of a longer one the beginning is shown, as text."""
 
 LARGEST = 4_000_000
 """Characters of all values together; what changed beyond them is named by its path."""
@@ -28,25 +28,26 @@ LARGEST = 4_000_000
 Pinned = Mapping[str, PinnedTool]
 
 
-def told(standing: PinStatus) -> dict[str, Any]:
-    """The standing as JSON. ``accepted`` is when an operator accepted what the server is held against (Unix seconds), a
-    text where a file says that, null where nobody did. ``remembered`` is what sessions met that is not that, null where
-    nothing is. ``pinned`` and ``now`` of a tool are its fingerprints, null where it was or is not there; in a change
-    that begins or ends with nothing, ``before`` or ``after`` is null.
+def as_data(status: PinStatus) -> dict[str, Any]:
+    """The status as JSON, which takes a second for thousands of changed tools.
 
-    Of thousands of changed tools this takes a second.
+    ``accepted`` is when an operator accepted the baseline (Unix seconds), a text for a lock file, null if nobody did.
+    ``remembered`` is the drift that sessions met, null if there is none. ``pinned`` and ``now`` of a tool are its
+    fingerprints, null where it was or is not there; ``before`` or ``after`` of a change is null where there was or is
+    no value.
     """
-    before = standing.baseline.tools if standing.baseline is not None else {}
-    now = standing.now.tools if standing.now is not None else {}
-    tools = list(islice(_tools(standing.drift, before, now), MOST_TOOLS))
-    accepted = standing.since if standing.origin == "accepted" else None
+    origin, baseline, since = status.baseline
+    before = baseline.tools if baseline is not None else {}
+    now = status.now.tools if status.now is not None else {}
+    tools = list(islice(_tools(status.drift, before, now), MOST_TOOLS))
+    accepted = since if origin == "accepted" else None
     return {
-        "mode": standing.mode,
-        "origin": standing.origin,
-        "digest": standing.now.digest if standing.now is not None else None,
-        "accepted": "by a lock file" if standing.origin == "lock" else accepted,
-        "remembered": standing.remembered.told() if standing.remembered is not None else None,
-        "drift": standing.drifted,
+        "mode": status.mode,
+        "origin": origin,
+        "digest": status.now.digest if status.now is not None else None,
+        "accepted": "by a lock file" if origin == "lock" else accepted,
+        "remembered": status.remembered.as_data() if status.remembered is not None else None,
+        "drift": status.drifted,
         "tools": tools,
         "more": max(0, len(before.keys() | now.keys()) - len(tools)),
     }
@@ -87,7 +88,7 @@ def _changes(change: Change, before: Pinned, now: Pinned, room: _Room) -> list[d
     if next(differing, None) is not None:
         found.append({"path": "…", "before": None, "after": None})
     if change.other_keys:
-        # What other members say is not kept, only that it was something else.
+        # Of other members only a digest is kept.
         found.append({"path": "(other members)", "before": None, "after": None})
     return found
 

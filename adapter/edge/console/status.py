@@ -100,7 +100,7 @@ class ServerStatus:
 
     async def _told(self, server: Server) -> dict[str, Any]:
         watch, facts = self.health.monitors.get(server.id), self.facts[server.id]
-        standing = await self.health.pin_review.standing(server.id)
+        pins = await self.health.pin_review.status(server.id)
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
         return {
@@ -113,11 +113,9 @@ class ServerStatus:
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
             # What gives out upload URLs is a tool for clients, too.
-            "tools": len(standing.now.tools) + (facts.helper is not None)
-            if standing.now is not None
-            else None,
-            "drift": standing.drifted,
-            "remembered": standing.remembered is not None,
+            "tools": len(pins.now.tools) + (facts.helper is not None) if pins.now is not None else None,
+            "drift": pins.drifted,
+            "remembered": pins.remembered is not None,
             "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,

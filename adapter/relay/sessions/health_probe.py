@@ -197,7 +197,7 @@ class HealthMonitor:
         wiring = self.server.wiring
         try:
             if await self._guarded(wiring.look(self._probe.visit, self.server.timeouts.request)):
-                tell_missing(self.server, self._log)
+                wiring.log_missing(self.server.id, self._log)
         except AdapterError as error:
             # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.
             self._log.info("tools could not be looked for", server=self.server.id, why=str(error))
@@ -228,8 +228,3 @@ class HealthMonitor:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
         await self._probe.close()
-
-
-def tell_missing(server: Server, log: FilteringBoundLogger) -> None:
-    """Write down that other configured tools are missing than before."""
-    log.warning("configured tools missing", server=server.id, tools=sorted(server.wiring.missing or ()))

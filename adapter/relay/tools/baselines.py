@@ -1,119 +1,297 @@
-"""Baselines for the scopes of one server: their own pins, the server's first catalogue, or a lock file."""
+"""Baselines: the catalogues that scopes, and servers themselves, are compared with; and an operator's review of them.
+
+A baseline is a scope's own pin, the server's first catalogue, an accepted one, or that of a lock file. The review
+compares it with the catalogue that was seen last in any client's session: sessions may be offered different tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
 
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import BoundByFile, CatalogueMoved, NothingToAccept
+from adapter.relay.background import SingleFlight
 from adapter.relay.stages import Call
-from adapter.relay.tools.pins import Pin, Pins
+from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
+from adapter.relay.turns import in_turns
 from adapter.rules.access.principals import Scope, name_of
-from adapter.rules.tools.catalogue import Catalogue
-from adapter.rules.tools.drift import Drift, counts, sentence
-from adapter.rules.tools.remembered_drift import Meeting
-from adapter.rules.tools.verdicts import Pinning
+from adapter.rules.tools.catalogue import Catalogue, Pinning
+from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
+from adapter.rules.tools.drift_report import summary
 
-OfPrincipal = Callable[[str], Scope]
-"""The scope of a principal, whatever sessions it has."""
+COMPARED = 32
+"""Pairs of catalogues whose drift is kept for operators."""
 
 
 class Baselines:
-    """The baselines of ``server``. Every method that waits raises StoreUnavailable."""
+    """The baselines of ``server``. Every method that waits raises StoreUnavailable.
+
+    ``of_principal`` gives the scope of a principal, whatever sessions it has; ``clock`` gives Unix time.
+    """
 
     def __init__(
-        self, server: str, pinning: Pinning, pins: Pins, of_principal: OfPrincipal, clock: Callable[[], float]
+        self,
+        server: str,
+        pinning: Pinning,
+        pins: Pins,
+        cache: CatalogueCache,
+        of_principal: Callable[[str], Scope],
+        clock: Callable[[], float],
     ) -> None:
         self.server = server
         self.pinning = pinning
         self._pins = pins
+        self.cache = cache
         self._of_principal = of_principal
         self._clock = clock
 
     def __repr__(self) -> str:
         return f"<Baselines of {self.server!r}: {self.pinning.mode}, {self.pinning.baseline}>"
 
-    def scope_of(self, call: Call) -> Scope:
-        """The scope whose pin counts for a call.
-
-        A caller over HTTP is pinned by principal: its session comes and goes unseen, and a pin would go with it.
-        """
-        return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
-
-    async def of(self, call: Call, now: Catalogue) -> Catalogue:
-        """The catalogue that the scope of a call starts from: ``now``, if it has no baseline yet."""
-        if self.pinning.lock is not None:
-            return self.pinning.lock
-        pin: Pin | None
-        if self.pinning.baseline == "server":
-            pin = await self._pins.of_server(self.server)
-        else:
-            scope = self.scope_of(call)
-            pin = await self._pins.pin(self.server, scope.id, now, scope.owner)
-        if pin is not None and pin.digest != now.digest:
-            # An operator may have had a word in this very moment.
-            accepted = await self._pins.look_up(self.server)
-            if accepted is not None and (accepted.since >= pin.since or accepted.digest == now.digest):
-                pin = accepted
-        return await self._catalogue(pin, now)
+    # --- the server -------------------------------------------------------------------------------------------
 
     async def of_server(self, now: Catalogue) -> Catalogue:
-        """The catalogue that the server is compared with, whatever its scopes start from."""
+        """The catalogue that the server is compared with, independent of its scopes' pins."""
         if self.pinning.lock is not None:
             return self.pinning.lock
-        return await self._catalogue(await self._pins.of_server(self.server), now)
+        return await self._catalogue(await self._pin_of_server(), now)
+
+    async def for_review(self) -> ServerBaseline:
+        """The baseline of the server, by what the store says at this moment."""
+        if self.pinning.lock is not None:
+            return ServerBaseline("lock", self.pinning.lock)
+        if (accepted := await self._look_up()) is not None:
+            return ServerBaseline("accepted", await self._pins.catalogue(accepted.digest), accepted.since)
+        if (first := await self._first()) is not None:
+            return ServerBaseline("first_seen", await self._pins.catalogue(first.digest), first.since)
+        return NO_BASELINE
+
+    async def last_seen(self) -> Catalogue | None:
+        """The catalogue that was seen last in any session."""
+        pin = await self._pins.last_seen(self.server)
+        return await self._pins.catalogue(pin.digest) if pin is not None else None
+
+    async def note_seen(self, now: Catalogue) -> None:
+        """Write down what the server offers, unless this process did so before."""
+        if self.cache.written != now.digest:
+            await self._pins.keep_seen(self.server, now)
+            self.cache.written = now.digest
+
+    async def is_accepted(self, now: Catalogue) -> bool:
+        """Tell whether an operator has accepted this catalogue by now."""
+        if self.pinning.lock is not None:
+            return False
+        accepted = await self._look_up()
+        return accepted is not None and accepted.digest == now.digest
+
+    async def accept(self, catalogue: Catalogue) -> None:
+        """Make this the baseline of every scope, and forget the drift that was met."""
+        await self._pins.accept(self.server, catalogue)
+        self.cache.accept()
+
+    async def _pin_of_server(self) -> Pin | None:
+        return await self._accepted() or await self._first()
+
+    async def _first(self) -> Pin | None:
+        if self.cache.first is None:
+            self.cache.first = await self._pins.first(self.server)
+        return self.cache.first
+
+    async def _accepted(self) -> Pin | None:
+        """The accepted pin, as of a few seconds ago."""
+        is_known, pin = self.cache.accepted()
+        return pin if is_known else await self._look_up()
+
+    async def _look_up(self) -> Pin | None:
+        """The accepted pin of this moment."""
+        pin = await self._pins.accepted(self.server)
+        self.cache.keep_accepted(pin)
+        return pin
 
     async def _catalogue(self, pin: Pin | None, now: Catalogue) -> Catalogue:
         if pin is None or pin.digest == now.digest:
             return now
         known = await self._pins.catalogue(pin.digest)
-        # What cannot be compared is not what it was.
+        # A catalogue that cannot be read counts as one without tools.
         return known if known is not None else Catalogue(pin.digest, {})
 
-    async def saw(self, now: Catalogue) -> None:
-        """Take note of what the server offers."""
-        await self._pins.saw(self.server, now)
+    # --- scopes -----------------------------------------------------------------------------------------------
 
-    async def is_accepted(self, now: Catalogue) -> bool:
-        """Tell whether an operator has accepted by now what is offered."""
+    async def of(self, call: Call, now: Catalogue) -> Catalogue:
+        """The catalogue that the scope of a call starts from: ``now``, if it has no baseline yet."""
         if self.pinning.lock is not None:
-            return False
-        accepted = await self._pins.look_up(self.server)
-        return accepted is not None and accepted.digest == now.digest
+            return self.pinning.lock
+        if self.pinning.baseline == "server":
+            pin = await self._pin_of_server()
+        else:
+            pin = await self.pin(self._scope_of(call), now)
+        if pin is not None and pin.digest != now.digest:
+            # An operator may have accepted in this very moment.
+            accepted = await self._look_up()
+            if accepted is not None and (accepted.since >= pin.since or accepted.digest == now.digest):
+                pin = accepted
+        return await self._catalogue(pin, now)
+
+    async def pin_of(self, scope_id: str) -> Pin | None:
+        """The pin of this scope: its own, or the one that an operator accepted later."""
+        own = self.cache.pins.get(scope_id)
+        if own is None and (own := await self._pins.of(ScopeKey(self.server, scope_id))) is not None:
+            self.cache.keep_pin(scope_id, own)
+        accepted = await self._accepted()
+        if accepted is not None and (own is None or own.since <= accepted.since):
+            return accepted
+        return own
+
+    async def pin(self, scope: Scope, now: Catalogue) -> Pin:
+        """Pin the scope unless it is pinned already; return what it is pinned to."""
+        new = Pin(now.digest, self._clock())
+        accepted = await self._accepted()
+        if self.cache.has_ended(scope.id):
+            # Nobody would remove the pin again.
+            return accepted or new
+        if accepted is not None or scope.id in self.cache.pins:
+            return await self.pin_of(scope.id) or new
+        await self._pins.keep(self.server, now)
+        # Asked together they cost the store one turn, and an operator rarely accepts in this very moment.
+        key = ScopeKey(self.server, scope.id)
+        accepted, is_first = await asyncio.gather(self._look_up(), self._pins.add(key, new, scope.owner))
+        if not is_first:
+            # Another replica was faster, or another call of the same scope.
+            return await self.pin_of(scope.id) or new
+        if accepted is not None or self.cache.has_ended(scope.id):
+            await self._pins.remove(key)
+        else:
+            self.cache.keep_pin(scope.id, new)
+        return accepted or new
+
+    async def forget(self, scope_id: str) -> None:
+        """Remove the pin of a scope that has ended. The janitor removes those that this process does not know."""
+        self.cache.end(scope_id)
+        if self.cache.pins.pop(scope_id, None) is not None:
+            await self._pins.remove(ScopeKey(self.server, scope_id))
 
     async def begins_anew_with_session(self, call: Call) -> bool:
         """Tell whether a new session in place of this call's would start from the tools offered then."""
-        pinning = self.pinning
-        if (
-            pinning.lock is not None
-            or pinning.baseline == "server"
-            or self.scope_of(call).session_key is None
-        ):
+        pinning, scope = self.pinning, self._scope_of(call)
+        if pinning.lock is not None or pinning.baseline == "server" or scope.session_key is None:
             return False
-        return await self._pins.baseline(self.server) is None
+        return await self._accepted() is None
 
-    # --- what was met -----------------------------------------------------------------------------------------
+    def _scope_of(self, call: Call) -> Scope:
+        """The scope whose pin counts for a call.
+
+        A caller over HTTP is pinned by principal, since its sessions are short and would take their pins with them.
+        """
+        return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
+
+    # --- remembered drift -------------------------------------------------------------------------------------
+
+    async def remembered(self, baseline: Catalogue | None = None) -> RememberedDrift | None:
+        """The drift of the server that nobody has accepted. ``baseline`` is the server's, if the caller has it."""
+        if self.pinning.mode == "off":
+            return None
+        pin = baseline or self.pinning.lock or await self._pin_of_server()
+        return await self._pins.drift.of(self.server, pin.digest) if pin is not None else None
 
     async def remember(
-        self, call: Call, baseline: Catalogue, now: Catalogue, found: Drift, *, own: bool
+        self, call: Call, baseline: Catalogue, now: Catalogue, drift: Drift, *, own: bool
     ) -> None:
-        """Have operators know that the scope of this call was shown other tools than the server's ``baseline``.
+        """Write down for operators that the scope of this call was shown other tools than the server's ``baseline``.
 
-        ``own``: they are not those either that it saw before.
+        ``own``: the scope itself had seen other tools before.
         """
-        memory, scope = self._pins.memory, self.scope_of(call)
-        if memory.knows(self.server, baseline.digest, now.digest, scope.id, own=own):
+        scope = self._scope_of(call)
+        key = baseline.digest, now.digest, scope.id, own
+        if self.cache.has_met(key):
             return
-        meeting = Meeting(
-            baseline.digest,
-            now.digest,
-            counts(found),
-            sentence(found),
-            self._clock(),
-            scope.id,
-            name_of(call.caller.principal),
-            own,
-        )
-        await memory.met(self.server, meeting)
+        by, at = name_of(call.caller.principal), self._clock()
+        meeting = Meeting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
+        await self._pins.drift.add(self.server, meeting)
+        self.cache.keep_met(key)
 
-    async def forget_others(self) -> None:
-        """The server offers each user other tools, so that one sees others than another is no drift."""
-        await self._pins.memory.forget_others(self.server)
+    async def forget_drift_of_others(self) -> None:
+        """Forget drift between different users: the server offers each of them other tools."""
+        await self._pins.drift.forget_others(self.server)
+
+    async def settle(self) -> None:
+        """Forget the drift that was met."""
+        await self._pins.drift.forget(self.server)
+        self.cache.accept()
+
+
+# --- review ---------------------------------------------------------------------------------------------------
+
+
+class PinReview:
+    """Compares servers with their baselines, and accepts their tools for all processes that share the store.
+
+    ``baselines`` are by server.
+    """
+
+    def __init__(self, baselines: Mapping[str, Baselines], log: FilteringBoundLogger) -> None:
+        self._baselines = baselines
+        self._log = log
+        self._drifts: OrderedDict[tuple[str, str], Drift | None] = OrderedDict()
+        self._comparing = SingleFlight[tuple[str, str], Drift | None]()
+        self._accepting: dict[str, asyncio.Lock] = {}
+
+    def __repr__(self) -> str:
+        return f"<PinReview of {len(self._baselines)} servers>"
+
+    async def status(self, server: str) -> PinStatus:
+        """The pin status of this server. Raises StoreUnavailable."""
+        baselines = self._baselines[server]
+        mode = baselines.pinning.mode
+        if mode == "off":
+            # Its tools are not compared with anything.
+            return PinStatus(mode)
+        baseline, now = await baselines.for_review(), await baselines.last_seen()
+        if baseline.catalogue is None:
+            return PinStatus(mode, baseline, now)
+        drift = await self._drift(baseline.catalogue, now)
+        remembered = await baselines.remembered(baseline.catalogue)
+        return PinStatus(mode, baseline, now, drift, remembered)
+
+    async def remembered(self, server: str) -> RememberedDrift | None:
+        """The drift of a server that nobody has accepted. Raises StoreUnavailable."""
+        return await self._baselines[server].remembered()
+
+    async def accept(self, server: str, digest: str, operator: str) -> PinStatus:
+        """Have every session start from the tools of now, also those that are open.
+
+        ``digest`` is that of the catalogue that the operator was shown. Raises CatalogueMoved where that is not what
+        is offered by now, BoundByFile, NothingToAccept, StoreUnavailable.
+        """
+        async with self._accepting.setdefault(server, asyncio.Lock()):
+            status = await self.status(server)
+            if status.baseline.origin == "lock":
+                if status.now is None or not status.baseline.is_of(status.now) or status.now.digest != digest:
+                    raise BoundByFile()
+                # The server offers again what its file says.
+                await self._baselines[server].settle()
+                return await self.status(server)
+            if status.now is None:
+                raise NothingToAccept()
+            if status.now.digest != digest:
+                raise CatalogueMoved()
+            if status.accepted:
+                return status
+            await self._baselines[server].accept(status.now)
+            self._log.warning("tools accepted", server=server, digest=digest, operator=operator)
+            return await self.status(server)
+
+    async def _drift(self, baseline: Catalogue, now: Catalogue | None) -> Drift | None:
+        if now is None or baseline.digest == now.digest:
+            return None
+        key = baseline.digest, now.digest
+        if key not in self._drifts:
+            find = partial(in_turns, drift_piecewise(baseline.tools, now.tools))
+            self._drifts[key] = await self._comparing.get(key, find)
+            if len(self._drifts) > COMPARED:
+                self._drifts.popitem(last=False)
+        return self._drifts[key]

@@ -1,29 +1,39 @@
-"""The tools that an upstream offers now, as far as known: one call reads for all, until they may have changed."""
+"""Reading the tools that an upstream offers now, once for all who need them, and their definitions."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from adapter.errors import BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
+from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
+from adapter.pipeline.call import PlannedCall
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.planned import CALL
+from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.stages import Call, Fetch
-from adapter.relay.tools.definitions import Definitions
+from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import catalogue_piecewise
+from adapter.rules.tools.catalogue import CatalogueSnapshot, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
-from adapter.rules.tools.verdicts import CatalogueSnapshot
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.tool_pages import with_warning
+from adapter.wire.envelope import parse
 
 PAGES = 1000
-"""Pages of one list that are read; a longer one is taken for one without an end."""
+"""Pages of one list that are read; a longer list counts as one without an end."""
 
 LONGEST_LIST = 64 << 20
 """Bytes of one list, on all its pages, that are read."""
+
+PATIENCE = 120.0
+"""Seconds that a server has for all pages of its list."""
+
+_ALL = ""
 
 
 async def all_tools(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Tool] | None:
@@ -36,10 +46,10 @@ async def all_tools(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Too
 
 
 async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Listed] | None:
-    """The same page by page."""
+    """As ``all_tools``, page by page."""
     pages: list[Listed] = []
     params: dict[str, Any] = {}
-    asked: set[tuple[str, Listed]] = set()
+    visited: set[tuple[str, Listed]] = set()
     count = size = 0
     while len(pages) < PAGES and count <= lists.limits.tools and size <= LONGEST_LIST:
         response = await fetch("tools/list", params)
@@ -55,9 +65,9 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         cursor = page.listed.cursor
         if cursor is None:
             return pages
-        if (cursor, page.listed) in asked:
+        if (cursor, page.listed) in visited:
             raise UpstreamBroken("The pages of the upstream server's tool list form a loop.")
-        asked.add((cursor, page.listed))
+        visited.add((cursor, page.listed))
         params = {"cursor": cursor}
     raise UpstreamBroken(
         "The upstream server's list of tools does not end within "
@@ -69,7 +79,7 @@ def tools_on(pages: list[Listed]) -> list[Tool]:
     return list(chain.from_iterable(page.tools for page in pages))
 
 
-async def sighting_of(lists: ToolLists, pages: list[Listed]) -> CatalogueSnapshot:
+async def snapshot_of(lists: ToolLists, pages: list[Listed]) -> CatalogueSnapshot:
     """The tools that these pages show and hide together."""
     snapshots = [await lists.snapshot(page) for page in pages]
     if len(snapshots) == 1:
@@ -81,181 +91,140 @@ async def sighting_of(lists: ToolLists, pages: list[Listed]) -> CatalogueSnapsho
     )
 
 
-_WORD = b"list_changed"
-# Some servers escape every slash.
-_CHANGED = re.compile(rb"tools\\?/list_changed")
-_SEAM = len(rb"tools\/list_changed") - 1
+# --- definitions ----------------------------------------------------------------------------------------------
 
-PATIENCE = 120.0
-"""Seconds that a server has for all pages of its list."""
+DEFINITIONS_KEPT = 4
+"""Catalogues of one server whose definitions are kept."""
 
-_ALL = ""
 
-UNREADABLE = "The upstream server did not list its tools, so the adapter cannot check the call; try again."
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """``definitions`` are those of the catalogue ``digest``, by name; the scope may use the ``allowed`` of them.
+
+    ``warns`` is their drift since the scope first saw them, where the scope is to be warned of it.
+    """
+
+    digest: str
+    definitions: Mapping[str, bytes]
+    allowed: Set[str]
+    warns: Drift | None = None
+
+    def definition(self, name: str) -> bytes | None:
+        """A tool's definition as the client of this scope may see it, None if it may not."""
+        definition = self.definitions.get(name)
+        if definition is None or name not in self.allowed:
+            return None
+        if self.warns is None or not self.warns_of(name):
+            return definition
+        return with_warning(definition, name, self.warns)
+
+    def warns_of(self, name: str) -> bool:
+        return self.warns is not None and name in self.warns.unsettled
+
+
+class Definitions:
+    """The definitions of the last catalogues of a server, by digest, as clients see them."""
+
+    def __init__(self) -> None:
+        self._by_digest: OrderedDict[str, Mapping[str, bytes]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Definitions of {len(self._by_digest)} catalogues>"
+
+    def keep(self, digest: str, tools: Iterable[Tool]) -> None:
+        """Keep the definitions of a catalogue. Of several tools of one name the last counts, as in the catalogue."""
+        self._by_digest[digest] = {tool.name: tool.raw for tool in tools}
+        self._by_digest.move_to_end(digest)
+        if len(self._by_digest) > DEFINITIONS_KEPT:
+            self._by_digest.popitem(last=False)
+
+    def of(self, digest: str) -> Mapping[str, bytes] | None:
+        return self._by_digest.get(digest)
+
+
+# --- reading --------------------------------------------------------------------------------------------------
 
 
 class CatalogueReader:
-    """Watches one server. ``fresh_for``: seconds after which its tools may have changed without a word. With 0 each
-    call reads them anew, though calls at once share one read.
+    """Reads the list of one server. ``definitions`` is where those that are read are kept.
 
-    ``now`` is a clock that never goes back. ``on_change`` are called when what was seen counts no longer.
-    ``definitions`` is where those that are read are kept. All pages of a list have ``patience`` seconds.
+    All pages of a list have ``patience`` seconds.
     """
 
     def __init__(
         self,
         lists: ToolLists,
-        *,
-        fresh_for: float,
-        now: Callable[[], float],
+        cache: CatalogueCache,
         background: BackgroundTasks,
         definitions: Definitions | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._lists = lists
-        self._patience = patience
-        self._fresh_for = fresh_for
-        self._now = now
+        self._cache = cache
         self._background = background
-        self.on_change: list[Callable[[], None]] = []
         self._definitions = definitions
-        self._stale_at = float("-inf")
-        self._shared: CatalogueSnapshot | None = None
-        self._seen_by = ""
-        self._readings: dict[str, asyncio.Future[CatalogueSnapshot | None]] = {}
-        # A list may be answered by another process than the one that was asked for it.
-        self._process = secrets.token_hex(4)
-        self.epoch = 0
-        self.varies = False
-        """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
+        self._patience = patience
 
     def __repr__(self) -> str:
-        return f"<CatalogueReader: epoch {self.epoch}, {self._shared}>"
+        return f"<CatalogueReader of {self._lists}>"
 
-    # --- what may have changed --------------------------------------------------------------------------------
-
-    @property
-    def fresh(self) -> bool:
-        return self._now() < self._stale_at
-
-    @property
-    def mark(self) -> str:
-        """Names this moment: while it is the same, nothing is known to have changed."""
-        return f"{self._process}.{self.epoch}"
-
-    def changed(self) -> None:
-        """The upstream's tools may be others now."""
-        self.epoch += 1
-        # Those who wait for one that is under way find out that it came too late.
-        self._readings.clear()
-        self._forget()
-
-    def outlive(self) -> None:
-        """Forget what was read too long ago. A read that is under way is new enough."""
-        if not self.fresh:
-            self._forget()
-            self._stale_at = self._now() + self._fresh_for
-
-    def _forget(self) -> None:
-        self._shared = None
-        for observe in self.on_change:
-            observe()
-
-    def listener(self) -> Callable[[bytes], None]:
-        """Looks along at a stream. The word may be cut in two, so an end in the middle of a line is looked at again
-        with the beginning of the next chunk.
-        """
-        end = b""
-
-        def observe(chunk: bytes) -> None:
-            nonlocal end
-            if _tells(chunk) or (end and _tells(end + chunk[:_SEAM])):
-                self.changed()
-            if chunk.endswith((b"\n", b"\r")):
-                # As chunks do end, and the word holds no line end.
-                end = b""
-            else:
-                end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
-
-        return observe
-
-    # --- what was seen ----------------------------------------------------------------------------------------
-
-    def note(self, scope_id: str, seen: CatalogueSnapshot) -> None:
-        """A scope was sent this list just now. If it is another, what others saw is over where all see the same."""
-        if self._shared is not None and not self._shared.is_same(seen):
-            if self.varies:
-                return
-            self.changed()
-        elif not self.fresh:
-            self._forget()
-        self._shared, self._seen_by = seen, scope_id
-        self._stale_at = self._now() + self._fresh_for
-
-    def note_page(self, page: CatalogueSnapshot) -> None:
-        """A scope was sent this page of a list. If it is newer, nobody is to be judged by what was seen before."""
-        if self._shared is not None and not self._shared.covers(page):
-            self.changed()
-
-    def was_seen_by(self, scope_id: str) -> bool:
-        """Tell whether what ``seen`` returns came in this very scope's upstream session."""
-        return self.varies or self._seen_by == scope_id
-
-    async def seen(self, call: Call) -> CatalogueSnapshot:
-        """Return what somebody saw in this epoch; if nobody has, one call reads it now for all.
+    async def snapshot(self, call: Call) -> CatalogueSnapshot:
+        """The list that somebody was sent in this epoch; if nobody was, one call reads it now for all.
 
         Raises UpstreamBroken if there is no list, and what the upstream raises.
         """
-        if self.varies:
-            return await self.own(call)
-        if self._shared is not None:
-            return self._shared
-        reading, joined = self._read_once(_ALL, call)
+        cache = self._cache
+        if cache.varies:
+            return await self.own_snapshot(call)
+        if cache.snapshot is not None:
+            return cache.snapshot
+        reading, is_joined = self._read_once(_ALL, call)
         try:
-            # Whoever leaves does not take it from the others.
-            found = await asyncio.shield(reading)
+            # A waiter that is cancelled must not cancel the read for the others.
+            snapshot = await asyncio.shield(reading)
         except SessionUnknown:
-            if not joined:
+            if not is_joined:
                 raise
-            found = None
-        if found is None and joined:
-            # What one session cannot have, another may.
-            return await self.own(call)
-        return _required(found)
+            snapshot = None
+        if snapshot is None and is_joined:
+            # A list that one session is refused another may get.
+            return await self.own_snapshot(call)
+        return _required(snapshot)
 
-    async def own(self, call: Call) -> CatalogueSnapshot:
-        """Read what this call's scope is offered, in its own upstream session. Raises as ``seen`` does."""
+    async def own_snapshot(self, call: Call) -> CatalogueSnapshot:
+        """Read what this call's scope is offered, in its own upstream session. Raises as ``snapshot`` does."""
         reading, _ = self._read_once(call.scope.id, call)
         return _required(await asyncio.shield(reading))
 
-    def _read_once(self, whose: str, call: Call) -> tuple[asyncio.Future[CatalogueSnapshot | None], bool]:
-        """The read that is under way for these, and whether somebody else began it."""
-        reading = self._readings.get(whose)
+    def _read_once(self, scope_id: str, call: Call) -> tuple[asyncio.Future[CatalogueSnapshot | None], bool]:
+        """Return the read that is under way for this scope, and whether somebody else began it."""
+        reads = self._cache.reads
+        reading = reads.get(scope_id)
         if reading is not None:
             return reading, True
-        reading = self._readings[whose] = asyncio.get_running_loop().create_future()
-        self._background.run(self._read_for(whose, call.without_request(), reading))
+        reading = reads[scope_id] = asyncio.get_running_loop().create_future()
+        self._background.run(self._read_for(scope_id, call.without_request(), reading))
         return reading, False
 
     async def _read_for(
-        self, whose: str, call: Call, reading: asyncio.Future[CatalogueSnapshot | None]
+        self, scope_id: str, call: Call, reading: asyncio.Future[CatalogueSnapshot | None]
     ) -> None:
-        epoch = self.epoch
+        cache = self._cache
+        epoch = cache.epoch
         try:
-            found = await self._read(call)
-            if found is not None and whose == _ALL and epoch == self.epoch:
-                self._shared, self._seen_by = found, call.scope.id
-                self._stale_at = self._now() + self._fresh_for
-            reading.set_result(found)
+            snapshot = await self._read(call)
+            if snapshot is not None and scope_id == _ALL and epoch == cache.epoch:
+                cache.keep_snapshot(call.scope.id, snapshot)
+            reading.set_result(snapshot)
         except asyncio.CancelledError:
-            _tell(reading, UpstreamBroken("The adapter is shutting down."))
+            _fail(reading, UpstreamBroken("The adapter is shutting down."))
             raise
         except Exception as error:
-            # Whatever it is, all who wait are told.
-            _tell(reading, error)
+            # All who wait get the error, whatever it is.
+            _fail(reading, error)
         finally:
-            if self._readings.get(whose) is reading:
-                del self._readings[whose]
+            if cache.reads.get(scope_id) is reading:
+                del cache.reads[scope_id]
 
     async def _read(self, call: Call) -> CatalogueSnapshot | None:
         """All pages of the list, in the upstream session of this call; None where that gives no list."""
@@ -272,23 +241,89 @@ class CatalogueReader:
             ) from None
         if pages is None:
             return None
-        found = await sighting_of(self._lists, pages)
+        snapshot = await snapshot_of(self._lists, pages)
         if self._definitions is not None:
-            self._definitions.keep(found.catalogue.digest, tools_on(pages))
-        return found
+            self._definitions.keep(snapshot.catalogue.digest, tools_on(pages))
+        return snapshot
 
 
-def _tells(text: bytes) -> bool:
-    return _WORD in text and _CHANGED.search(text) is not None
+def _required(snapshot: CatalogueSnapshot | None) -> CatalogueSnapshot:
+    if snapshot is None:
+        raise UpstreamBroken(
+            "The upstream server did not list its tools, so the adapter cannot check the call; try again."
+        )
+    return snapshot
 
 
-def _required(found: CatalogueSnapshot | None) -> CatalogueSnapshot:
-    if found is None:
-        raise UpstreamBroken(UNREADABLE)
-    return found
-
-
-def _tell(reading: asyncio.Future[CatalogueSnapshot | None], error: Exception) -> None:
+def _fail(reading: asyncio.Future[CatalogueSnapshot | None], error: Exception) -> None:
     reading.set_exception(error)
-    # They may all have left, and then nobody would ask for it.
+    # All waiters may be gone, and then nobody else would retrieve it.
     reading.exception()
+
+
+# --- definitions of planned calls -----------------------------------------------------------------------------
+
+KEPT = 1024
+"""Definitions that are kept parsed."""
+
+KEPT_BYTES = 4 << 20
+"""Bytes that these may have as JSON; parsed they take up to ten times as much memory."""
+
+
+class _Parsed(NamedTuple):
+    raw: bytes
+    definition: Mapping[str, Any]
+
+
+def _weigh(parsed: _Parsed) -> Weight:
+    return Weight(parsed.raw, len(parsed.raw))
+
+
+class DefinitionReader(Protocol):
+    """Reads the tools that a scope is offered; see ToolGuard."""
+
+    async def offered(self, call: Call) -> Offered:
+        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
+
+
+class ToolDefinitions:
+    """The definitions of one server's tools as the scope of a call may see them."""
+
+    def __init__(self, reader: DefinitionReader) -> None:
+        self._reader = reader
+        self._parsed: LastUsed[bytes, _Parsed] = LastUsed(KEPT, KEPT_BYTES, _weigh)
+
+    def __repr__(self) -> str:
+        return f"<ToolDefinitions: {len(self._parsed)}>"
+
+    async def schema(self, planned: PlannedCall) -> Mapping[str, Any] | None:
+        """The input schema of the call's tool, None if nothing is known of it. Raises what the upstream raises."""
+        definition = await self._of(planned)
+        schema = definition.get("inputSchema") if definition is not None else None
+        return schema if isinstance(schema, dict) else None
+
+    async def read_only(self, planned: PlannedCall) -> bool:
+        """Tell whether the tool says that it changes nothing."""
+        try:
+            definition = await self._of(planned)
+        except AdapterError:
+            return False
+        hints = definition.get("annotations") if definition is not None else None
+        return isinstance(hints, dict) and hints.get("readOnlyHint") is True
+
+    async def listed(self, planned: PlannedCall) -> bool:
+        """Tell whether there is a tool of exactly the call's name. Raises what the upstream raises."""
+        return await self._of(planned) is not None
+
+    async def _of(self, planned: PlannedCall) -> Mapping[str, Any] | None:
+        call = planned.notes[CALL]
+        assert isinstance(call, Call), "the relay's own"
+        offered = await self._reader.offered(call)
+        raw = offered.definitions.get(planned.tool) if planned.tool in offered.allowed else None
+        if raw is None:
+            return None
+        parsed = self._parsed.get(raw)
+        if parsed is None:
+            parsed = _Parsed(raw, parse(raw))
+            self._parsed.put(raw, parsed)
+        return parsed.definition

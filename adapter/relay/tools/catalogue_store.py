@@ -8,35 +8,33 @@ from collections.abc import Callable, Set
 from adapter.relay.background import SingleFlight
 from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.turns import in_turns
-from adapter.rules.tools.catalogue import Catalogue, decode_piecewise, encode_piecewise
+from adapter.rules.tools.catalogue import Catalogue, decode, encode
 from adapter.state.port import Conflict, Row, Store
 
 CATALOGUES = "catalogues"
 """Table: catalogues by their digest."""
 
 LOADED = 32
-"""Catalogues that are kept in memory. A server has one or a few at a time, and any number in the course of time."""
+"""Catalogues that are kept in memory; a server has one or a few at a time."""
 
 LOADED_BYTES = 128 << 20
-"""Bytes of them, though always one."""
+"""Bytes of the catalogues in memory, though one always stays."""
 
 GRACE = 6 * 3600.0
 """Seconds for which a catalogue stays after anything was last seen to refer to it."""
 
 SURE = 10_000
-"""Catalogues of which it is remembered that they are written down."""
+"""Catalogues that are known to be written down, for half of ``GRACE``."""
 
 WRITTEN_BYTES = 256 << 20
-"""Bytes that are written down of one server's catalogues in ``GRACE``. A server that offers other tools each time is
-compared by digests beyond that.
-"""
+"""Bytes of one server's catalogues that are written in ``GRACE``. Beyond that they are compared by digest alone."""
 
 _ROUND = 64
 _AT_ONCE = 4
 
 
 class Catalogues:
-    """``clock`` gives Unix time. Every method raises StoreUnavailable."""
+    """The catalogues of all servers. ``clock`` gives Unix time. Every method raises StoreUnavailable."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
@@ -59,14 +57,14 @@ class Catalogues:
         if row is None:
             return None
         try:
-            found = await in_turns(decode_piecewise(row.value))
+            found = await in_turns(decode(row.value))
         except ValueError:
             return None
         self._loaded.put(digest, found)
         return found
 
     async def keep(self, server: str, catalogue: Catalogue) -> None:
-        """Let every process know this catalogue of a server by its digest."""
+        """Write this catalogue of a server down, so that every process finds it by its digest."""
         digest = catalogue.digest
         if self._sure.get(digest, 0.0) <= self._clock():
             await self._keeping.get(digest, lambda: self._keep(server, catalogue))
@@ -79,8 +77,8 @@ class Catalogues:
         if row is not None and (row.due is None or row.due > now):
             await self._store.touch(CATALOGUES, {digest: now + GRACE})
         else:
-            # One that is due may be taken away at this moment, so it is written anew.
-            value = await in_turns(encode_piecewise(catalogue))
+            # A row that is due may be deleted at this moment, so it is written anew.
+            value = await in_turns(encode(catalogue))
             if not self._may_write(server, len(value)):
                 return
             # Equal digests have equal values, so it does not matter who is first.
@@ -96,30 +94,33 @@ class Catalogues:
         self._written[server] = since, written + size
         return written == 0 or written + size <= WRITTEN_BYTES
 
-    # --- taking away ------------------------------------------------------------------------------------------
+    # --- deleting ---------------------------------------------------------------------------------------------
 
     async def tidy(self, referred: Set[str]) -> None:
-        """Take away catalogues that are not among these, and were not for ``GRACE``: some of them each time."""
+        """Delete catalogues that nothing has referred to for ``GRACE``: some of them each time.
+
+        ``referred`` are the digests that something refers to now.
+        """
         now = self._clock()
         await self._store.touch(CATALOGUES, dict.fromkeys(referred, now + GRACE))
         await self._date(now)
         for _ in range(_ROUND // _AT_ONCE):
             rows = await self._store.overdue(CATALOGUES, now, limit=_AT_ONCE)
             for row in rows:
-                await self._take_away(row)
+                await self._delete(row)
             if len(rows) < _AT_ONCE:
                 return
 
-    async def _take_away(self, row: Row) -> None:
+    async def _delete(self, row: Row) -> None:
         try:
             await self._store.delete(CATALOGUES, row.key, expected=row.version)
         except Conflict:
-            # Somebody keeps it again.
+            # Another process wrote it again.
             return
         self._sure.pop(row.key, None)
 
     async def _date(self, now: float) -> None:
-        """Begin the time of those that an earlier version wrote, which has none."""
+        """Give a due time to rows of an earlier version, which have none."""
         for _ in range(_ROUND // _AT_ONCE):
             if self._undated is None:
                 return

@@ -1,7 +1,7 @@
 """Code mode: a client sees three tools to search, to describe and to call all others. No code is run.
 
-A call through the third is unfolded before the plan and the gate are asked, so that whatever holds for a tool holds
-for it here. What a scope may not use it neither finds nor is told about.
+A call through the third tool is unfolded before the plan and the gate see it, so that the rules of the called tool
+hold. A scope does not find tools that it may not use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from adapter.relay.background import SingleFlight
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, Plan, Stages
-from adapter.relay.tools.definitions import Offered
+from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
+from adapter.relay.tools.tool_lists import own_list
 from adapter.relay.turns import in_turns
-from adapter.rules.results.tool_results import rpc_result, tool_result
+from adapter.rules.results.tool_results import tool_result
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.code_mode import (
     CodeModeNames,
-    Misasked,
-    asked_name,
-    asked_query,
+    UnusableCall,
     definitions,
-    told,
+    described_name,
+    search_answer,
+    search_query,
     unfold,
 )
 from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
@@ -42,22 +43,21 @@ KEPT = 4
 INVALID_PARAMS = -32602
 
 
-class Judge(Protocol):
-    """Knows what a scope may use; see ToolGuard."""
+class ListedDefinitions(DefinitionReader, Protocol):
+    """Reads the tools that a scope may use; see ToolGuard."""
 
-    async def seen(self, call: Call) -> Offered:
-        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
-
-    async def offered(self, call: Call) -> Offered:
-        """The same, but raises CatalogueDrifted where the list of tools would."""
+    async def listed(self, call: Call) -> Offered:
+        """As ``offered``, but raises CatalogueDrifted where the list of tools would."""
 
 
 class CodeMode:
-    """The three tools of one server. ``own`` are other tools of the adapter's, which are called by their names."""
+    """The three tools of one server. ``own`` are the adapter's other tools, which are called by their names."""
 
-    def __init__(self, names: CodeModeNames, judge: Judge, own: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self, names: CodeModeNames, reader: ListedDefinitions, own: Sequence[dict[str, Any]]
+    ) -> None:
         self._names = names
-        self._judge = judge
+        self._reader = reader
         self._shown = (*own, *definitions(names))
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
         self._indexes: OrderedDict[str, Index] = OrderedDict()
@@ -88,8 +88,8 @@ class CodeMode:
             return
         try:
             request = unfold(call.envelope, self._names)
-        except Misasked:
-            # It stays the call of a tool that answers why.
+        except UnusableCall:
+            # The call stays as it is, and its tool answers with the reason.
             return
         inner = read_envelope(request)
         assert isinstance(inner, Envelope) and inner.name is not None, "the call has a name"
@@ -98,11 +98,11 @@ class CodeMode:
         call.envelope, call.request = inner, request
 
     async def _headers(self, call: Call, inner: Envelope) -> list[tuple[str, str]]:
-        """The headers of a modern call as they mirror the unfolded one."""
+        """The headers of a modern call that mirror the unfolded one."""
         assert inner.name is not None
         fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
         fields.append(("Mcp-Name", encode_mirror(inner.name)))
-        definition = (await self._judge.seen(call)).definitions.get(inner.name)
+        definition = (await self._reader.offered(call)).definitions.get(inner.name)
         if definition is not None:
             arguments = parse(inner.body)["params"].get("arguments")
             fields += mirrored(parse(definition).get("inputSchema"), arguments)
@@ -114,33 +114,32 @@ class CodeMode:
         if asked_cursor(call.request) is not None:
             why = "This list has only one page, so it has no such cursor."
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, why)
-        result: dict[str, Any] = {"tools": self._shown}
-        if call.modern:
-            result = {"resultType": "complete", **result, "ttlMs": 0, "cacheScope": "private"}
-        return rpc_result(call.envelope.id_bytes, result)
+        return own_list(call.envelope.id_bytes, self._shown, modern=call.modern)
 
     async def _search(self, call: Call) -> bytes:
-        query = asked_query(call.envelope)
-        offered = await self._judge.offered(call)
+        query = search_query(call.envelope)
+        offered = await self._reader.listed(call)
         index = await self._index(offered)
         allowed = offered.allowed - self._own.keys()
         hits, total = await in_turns(index.search(query.words, query.limit, allowed))
-        text, data = told([_as_offered(hit, offered) for hit in hits], total, self._names)
+        text, data = search_answer([_as_offered(hit, offered) for hit in hits], total, self._names)
         return tool_result(call.envelope.id_bytes, text, data, modern=call.modern)
 
     async def _describe(self, call: Call) -> bytes:
-        name = asked_name(call.envelope, self._names)
+        name = described_name(call.envelope, self._names)
         definition = self._own.get(name)
         if definition is None:
-            offered = await self._judge.offered(call)
+            offered = await self._reader.listed(call)
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:
-            raise Misasked(f"The tool {shown(name, 100)} does not exist; {self._names.search} finds tools.")
+            raise UnusableCall(
+                f"The tool {shown(name, 100)} does not exist; {self._names.search} finds tools."
+            )
         return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
 
     async def _explain(self, call: Call) -> bytes:
-        """Why a call was not unfolded: only such a one still has this tool's name."""
+        """Raise the reason why a call was not unfolded: only such a call still has this tool's name."""
         unfold(call.envelope, self._names)
         raise AssertionError("a call that can be unfolded is")
 
@@ -159,12 +158,12 @@ class CodeMode:
 
 def _described(call: Call, definition: bytes) -> bytes:
     response = tool_result(call.envelope.id_bytes, definition.decode("utf-8"), None, modern=call.modern)
-    # The definition keeps its bytes: what an upstream's schema says is not for the adapter to spell.
+    # The definition keeps its bytes: the adapter does not spell an upstream's schema anew.
     return edit(response, [Insert(("result", "structuredContent"), definition)])
 
 
 def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
-    """With the warning, where the scope is to be warned of the tool."""
+    """The hit with the warning, if the scope is to be warned of the tool."""
     if not offered.warns_of(found.name):
         return found
     definition = parse(offered.definition(found.name) or b"{}")
@@ -172,7 +171,7 @@ def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
 
 
 class _Answering:
-    """A stage that answers by itself; what was misasked is told to the model as the tool's failure."""
+    """A stage that answers by itself. The model gets an unusable call as the tool's failure."""
 
     def __init__(self, respond: Callable[[Call], Awaitable[bytes]]) -> None:
         self._respond = respond
@@ -180,7 +179,7 @@ class _Answering:
     async def ask(self, call: Call) -> bytes | None:
         try:
             return await self._respond(call)
-        except Misasked as error:
+        except UnusableCall as error:
             return tool_result(call.envelope.id_bytes, str(error), None, modern=call.modern, is_error=True)
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks

@@ -1,34 +1,31 @@
-"""Pins: which catalogue of a server each scope first saw. A catalogue itself is kept once, whoever saw it."""
+"""Pins in the store: the catalogue that each scope first saw, and the drift that was met and nobody has accepted.
+
+A pin is a digest; the catalogue itself is kept once, whoever saw it. What is remembered of pins is in CatalogueCache.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import orjson
 
 from adapter.relay.tools.catalogue_store import Catalogues
-from adapter.relay.tools.drift_memory import DriftMemory
 from adapter.rules.access.principals import Scope
-from adapter.rules.tools.catalogue import Catalogue
+from adapter.rules.tools.catalogue import Catalogue, Mode
+from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
 """Tables: the pin of a scope; what an operator accepted, what was seen first, and what was seen last, of a server."""
 
-KNOWN = 100_000
-"""Pins of scopes that are kept in memory; of one that was dropped the janitor takes away what is left in the end."""
-
-ENDED = 10_000
-"""Scopes that ended last, for which a call under way may still ask."""
-
-LOOKED_UP = 10.0
-"""Seconds for which an operator's word, or that there is none, is remembered."""
+DRIFTS = "drifts"
+"""Table: the drift that was met, by server."""
 
 SWEPT = 3600.0
-"""Seconds after which it is looked again for catalogues that nothing refers to."""
+"""Seconds between two searches for catalogues that nothing refers to."""
 
 
 class Pin(NamedTuple):
@@ -38,216 +35,271 @@ class Pin(NamedTuple):
     since: float
 
 
+Origin = Literal["nothing", "lock", "accepted", "first_seen"]
+
+
+class ServerBaseline(NamedTuple):
+    """The catalogue that a server is compared with, None if it cannot be read.
+
+    ``origin`` is its source: a lock file, an operator who accepted it, or else the first session that saw the server.
+    ``since`` is when that was (Unix seconds), None for a file.
+    """
+
+    origin: Origin
+    catalogue: Catalogue | None = None
+    since: float | None = None
+
+    @property
+    def is_binding(self) -> bool:
+        """Tell whether an operator or a file wants every session to start from it."""
+        return self.origin in ("lock", "accepted")
+
+    def is_of(self, now: Catalogue | None) -> bool:
+        return self.catalogue is not None and now is not None and self.catalogue.digest == now.digest
+
+
+NO_BASELINE = ServerBaseline("nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class PinStatus:
+    """The pin status of one server: its ``baseline``, the catalogue that was seen last (``now``), and their drift.
+
+    ``remembered`` is the drift that was met before and nobody has accepted.
+    """
+
+    mode: Mode
+    baseline: ServerBaseline = NO_BASELINE
+    now: Catalogue | None = None
+    drift: Drift | None = None
+    remembered: RememberedDrift | None = None
+
+    @property
+    def drifted(self) -> int:
+        """The number of tools that drifted."""
+        return self.drift.size if self.drift is not None else 0
+
+    @property
+    def accepted(self) -> bool:
+        """Tell whether the baseline is binding and the same as the tools of now, and no other drift is remembered."""
+        return self.remembered is None and self.baseline.is_binding and self.baseline.is_of(self.now)
+
+
+class ScopeKey(NamedTuple):
+    """A scope (public id) at a server."""
+
+    server: str
+    scope_id: str
+
+
 class Pins:
-    """``clock`` gives Unix time. ``memory`` has the drift that was met. Every method raises StoreUnavailable."""
+    """The pins of all servers. ``clock`` gives Unix time. Every method raises StoreUnavailable."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
         self._catalogues = Catalogues(store, clock)
-        self.memory = DriftMemory(store, clock)
-        self._firsts: dict[str, Pin] = {}
-        self._baselines: dict[str, tuple[float, Pin | None]] = {}
-        self._seen: dict[str, str] = {}
-        self._known: dict[str, Pin] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self.drift = DriftMemory(store)
         self._tidied = ""
         self._swept_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<Pins: {len(self._known)} known, {self._catalogues}>"
+        return f"<Pins: {self._catalogues}>"
 
     # --- scopes -----------------------------------------------------------------------------------------------
 
-    async def of(self, server: str, scope_id: str) -> Pin | None:
-        """The pin of this scope: its own, or what an operator accepted after it."""
-        own = await self._own(_key(server, scope_id))
-        accepted = await self.baseline(server)
-        if accepted is not None and (own is None or own.since <= accepted.since):
-            return accepted
-        return own
+    async def of(self, key: ScopeKey) -> Pin | None:
+        """The scope's own pin."""
+        return await self._get(PINS, "/".join(key))
 
-    async def pin(self, server: str, scope_id: str, catalogue: Catalogue, owner: str = "") -> Pin:
-        """Pin the scope unless it is pinned already; what it is pinned to. ``owner`` is the scope's."""
-        made = Pin(catalogue.digest, self._clock())
-        key = _key(server, scope_id)
-        accepted = await self.baseline(server)
-        if scope_id in self._ended:
-            # Nobody would take the pin away again.
-            return accepted or made
-        if accepted is not None or key in self._known:
-            return await self.of(server, scope_id) or made
-        await self._catalogues.keep(server, catalogue)
-        # Asked together they cost the store one turn, and an operator's word of this very moment is rare.
-        accepted, is_first = await asyncio.gather(self.look_up(server), self._write(key, made, owner))
-        if not is_first:
-            # Another replica was, or another call of the same scope.
-            return await self.of(server, scope_id) or made
-        if accepted is not None or scope_id in self._ended:
-            await self._take_away(key)
-        return accepted or made
+    async def add(self, key: ScopeKey, pin: Pin, owner: str) -> bool:
+        """Pin the scope, which has this owner, unless it is pinned. Return whether it was not."""
+        return await self._write_first(PINS, "/".join(key), [*pin, owner])
 
-    def end(self, scope_id: str) -> None:
-        """The scope has ended: it is pinned no more, and soon forgotten."""
-        self._ended[scope_id] = None
-        if len(self._ended) > ENDED:
-            self._ended.popitem(last=False)
+    async def remove(self, key: ScopeKey) -> None:
+        await self._store.delete(PINS, "/".join(key))
 
-    async def forget(self, servers: list[str], scope_id: str) -> None:
-        """The scope has ended. What this process has not pinned costs nothing; the janitor finds it."""
-        self.end(scope_id)
-        keys = [key for server in servers if (key := _key(server, scope_id)) in self._known]
-        if keys:
-            await asyncio.gather(*map(self._take_away, keys))
+    async def count(self, server: str) -> dict[str, int]:
+        """The number of scopes that are pinned to each catalogue of a server, by its digest."""
+        counts: dict[str, int] = {}
+        prefix = f"{server}/"
+        async for row in self._rows(PINS, prefix):
+            if not row.key.startswith(prefix):
+                break
+            digest = _pin(row).digest
+            counts[digest] = counts.get(digest, 0) + 1
+        return counts
 
-    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]]) -> None:
-        """Take away pins whose scope is ``gone``: one page of them each time, so that no round is a long one.
+    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]]) -> list[ScopeKey]:
+        """Remove pins whose scope is ``gone``: one page of them each time, so that no round is a long one.
 
-        Now and then also the catalogues that nothing refers to any more.
+        Every ``SWEPT`` seconds also remove the catalogues that nothing refers to. Return the scopes that are gone.
         """
         rows = await self._store.scan(PINS, after=self._tidied)
         self._tidied = rows[-1].key if rows else ""
-        scopes = [_scope(row) for row in rows]
-        found = await asyncio.gather(*(gone(scope) for scope in scopes))
-        keys = [row.key for row, is_gone in zip(rows, found, strict=True) if is_gone]
-        await asyncio.gather(*map(self._take_away, keys))
+        are_gone = await asyncio.gather(*(gone(_scope(row)) for row in rows))
+        keys = [
+            ScopeKey(server, scope_id)
+            for row, is_gone in zip(rows, are_gone, strict=True)
+            if is_gone
+            for server, _, scope_id in (row.key.rpartition("/"),)
+        ]
+        await asyncio.gather(*map(self.remove, keys))
         if not 0 <= self._clock() - self._swept_at < SWEPT:
             self._swept_at = self._clock()
             await self._catalogues.tidy(await self._referred())
+        return keys
 
     async def _referred(self) -> set[str]:
         """The catalogues that somebody is pinned to, or an operator may want to look at."""
-        found = await self.memory.digests()
-        for table in (PINS, BASELINES, FIRST, SEEN):
-            after = ""
-            while rows := await self._store.scan(table, after=after):
-                found.update(_pin(row.value).digest for row in rows)
-                after = rows[-1].key
-        return found
+        digests = {
+            _pin(row).digest for table in (PINS, BASELINES, FIRST, SEEN) async for row in self._rows(table)
+        }
+        async for row in self._rows(DRIFTS):
+            if (remembered := _remembered(row)) is not None:
+                digests.update(each.first.digest for each in remembered.met)
+        return digests
 
-    async def _own(self, key: str) -> Pin | None:
-        known = self._known.get(key)
-        if known is None and (row := await self._store.get(PINS, key)) is not None:
-            known = self._know(key, _pin(row.value))
-        return known
-
-    async def _write(self, key: str, made: Pin, owner: str) -> bool:
-        """Write the pin if there is none yet. Return whether it was the first."""
-        try:
-            await self._store.put(PINS, key, orjson.dumps([*made, owner]), expected=ABSENT)
-        except Conflict:
-            return False
-        self._know(key, made)
-        return True
-
-    def _know(self, key: str, pin: Pin) -> Pin:
-        self._known[key] = pin
-        if len(self._known) > KNOWN:
-            del self._known[next(iter(self._known))]
-        return pin
-
-    async def _take_away(self, key: str) -> None:
-        self._known.pop(key, None)
-        await self._store.delete(PINS, key)
-
-    # --- catalogues -------------------------------------------------------------------------------------------
+    # --- servers ----------------------------------------------------------------------------------------------
 
     async def catalogue(self, digest: str) -> Catalogue | None:
         """The catalogue of that digest; None if it is not known, or another version wrote it."""
         return await self._catalogues.get(digest)
 
-    async def saw(self, server: str, catalogue: Catalogue) -> None:
-        """Remember what a server offers now, for the operator who asks while it is away; and what it offered first."""
-        if self._seen.get(server) == catalogue.digest:
-            return
+    async def keep(self, server: str, catalogue: Catalogue) -> Pin:
+        """Write a catalogue of a server down. Return its pin as of now."""
         await self._catalogues.keep(server, catalogue)
-        made = Pin(catalogue.digest, self._clock())
-        if server not in self._firsts:
-            self._firsts[server] = await self._make_first(server, made)
-        await self._store.put(SEEN, server, _written(made))
-        self._seen[server] = catalogue.digest
+        return Pin(catalogue.digest, self._clock())
 
-    async def _make_first(self, server: str, made: Pin) -> Pin:
-        """Return what the server offered first, and write it if nobody has.
+    async def keep_seen(self, server: str, catalogue: Catalogue) -> None:
+        """Write down the catalogue that a server offers now as the last one, and as the first if there is none yet.
 
-        If an earlier version has kept only what the server offered last, that counts as the first.
+        Of a server of which an earlier version kept only the last catalogue, that one is the first.
         """
-        found = await self.first(server)
-        if found is not None:
-            return found
-        made = await self.last_seen(server) or made
-        try:
-            await self._store.put(FIRST, server, _written(made), expected=ABSENT)
-        except Conflict:
-            return await self.first(server) or made
-        return made
+        pin = await self.keep(server, catalogue)
+        if await self.first(server) is None:
+            await self._write_first(FIRST, server, [*(await self.last_seen(server) or pin)])
+        await self._store.put(SEEN, server, orjson.dumps([*pin]))
 
     async def last_seen(self, server: str) -> Pin | None:
-        row = await self._store.get(SEEN, server)
-        return _pin(row.value) if row is not None else None
+        """The pin of the catalogue that this server offered last."""
+        return await self._get(SEEN, server)
 
     async def first(self, server: str) -> Pin | None:
-        """The pin of what this server was first seen to offer, whoever saw it."""
-        found = self._firsts.get(server)
-        if found is None and (row := await self._store.get(FIRST, server)) is not None:
-            found = self._firsts[server] = _pin(row.value)
-        return found
+        """The pin of the catalogue that anybody saw first of this server. It never changes."""
+        return await self._get(FIRST, server)
 
-    # --- operators --------------------------------------------------------------------------------------------
-
-    async def baseline(self, server: str) -> Pin | None:
-        """The pin that an operator accepted for all scopes of this server, as of a few seconds ago."""
-        looked, found = self._baselines.get(server, (float("-inf"), None))
-        if not 0 <= self._clock() - looked <= LOOKED_UP:
-            found = await self.look_up(server)
-        return found
-
-    async def look_up(self, server: str) -> Pin | None:
-        """Read what an operator has accepted by now."""
-        row = await self._store.get(BASELINES, server)
-        found = _pin(row.value) if row is not None else None
-        self._baselines[server] = (self._clock(), found)
-        return found
+    async def accepted(self, server: str) -> Pin | None:
+        """The pin that an operator accepted for all scopes of this server."""
+        return await self._get(BASELINES, server)
 
     async def accept(self, server: str, catalogue: Catalogue) -> None:
-        """Make this the baseline of every scope, those to come too; the drift that was met is settled by that."""
-        await self._catalogues.keep(server, catalogue)
-        await self._store.put(BASELINES, server, _written(Pin(catalogue.digest, self._clock())))
-        self._baselines.pop(server, None)
-        await self.memory.forget(server)
+        """Make this the baseline of every present and future scope, and forget the drift that was met."""
+        pin = await self.keep(server, catalogue)
+        await self._store.put(BASELINES, server, orjson.dumps([*pin]))
+        await self.drift.forget(server)
 
-    async def of_server(self, server: str) -> Pin | None:
-        """The pin that a server is compared with, whatever its scopes start from: accepted, or else seen first."""
-        return await self.baseline(server) or await self.first(server)
+    async def _get(self, table: str, key: str) -> Pin | None:
+        row = await self._store.get(table, key)
+        return _pin(row) if row is not None else None
 
-    async def spread(self, server: str) -> dict[str, int]:
-        """The number of scopes that are pinned to each catalogue of a server, by its digest."""
-        counts: dict[str, int] = {}
-        prefix = f"{server}/"
-        after = prefix
-        while rows := await self._store.scan(PINS, after=after):
+    async def _write_first(self, table: str, key: str, value: list[object]) -> bool:
+        try:
+            await self._store.put(table, key, orjson.dumps(value), expected=ABSENT)
+        except Conflict:
+            return False
+        return True
+
+    async def _rows(self, table: str, after: str = "") -> AsyncIterator[Row]:
+        while rows := await self._store.scan(table, after=after):
             for row in rows:
-                if not row.key.startswith(prefix):
-                    return counts
-                digest = _pin(row.value).digest
-                counts[digest] = counts.get(digest, 0) + 1
+                yield row
             after = rows[-1].key
-        return counts
 
 
-def _key(server: str, scope_id: str) -> str:
-    return f"{server}/{scope_id}"
-
-
-def _written(pin: Pin) -> bytes:
-    return orjson.dumps([pin.digest, pin.since])
-
-
-def _pin(value: bytes) -> Pin:
-    digest, since, *_ = orjson.loads(value)
+def _pin(row: Row) -> Pin:
+    digest, since, *_ = orjson.loads(row.value)
     return Pin(digest, since)
 
 
 def _scope(row: Row) -> Scope:
     _, _, *owner = orjson.loads(row.value)
     return Scope(row.key.rpartition("/")[2], owner[0] if owner else "")
+
+
+# --- drift ----------------------------------------------------------------------------------------------------
+
+
+class DriftMemory:
+    """The catalogues that scopes met and that were not their server's baseline. They outlive sessions and processes.
+
+    Every method raises StoreUnavailable.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, list[Meeting]] = {}
+        self._writing: dict[str, asyncio.Lock] = {}
+
+    def __repr__(self) -> str:
+        return f"<DriftMemory: {sum(map(len, self._waiting.values()))} meetings to write>"
+
+    async def of(self, server: str, baseline: str) -> RememberedDrift | None:
+        """The drift of a server from its baseline (digest) that nobody has accepted, None if there is none."""
+        _, found = await self._read(server)
+        return found if found is not None and found.baseline == baseline and found.met else None
+
+    async def add(self, server: str, meeting: Meeting) -> None:
+        """Write a meeting down. Those that come while another write is under way are written together."""
+        waiting = self._waiting.setdefault(server, [])
+        waiting.append(meeting)
+        async with self._writing.setdefault(server, asyncio.Lock()):
+            meetings = list(waiting)
+            waiting.clear()
+            if meetings:
+                await self._write(server, meetings)
+
+    async def forget(self, server: str) -> None:
+        """Forget the drift of a server: an operator has accepted its tools."""
+        await self._store.delete(DRIFTS, server)
+
+    async def forget_others(self, server: str) -> None:
+        """Keep only the drift of scopes that saw both catalogues: the server offers each user other tools."""
+        await self._change(server, lambda found: found and found.of_those_who_saw_both())
+
+    async def _write(self, server: str, meetings: Sequence[Meeting]) -> None:
+        def with_meetings(found: RememberedDrift | None) -> RememberedDrift:
+            found = found or RememberedDrift(meetings[0].baseline)
+            for meeting in meetings:
+                found = found.with_meeting(meeting)
+            return found
+
+        await self._change(server, with_meetings)
+
+    async def _change(
+        self, server: str, change: Callable[[RememberedDrift | None], RememberedDrift | None]
+    ) -> None:
+        while True:
+            row, found = await self._read(server)
+            changed = change(found)
+            if changed is None or changed == found:
+                return
+            try:
+                version = row.version if row is not None else ABSENT
+                await self._store.put(DRIFTS, server, encode_remembered(changed), expected=version)
+                return
+            except Conflict:
+                # Another process wrote the meetings of its own sessions.
+                continue
+
+    async def _read(self, server: str) -> tuple[Row | None, RememberedDrift | None]:
+        row = await self._store.get(DRIFTS, server)
+        return row, _remembered(row) if row is not None else None
+
+
+def _remembered(row: Row) -> RememberedDrift | None:
+    try:
+        return decode_remembered(row.value)
+    except ValueError:
+        # Another version wrote it, so the drift is remembered anew.
+        return None

@@ -1,13 +1,14 @@
-"""The tool guard: a call is judged by the same catalogue as the list, and the list by what its scope saw first.
+"""The tool guard: calls and lists of tools are judged by the catalogue that their scope saw first.
 
-An unchanged call costs two look-ups here. Only where the upstream's tools may have changed since the scope last saw
-them is the list read again, once for all scopes, or in the scope's own session where that shows something else.
+An unchanged call costs two look-ups here. If the upstream's tools may have changed since the scope last saw them, the
+list is read again: once for all scopes, and in the scope's own session if that verdict is drift.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -17,35 +18,42 @@ from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_reader import CatalogueReader
-from adapter.relay.tools.definitions import Definitions, Offered
-from adapter.relay.tools.tool_lists import Page, ToolLists
-from adapter.relay.tools.verdict_cache import VerdictCache
+from adapter.relay.tools.catalogue_judge import CatalogueJudge
+from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
+from adapter.relay.tools.tool_lists import Page, ToolLists, Way
 from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
-from adapter.rules.tools.drift import Drift, as_data, sentence
-from adapter.rules.tools.verdicts import Verdict
+from adapter.rules.tools.catalogue import Verdict
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure
 
 RETRY = 30.0
-"""Seconds after which tools that could not be read are asked for again, where no call depends on them."""
+"""Seconds until tools that could not be read are read again, where no call depends on them."""
 
 VARIANTS = 4096
-"""Names that nobody lists, for which it is remembered whether they are refused."""
+"""Names of calls for which it is remembered whether policy hides them."""
 
-_LONGEST_TOLD = 100
+_LONGEST_SHOWN = 100
 
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
 
 
-class ToolGuard:
-    """The judge of one server's tools. ``hidden`` says of a name whether policy hides it, in any spelling.
+class GuardRuntime(NamedTuple):
+    """The surroundings of a guard. ``now`` is a clock that never goes back."""
 
-    ``by_content``: policy hides tools for what they say too. ``fresh_for``: seconds after which the upstream's tools
-    may have changed without a word. ``now`` is a clock that never goes back. ``definitions`` is where those that were
-    read are kept, which ``seen`` and ``offered`` need.
+    now: Callable[[], float]
+    background: BackgroundTasks
+    log: FilteringBoundLogger
+
+
+class ToolGuard:
+    """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
+
+    ``by_content``: policy hides tools for their definitions, too. ``definitions`` keeps the definitions that were read,
+    which ``offered`` and ``listed`` need.
     """
 
     def __init__(
@@ -53,73 +61,57 @@ class ToolGuard:
         lists: ToolLists,
         hidden: Callable[[str], bool],
         baselines: Baselines,
-        *,
         revoke: Revoke,
-        fresh_for: float,
-        now: Callable[[], float],
-        background: BackgroundTasks,
-        log: FilteringBoundLogger,
+        runtime: GuardRuntime,
+        *,
         by_content: bool = False,
         definitions: Definitions | None = None,
     ) -> None:
-        self._server = baselines.server
         self._lists = lists
         self._hidden = hidden
         self._pinning = pinning = baselines.pinning
         self._baselines = baselines
         self._revoke = revoke
-        self._now = now
-        self._background = background
-        self._log = log
+        self._now, self._background, self._log = runtime
         self._definitions = definitions
-        # Where calls may be refused for what the list says, they wait until that is known.
+        # Calls wait for the list where it may be the reason to refuse them.
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
-        self._catalogue_reader = CatalogueReader(
-            lists, fresh_for=fresh_for, now=now, background=background, definitions=definitions
-        )
-        self._verdicts = VerdictCache(baselines, lists, self._catalogue_reader, log)
+        self._cache = baselines.cache
+        self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
+        self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._retry_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<ToolGuard of {self._server!r}: {self._pinning.mode}, {self._verdicts}>"
-
-    @property
-    def drifts(self) -> int:
-        """The number of times that a scope was found to be offered other tools than it saw first."""
-        return self._verdicts.drifts
+        return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
 
     def changed(self) -> None:
-        """The upstream's tools may be others now: it began anew."""
-        self._catalogue_reader.changed()
+        """See Gate."""
+        self._cache.changed()
 
     def listener(self) -> Callable[[bytes], None]:
         """See Gate."""
-        return self._catalogue_reader.listener()
-
-    def forget(self, scope_id: str) -> None:
-        """The scope has ended."""
-        self._verdicts.forget(scope_id)
+        return self._cache.listener()
 
     # --- calls ------------------------------------------------------------------------------------------------
 
     def passes(self, scope_id: str, name: str | None) -> bool:
         """Tell whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
 
-        The adapter's own tools always may.
+        Calls of the adapter's own tools always may.
         """
         if name in self._lists.own_names:
             return True
         if not self._watches:
             return name is not None and not self._refuses(name)
-        verdict = self._verdicts.standing(scope_id)
+        verdict = self._cache.verdict(scope_id)
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
-        """See Gate. A tool that is not what its scope saw first promises nothing."""
-        verdict = self._verdicts.standing(scope_id)
+        """See Gate. The annotations of a tool that has drifted do not count."""
+        verdict = self._cache.verdict(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
         if verdict.drift is not None and name in verdict.drift.unsettled:
@@ -139,12 +131,12 @@ class ToolGuard:
         if not self._watches:
             return
         if not self._waits:
-            # Nothing will be refused, so nobody waits for what is only to be pinned and told.
+            # Nothing will be refused, so no call waits until its tools are pinned.
             if call.scope.id not in self._viewing and self._now() >= self._retry_at:
                 self._viewing.add(call.scope.id)
                 self._background.run(self._view_quietly(call.without_request()))
             return
-        verdict = await self._verdicts.verdict(call)
+        verdict = await self._judge.verdict(call)
         if verdict.hides(name):
             raise _unknown(name)
         if not verdict.bars(name):
@@ -155,10 +147,10 @@ class ToolGuard:
 
     async def _view_quietly(self, call: Call) -> None:
         try:
-            await self._verdicts.verdict(call)
+            await self._judge.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
-            self._log.info("tools could not be pinned yet", server=self._server, why=error.code)
+            self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)
         finally:
             self._viewing.discard(call.scope.id)
 
@@ -177,8 +169,8 @@ class ToolGuard:
     async def _refusal(self, call: Call, found: Drift) -> CatalogueDrifted:
         """The error of a call or list that drift concerns; the session ends with it where that is configured.
 
-        Not where its successor would start from the same baseline: a file's, an operator's, the server's, or its
-        principal's.
+        It does not end if its successor would start from the same baseline: that of a file, an operator, the server
+        or the principal.
         """
         ends = self._pinning.invalidate and not self._pinning.subset and call.session is not None
         ends = ends and await self._baselines.begins_anew_with_session(call)
@@ -189,29 +181,29 @@ class ToolGuard:
 
     # --- code mode --------------------------------------------------------------------------------------------
 
-    async def offered(self, call: Call) -> Offered:
+    async def listed(self, call: Call) -> Offered:
         """The tools that the scope of this call may use, with definitions.
 
-        Raises as ``seen`` does, and CatalogueDrifted if the list of tools would raise it.
+        Raises as ``offered`` does, and CatalogueDrifted if the list of tools would raise it.
         """
         if self._pinning.mode == "block" and not self._pinning.subset:
-            verdict = await self._verdicts.verdict(call)
+            verdict = await self._judge.verdict(call)
             if verdict.drift is not None:
                 raise await self._refusal(call, verdict.drift)
-        return await self.seen(call)
+        return await self.offered(call)
 
-    async def seen(self, call: Call) -> Offered:
+    async def offered(self, call: Call) -> Offered:
         """The tools that the upstream offers now, and which of them the scope of this call may use.
 
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
         assert self._definitions is not None, "definitions are kept where they are asked for"
-        verdict = await self._verdicts.verdict(call)
+        verdict = await self._judge.verdict(call)
         digest = verdict.now.digest
         definitions = self._definitions.of(digest)
         if definitions is None:
-            # Seen on a client's own list, or so long ago that other catalogues took its place.
-            await self._catalogue_reader.own(call)
+            # The catalogue came on a client's own list, or other catalogues took its place since.
+            await self._reader.own_snapshot(call)
             definitions = self._definitions.of(digest)
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
@@ -225,16 +217,16 @@ class ToolGuard:
         return self._lists.recognizes(response)
 
     async def ask(self, call: Call) -> bytes | None:
-        """Note when the list was asked for: what comes may be older than what is known by then.
+        """Note the moment of the request: the answer may be older than the catalogue that is known by then.
 
-        Nothing but a list that was judged leaves, nor one that only some client would find in what the upstream says.
+        ``guarded``: only a list that was judged leaves, also where just some clients would find one in the answer.
         """
-        self._verdicts.asked(call)
+        self._judge.mark(call)
         call.guarded = True
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        """A list as the client may see it, or why it may not see it: nobody is to wait for an answer in vain."""
+        """The list as the client may see it, or the error why it may not: every request gets an answer."""
         try:
             return await self._list(call, response)
         except AdapterError as error:
@@ -251,11 +243,11 @@ class ToolGuard:
         if page.listed is None or not self._watches:
             return page.response
         try:
-            verdict = await self._verdicts.verdict_on(call, page.listed, first=first)
+            verdict = await self._judge.verdict_on(call, page.listed, first=first)
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise
-            self._log.info("a list could not be judged", server=self._server, why=error.code)
+            self._log.info("a list could not be judged", server=self._baselines.server, why=error.code)
             return page.response
         return await self._as_judged(call, page, verdict)
 
@@ -266,21 +258,18 @@ class ToolGuard:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
 
     async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> bytes:
-        if self._pinning.mode == "block" and self._pinning.subset:
-            return (
-                await self._lists.only(page, verdict, modern=call.modern) if verdict.drift else page.response
-            )
-        if verdict.drift is None or self._pinning.mode == "off":
+        pinning = self._pinning
+        if verdict.drift is None or pinning.mode == "off":
             return page.response
-        if self._pinning.mode == "warn":
-            return await self._lists.warned(page, verdict, modern=call.modern)
+        if pinning.mode == "warn" or pinning.subset:
+            return await self._lists.judged(page, Way(call.modern, verdict, warns=pinning.mode == "warn"))
         raise await self._refusal(call, verdict.drift)
 
 
 def _unknown(name: str) -> ToolUnknown:
-    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_TOLD)}")
+    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_SHOWN)}")
 
 
 def _may_name_cursor(request: bytes) -> bool:
-    """False only where no page but the first is asked for, as mostly; a backslash may hide the word."""
+    """Tell whether a request may be for a later page. Mostly it is not; a backslash may hide the word."""
     return b"cursor" in request or b"\\" in request

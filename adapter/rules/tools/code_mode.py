@@ -1,7 +1,7 @@
-"""Code mode: three tools in the place of all, to search, to describe and to call. No code is run. Pure.
+"""Code mode: three tools in the place of all others, to search, to describe and to call. No code is run. Pure.
 
-A call through the third is unfolded into the direct call that it stands for, before anything judges it, so that it
-walks the same way: its arguments, the ``_meta`` and whatever else its params hold keep their bytes.
+A call through the third tool is unfolded into the direct call that it stands for before anything judges it. Its
+arguments, its ``_meta`` and all other params keep their bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_FOUND = 100
 _ARGUMENTS = ("params", "arguments")
 
 
-class Misasked(Exception):
-    """A call of one of the three tools that cannot be followed; the sentence is for the model that made it."""
+class UnusableCall(Exception):
+    """A call of one of the three tools that cannot be served; the sentence is for the model that made it."""
 
 
 class Query(NamedTuple):
@@ -50,10 +50,6 @@ class CodeModeNames:
         return f"{self.server}_call_tool"
 
     @property
-    def every(self) -> frozenset[str]:
-        return frozenset((self.search, self.schema, self.call))
-
-    @property
     def hint(self) -> str:
         """The way to call a tool, in words for a client that called it by its own name."""
         return (
@@ -66,61 +62,61 @@ class CodeModeNames:
 
 
 def unfold(envelope: Envelope, names: CodeModeNames) -> bytes:
-    """The direct call that a call of ``names.call`` stands for, as bytes. Raises Misasked.
+    """The direct call that a call of ``names.call`` stands for, as bytes. Raises UnusableCall.
 
-    ``params.name`` and ``params.arguments`` become those inside; everything else stays as it came.
+    ``params.name`` and ``params.arguments`` become those of the inner call; everything else stays as it came.
     """
-    asked = _asked(envelope, known=("name", "arguments"))
-    name = _name(asked, names)
+    arguments = _arguments(envelope, known=("name", "arguments"))
+    name = _name(arguments, names)
     if name == names.call:
-        raise Misasked(f"{names.call} cannot call itself: pass the name of another tool.")
-    arguments = asked.get("arguments")
-    if arguments is not None and not isinstance(arguments, dict):
-        raise Misasked("arguments must be an object with the arguments of the tool.")
+        raise UnusableCall(f"{names.call} cannot call itself: pass the name of another tool.")
+    inner = arguments.get("arguments")
+    if inner is not None and not isinstance(inner, dict):
+        raise UnusableCall("arguments must be an object with the arguments of the tool.")
     edits: list[Edit] = [Replace(("params", "name"), _bytes(envelope.body, (*_ARGUMENTS, "name")))]
-    if arguments is None:
+    if inner is None:
         edits.append(Drop(_ARGUMENTS))
     else:
         edits.append(Replace(_ARGUMENTS, _bytes(envelope.body, (*_ARGUMENTS, "arguments"))))
     return edit(envelope.body, edits)
 
 
-def asked_name(envelope: Envelope, names: CodeModeNames) -> str:
-    """The tool that a call of ``names.schema`` asks about. Raises Misasked."""
-    return _name(_asked(envelope, known=("name",)), names)
+def described_name(envelope: Envelope, names: CodeModeNames) -> str:
+    """The tool that a call of ``names.schema`` asks about. Raises UnusableCall."""
+    return _name(_arguments(envelope, known=("name",)), names)
 
 
-def asked_query(envelope: Envelope) -> Query:
-    """Return the query of a call of ``names.search``. Raises Misasked."""
-    asked = _asked(envelope, known=("query", "limit"))
-    words, limit = asked.get("query"), asked.get("limit")
+def search_query(envelope: Envelope) -> Query:
+    """The query of a call of ``names.search``. Raises UnusableCall."""
+    arguments = _arguments(envelope, known=("query", "limit"))
+    words, limit = arguments.get("query"), arguments.get("limit")
     if not isinstance(words, str):
-        raise Misasked("query must be a text: the words to look for.")
+        raise UnusableCall("query must be a text: the words to look for.")
     if limit is None:
         return Query(words, DEFAULT_LIMIT)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_FOUND:
-        raise Misasked(f"limit must be a number from 1 to {MOST_FOUND}.")
+        raise UnusableCall(f"limit must be a number from 1 to {MOST_FOUND}.")
     return Query(words, limit)
 
 
-def _asked(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
+def _arguments(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
     """The arguments of a call of one of the three tools, of which only the ``known`` may be there."""
     params = parse(envelope.body).get("params")
-    asked = params.get("arguments") if isinstance(params, dict) else None
-    if asked is None:
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    if arguments is None:
         return {}
-    if not isinstance(asked, dict):
-        raise Misasked("arguments must be an object.")
-    # Which of two an upstream would read is not known, and the one that was judged has to be the one that runs.
+    if not isinstance(arguments, dict):
+        raise UnusableCall("arguments must be an object.")
+    # Upstreams differ in which of two they read, and the arguments that were judged have to be those that run.
     if _stands_twice(envelope.body, ("params",)) or _stands_twice(envelope.body, _ARGUMENTS):
-        raise Misasked("An argument is given twice.")
-    strange = next((key for key in asked if key not in known), None)
+        raise UnusableCall("An argument is given twice.")
+    strange = next((key for key in arguments if key not in known), None)
     if strange is not None:
-        raise Misasked(
+        raise UnusableCall(
             f"There is no argument {strange!r} here, only {' and '.join(known)}"
             + (": the arguments of the tool itself go into arguments." if "arguments" in known else ".")
         )
-    return asked
+    return arguments
 
 
 def _stands_twice(body: bytes, path: tuple[str, ...]) -> bool:
@@ -128,10 +124,10 @@ def _stands_twice(body: bytes, path: tuple[str, ...]) -> bool:
     return len(keys) > len(set(keys))
 
 
-def _name(asked: Mapping[str, Any], names: CodeModeNames) -> str:
-    name = asked.get("name")
+def _name(arguments: Mapping[str, Any], names: CodeModeNames) -> str:
+    name = arguments.get("name")
     if not isinstance(name, str):
-        raise Misasked(f"name must be the name of a tool, as {names.search} returns it.")
+        raise UnusableCall(f"name must be the name of a tool, as {names.search} returns it.")
     return name
 
 
@@ -149,102 +145,77 @@ def _span(body: bytes, path: tuple[str, ...]) -> tuple[int, int]:
 # --- answers --------------------------------------------------------------------------------------------------
 
 
-def told(found: Sequence[SearchHit], total: int, names: CodeModeNames) -> tuple[str, dict[str, Any]]:
-    """Return the answer of the search tool: as text, and as data that fits its output schema."""
-    if not found:
-        return "No tool was found. Try other words, or an empty query for all tools by name.", {
-            "tools": [],
-            "total": 0,
-        }
-    lines = [f"{each.name} ({each.score:g}): {each.line}".rstrip(" :") for each in found]
-    more = f"\n{total - len(found)} more were found; ask for more with limit." if total > len(found) else ""
+def search_answer(hits: Sequence[SearchHit], total: int, names: CodeModeNames) -> tuple[str, dict[str, Any]]:
+    """The answer of the search tool: as text, and as data that fits its output schema."""
+    if not hits:
+        text = "No tool was found. Try other words, or an empty query for all tools by name."
+        return text, {"tools": [], "total": 0}
+    lines = [f"{each.name} ({each.score:g}): {each.line}".rstrip(" :") for each in hits]
+    more = f"\n{total - len(hits)} more were found; ask for more with limit." if total > len(hits) else ""
     text = "\n".join(lines) + more + f"\nArguments: {names.schema}. Call: {names.call}."
-    tools = [
-        {
-            "name": each.name,
-            **({"title": each.title} if each.title is not None else {}),
-            "description": each.line,
-            "score": each.score,
-        }
-        for each in found
-    ]
+    tools = [_hit_data(each) for each in hits]
     return text, {"tools": tools, "total": total}
+
+
+def _hit_data(hit: SearchHit) -> dict[str, Any]:
+    title = {} if hit.title is None else {"title": hit.title}
+    return {"name": hit.name, **title, "description": hit.line, "score": hit.score}
 
 
 def definitions(names: CodeModeNames) -> tuple[dict[str, Any], ...]:
     """The three tools as a client sees them in the list."""
-    name = {"type": "string", "description": f"The tool's name, exactly as {names.search} gives it."}
+    name = _text(f"The tool's name, exactly as {names.search} gives it.")
+    query = _text("Words that say what the tool is to do; empty for all tools by name.")
+    limit = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_FOUND,
+        "default": DEFAULT_LIMIT,
+        "description": "Most tools in the answer.",
+    }
+    search = (
+        f"Finds tools of {names.server} by words: in their names, descriptions and parameters. Read the "
+        f"arguments of what it finds with {names.schema}, then call it with {names.call}."
+    )
+    describe = f"Gives the whole definition of one tool of {names.server}, with its arguments."
+    call = (
+        f"Calls one tool of {names.server} and answers what it answers. {names.search} finds tools, and "
+        f"{names.schema} shows their arguments."
+    )
+    arguments = {"type": "object", "description": "The arguments of that tool."}
     return (
         {
-            "name": names.search,
-            "title": "Search tools",
-            "description": (
-                f"Finds tools of {names.server} by words: in their names, descriptions and parameters. Read the "
-                f"arguments of what it finds with {names.schema}, then call it with {names.call}."
-            ),
-            "inputSchema": _object(
-                {
-                    "query": {
-                        "type": "string",
-                        "description": "Words that say what the tool is to do; empty for all tools by name.",
-                    },
-                    "limit": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": MOST_FOUND,
-                        "default": DEFAULT_LIMIT,
-                        "description": "Most tools in the answer.",
-                    },
-                },
-                "query",
-            ),
+            **_tool(names.search, "Search tools", search, {"query": query, "limit": limit}),
             "outputSchema": _FOUND,
-            "annotations": _reading("Search tools"),
+            "annotations": {"title": "Search tools", **_READS},
         },
         {
-            "name": names.schema,
-            "title": "Describe a tool",
-            "description": f"Gives the whole definition of one tool of {names.server}, with its arguments.",
-            "inputSchema": _object({"name": name}, "name"),
-            "annotations": _reading("Describe a tool"),
+            **_tool(names.schema, "Describe a tool", describe, {"name": name}),
+            "annotations": {"title": "Describe a tool", **_READS},
         },
         {
-            "name": names.call,
-            "title": "Call a tool",
-            "description": (
-                f"Calls one tool of {names.server} and answers what it answers. {names.search} finds "
-                f"tools, and {names.schema} shows their arguments."
-            ),
-            "inputSchema": _object(
-                {
-                    "name": name,
-                    "arguments": {"type": "object", "description": "The arguments of that tool."},
-                },
-                "name",
-            ),
+            **_tool(names.call, "Call a tool", call, {"name": name, "arguments": arguments}),
             "annotations": {"title": "Call a tool"},
         },
     )
 
 
-def _object(properties: dict[str, Any], required: str) -> dict[str, Any]:
-    return {
+def _tool(name: str, title: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """A definition whose first property is required."""
+    schema = {
         "type": "object",
         "properties": properties,
-        "required": [required],
+        "required": [next(iter(properties))],
         "additionalProperties": False,
     }
+    return {"name": name, "title": title, "description": description, "inputSchema": schema}
 
 
-def _reading(title: str) -> dict[str, Any]:
-    return {
-        "title": title,
-        "readOnlyHint": True,
-        "destructiveHint": False,
-        "idempotentHint": True,
-        "openWorldHint": False,
-    }
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
 
+
+_READS = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
 _FOUND = {
     "type": "object",

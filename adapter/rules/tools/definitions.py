@@ -1,9 +1,14 @@
-"""Definitions of tools and their fingerprints: what makes two definitions the same. Pure."""
+"""Definitions of tools: their fingerprints, which are the same for the same tool, and their prose. Pure.
+
+Prose is the titles and descriptions that a model reads.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,54 +16,20 @@ import orjson
 
 from adapter.rules.text.canonical_json import canonical
 from adapter.wire.ambiguity import stands_twice
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import dump, parse
 from adapter.wire.names import TOOL
-from adapter.wire.spans import Edit, Insert, edit
-
-
-def announced(response: bytes, *, tools: bool, resources: bool, changing: bool) -> bytes:
-    """The response with the capabilities that the adapter's own tools and resources need.
-
-    ``changing``: the adapter tells when the list of resources changes. ``response`` itself where it already says
-    all that, or is no result.
-    """
-    message = parse(response)
-    result = message.get("result") if isinstance(message, dict) else None
-    if not isinstance(result, dict):
-        return response
-    found = result.get("capabilities", {})
-    if not isinstance(found, dict):
-        return response
-    edits: list[Edit] = []
-    if tools and not isinstance(found.get("tools"), dict):
-        edits.append(Insert(("result", "capabilities", "tools"), b"{}"))
-    if resources:
-        edits += _resources(found.get("resources"), changing=changing)
-    return edit(response, edits) if edits else response
-
-
-def _resources(found: object, *, changing: bool) -> list[Edit]:
-    path = ("result", "capabilities", "resources")
-    if not isinstance(found, dict):
-        return [Insert(path, b'{"listChanged":true}' if changing else b"{}")]
-    if changing and found.get("listChanged") is not True:
-        return [Insert((*path, "listChanged"), b"true")]
-    return []
-
 
 KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """The members that a client's model acts on (MCP, "Tool"); all others, ``_meta`` among them, count apart."""
 
 
-class Fingerprint(NamedTuple):
-    """SHA-256 (hex) over the canonical form of the known members, and over that of all others."""
-
-    known: str
-    unknown: str
-
-
 class PinnedTool(NamedTuple):
-    """A definition as it was pinned: its fingerprint, and the canonical JSON of its known members."""
+    """A definition as it was pinned.
+
+    ``known`` and ``unknown`` are its fingerprint: SHA-256 (hex) over the canonical form of the known members, and over
+    that of all others. They are equal for two definitions exactly when a client's model is told the same, but for
+    Unicode's NFKC. ``definition`` is the canonical JSON of the known members.
+    """
 
     known: str
     unknown: str
@@ -73,7 +44,7 @@ class Tool:
     another reader may find another definition in these bytes, as of a name or description that stands there twice.
     """
 
-    # What they say is not kept: ten thousand tools are a million objects, which the collector looks through.
+    # The parsed definition is not kept: ten thousand tools are a million objects for the garbage collector.
     name: str
     raw: bytes
     known: str
@@ -83,10 +54,6 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}: {self.known[:12]}>"
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.known, self.unknown)
 
 
 def read_tool(raw: bytes, value: object = None) -> Tool | None:
@@ -101,7 +68,8 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
         value = parse(raw)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    form, unknown = known_form(value), _digest_of_others(value)
+    form = canonical({key: value[key] for key in KNOWN if key in value})
+    unknown = _digest_of_others(value)
     doubtful = not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None
     if _has_duplicates(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
@@ -116,22 +84,12 @@ def is_doubtful(raw: bytes, value: dict[str, Any]) -> bool:
     return _has_duplicates(raw, value) and stands_twice(raw, TOOL)
 
 
-def fingerprint(value: dict[str, Any]) -> Fingerprint:
-    """Equal for two definitions exactly when a client's model is told the same, but for Unicode's NFKC."""
-    return Fingerprint(_digest(known_form(value)), _digest_of_others(value))
-
-
-def known_form(value: dict[str, Any]) -> bytes:
-    """The canonical JSON of a definition's known members."""
-    return canonical({key: value[key] for key in KNOWN if key in value})
-
-
 def pinned(tool: Tool) -> PinnedTool:
     return PinnedTool(tool.known, tool.unknown, tool.form)
 
 
 def _has_duplicates(raw: bytes, value: dict[str, Any]) -> bool:
-    # Bytes that are the plain spelling of their own value hold nothing twice; most are.
+    # Most definitions are spelled as orjson spells them, and then no key stands twice.
     try:
         if orjson.dumps(value) == raw:
             return False
@@ -161,3 +119,135 @@ def _digest(data: bytes) -> str:
 
 
 _DIGEST_OF_NO_OTHERS = _digest(b"{}")
+
+
+# --- prose ----------------------------------------------------------------------------------------------------
+
+# A key or text (1) and, where it is the key of a member, the text (2) or the container (3) behind it; or a bracket (4).
+# In JSON every string ends; that its end is optional keeps what is none from being read again at each quote.
+_STRING = rb'"(?:[^"\\]++|\\.)*+"?+'
+_TOKEN = re.compile(
+    rb"(" + _STRING + rb")(?:\s*+:\s*+(?:(" + _STRING + rb")|([\[{]))?)?|([\[\]{}])", re.DOTALL
+)
+_MEMBER_TEXT, _MEMBER_CONTAINER, _BRACKET = 2, 3, 4
+
+# The kinds of containers in which the walk stands.
+_TOOL, _ANNOTATIONS, _SCHEMA, _NAMED, _DATA = range(5)
+_OF_TOOL = {b'"annotations"': _ANNOTATIONS, b'"inputSchema"': _SCHEMA, b'"outputSchema"': _SCHEMA}
+# Keywords of JSON Schema whose value is no schema: data, or schemas under names that are no keywords.
+_OF_SCHEMA = {
+    **dict.fromkeys((b'"default"', b'"const"', b'"enum"', b'"examples"', b'"example"'), _DATA),
+    **dict.fromkeys(
+        (b'"properties"', b'"patternProperties"', b'"dependentSchemas"', b'"dependencies"'), _NAMED
+    ),
+    **dict.fromkeys((b'"$defs"', b'"definitions"'), _NAMED),
+}
+_TITLE, _DESCRIPTION = b'"title"', b'"description"'
+
+
+class Prose(NamedTuple):
+    """A title or description: ``where`` is the member of the tool it is or stands in, the rest is positions.
+
+    The member begins at ``member`` with its key's quote; its value, a JSON string, is at ``start`` to ``end``.
+    """
+
+    where: str
+    is_title: bool
+    member: int
+    start: int
+    end: int
+
+    @property
+    def in_schema(self) -> bool:
+        return self.where.endswith("Schema")
+
+    def text(self, definition: bytes) -> str:
+        """The text of this prose. A lone surrogate in it stays one."""
+        quoted = definition[self.start : self.end]
+        if b"\\" not in quoted:
+            return quoted[1:-1].decode("utf-8")
+        text: str = json.loads(quoted)
+        return text
+
+
+def prose(definition: bytes) -> Iterator[Prose]:
+    """Every title and description of a tool, its annotations and its schemas, in their order.
+
+    ``definition`` is valid JSON; if it is no object there are none. Within a schema, members of whatever is no
+    known keyword count as well, but what stands in a ``default``, ``const``, ``enum`` or ``examples`` is data.
+    """
+    within: list[int] = []
+    where = b""
+    for token in _TOKEN.finditer(definition):
+        kind = token.lastindex
+        if kind == _BRACKET:
+            bracket = token[4]
+            if bracket in b"]}":
+                within.pop()
+            elif within:
+                # An item of a list: names have no lists, so whatever is in one is read as a schema.
+                within.append(_SCHEMA if within[-1] == _NAMED else within[-1])
+            elif bracket == b"{":
+                within.append(_TOOL)
+            else:
+                return
+        elif kind == _MEMBER_CONTAINER:
+            key, outer = _plain(token[1]), within[-1]
+            if outer == _TOOL:
+                where = key
+            within.append(_inside(outer, key))
+        elif kind == _MEMBER_TEXT and within[-1] < _NAMED:
+            key = _plain(token[1])
+            if key == _TITLE or (key == _DESCRIPTION and within[-1] != _ANNOTATIONS):
+                place = key if within[-1] == _TOOL else where
+                member, (start, end) = token.start(), token.span(2)
+                yield Prose(place[1:-1].decode("ascii"), key == _TITLE, member, start, end)
+
+
+def rewritten(definition: bytes, texts: Sequence[tuple[Prose, str | None]]) -> bytes:
+    """``definition`` with these texts in place of what was there, in its order; None takes the member away."""
+    pieces: list[bytes] = []
+    # What is cut away last begins and ends here: a member that is last in its object takes a comma before it.
+    at = 0
+    for piece, text in texts:
+        if text is not None:
+            pieces += (definition[at : piece.start], dump(text))
+            at = piece.end
+            continue
+        pieces.append(definition[at : piece.member])
+        at = _behind(definition, piece.end)
+        if at == piece.end:
+            _take_comma(pieces)
+    pieces.append(definition[at:])
+    return b"".join(pieces)
+
+
+def _plain(quoted: bytes) -> bytes:
+    """A key with its quotes, as it is spelled without needless escapes."""
+    return quoted if b"\\" not in quoted else dump(json.loads(quoted))
+
+
+def _inside(outer: int, key: bytes) -> int:
+    if outer == _SCHEMA:
+        return _OF_SCHEMA.get(key, _SCHEMA)
+    if outer == _NAMED:
+        return _SCHEMA
+    return _OF_TOOL.get(key, _DATA) if outer == _TOOL else _DATA
+
+
+_COMMA = re.compile(rb"\s*+,\s*+")
+
+
+def _behind(definition: bytes, end: int) -> int:
+    """The index where the next member begins, or ``end`` if there is none."""
+    found = _COMMA.match(definition, end)
+    return found.end() if found else end
+
+
+def _take_comma(pieces: list[bytes]) -> None:
+    """Remove the comma at the end of ``pieces``, if there is one."""
+    while pieces:
+        kept = pieces.pop().rstrip()
+        if kept:
+            pieces.append(kept.removesuffix(b","))
+            return

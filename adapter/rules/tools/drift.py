@@ -1,34 +1,31 @@
-"""The changes of a server's tools since they were pinned: found as a value, and put in words. Pure."""
+"""Drift: the changes of a server's tools since they were pinned, and those that are remembered until accepted. Pure."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+import orjson
+
 from adapter.errors import BadJson
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.json_differences import differences
-from adapter.rules.text.unicode import shown
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import Piecewise, at_once, one_piece
 
-# MCP, "ToolAnnotations": what a client assumes of a tool that does not say, and what is the less safe.
+# MCP, "ToolAnnotations": the value that a client assumes of a tool without the hint, and the less safe value.
 _HINTS = {"readOnlyHint": (False, False), "destructiveHint": (True, True), "openWorldHint": (True, True)}
 _MOST_FIELDS = 50
-_MOST_NAMES = 50
-_MOST_FIELDS_TOLD = 10
-_MOST_NAMES_SAID = 5
-_LONGEST_NAME = 128
 _EACH = 512
 
 
 class Rename(NamedTuple):
-    """The same behaviour under another name."""
+    """A tool with the same definition under another name."""
 
     old: str
     new: str
@@ -51,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """All that is not as it was pinned, each in the order of names."""
+    """The tools that are not as they were pinned, each group in the order of names."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -60,7 +57,7 @@ class Drift:
 
     @cached_property
     def unsettled(self) -> frozenset[str]:
-        """The tools of now that are not those that were pinned; one of which only other keys differ is."""
+        """The present tools that a model is told otherwise of than when they were pinned."""
         altered = (change.name for change in self.changed if change.fields)
         return frozenset((*self.added, *altered, *(rename.new for rename in self.renamed)))
 
@@ -72,7 +69,7 @@ class Drift:
 
     @property
     def is_of_other_keys_only(self) -> bool:
-        """Tell whether nothing that a model is told has changed."""
+        """Tell whether only members differ that a model is not told of."""
         return not (self.unsettled or self.removed)
 
     @property
@@ -130,13 +127,13 @@ def _renames(baseline: Pinned, removed: list[str], now: Pinned, added: list[str]
 
 
 def _behaviour(pin: PinnedTool) -> str:
-    """A digest of all that a model is told but what the tool is called."""
+    """A digest of all that a model is told, but for the tool's name and titles."""
     value = definition_of(pin)
     annotations = value.get("annotations")
     if isinstance(annotations, dict):
         annotations.pop("title", None)
-    told = {key: item for key, item in value.items() if key not in ("name", "title")}
-    return hashlib.sha256(canonical(told)).hexdigest()
+    rest = {key: item for key, item in value.items() if key not in ("name", "title")}
+    return hashlib.sha256(canonical(rest)).hexdigest()
 
 
 def _change(name: str, old: PinnedTool, new: PinnedTool) -> Change:
@@ -173,91 +170,136 @@ def _hint(definition: dict[str, Any], hint: str, assumed: bool) -> bool:
     return stated if isinstance(stated, bool) else assumed
 
 
-# --- telling --------------------------------------------------------------------------------------------------
+# --- remembered -----------------------------------------------------------------------------------------------
+
+MOST = 16
+"""Catalogues of one server that are remembered: those that were met first, and the last."""
+
+MOST_SCOPES = 256
+"""Scopes that are remembered by their public ids, to count none of them twice."""
 
 
-def as_data(drift: Drift) -> dict[str, Any]:
-    """The drift for a JSON-RPC error's ``data``: at most 50 tools, and how many more there are."""
-    left = _MOST_NAMES
-    changed = [_told(change) for change in drift.changed[:left]]
-    left -= len(changed)
-    added = [_name(name) for name in drift.added[:left]]
-    left -= len(added)
-    renamed = [{"old": _name(rename.old), "new": _name(rename.new)} for rename in drift.renamed[:left]]
-    left -= len(renamed)
-    removed = [_name(name) for name in drift.removed[:left]]
-    left -= len(removed)
-    told = {"changed": changed, "added": added, "renamed": renamed, "removed": removed}
-    return {**told, "more": drift.size - (_MOST_NAMES - left)}
+class DriftSummary(NamedTuple):
+    """The number of tools that drifted in each way, and one sentence that names them."""
+
+    counts: Mapping[str, int]
+    sentence: str
 
 
-def counts(drift: Drift) -> dict[str, int]:
-    """Return the number of tools that drifted, for each way of drifting."""
-    return {
-        "changed": len(drift.changed),
-        "added": len(drift.added),
-        "renamed": len(drift.renamed),
-        "removed": len(drift.removed),
-        "less_safe": sum(bool(change.unsafe) for change in drift.changed),
-    }
+class Meeting(NamedTuple):
+    """A scope was shown another catalogue, ``digest``, than the ``baseline`` (digest) of its server.
+
+    ``at`` is Unix time, ``by`` the public name of the principal. ``own``: the scope itself had seen other tools before.
+    """
+
+    baseline: str
+    digest: str
+    summary: DriftSummary
+    at: float
+    scope: str
+    by: str
+    own: bool
+
+    def as_data(self) -> dict[str, Any]:
+        """The JSON for an operator: no session's id is in it."""
+        return {
+            "digest": self.digest,
+            "since": self.at,
+            "by": self.by,
+            "scope": self.scope,
+            "counts": dict(self.summary.counts),
+            "what": self.summary.sentence,
+        }
 
 
-def sentence(drift: Drift) -> str:
-    """One sentence that says what drifted, of bounded length and safe to show."""
-    parts = [
-        *_said("changed", map(_described, drift.changed), len(drift.changed)),
-        *_said("added", map(_name, drift.added), len(drift.added)),
-        *_said(
-            "renamed", (f"{_name(old)} to {_name(new)}" for old, new in drift.renamed), len(drift.renamed)
-        ),
-        *_said("removed", map(_name, drift.removed), len(drift.removed)),
+@dataclass(frozen=True, slots=True)
+class MetDrift:
+    """One catalogue that is not the baseline. ``first`` is ``own`` if any meeting was.
+
+    ``count`` scopes met it; ``scopes`` are the first of them.
+    """
+
+    first: Meeting
+    count: int
+    scopes: tuple[str, ...]
+
+    def again(self, meeting: Meeting) -> MetDrift:
+        """The same after another scope met it."""
+        first = self.first._replace(own=self.first.own or meeting.own)
+        if meeting.scope in self.scopes:
+            return replace(self, first=first)
+        return MetDrift(first, self.count + 1, (*self.scopes, meeting.scope)[:MOST_SCOPES])
+
+    def as_data(self) -> dict[str, Any]:
+        """The JSON for an operator: no session's id is in it."""
+        return {**self.first.as_data(), "sessions": self.count}
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedDrift:
+    """All drift from the catalogue ``baseline`` of one server, in the order in which it was first met.
+
+    ``more`` is the number of further catalogues.
+    """
+
+    baseline: str
+    met: tuple[MetDrift, ...] = ()
+    more: int = 0
+
+    def with_meeting(self, meeting: Meeting) -> RememberedDrift:
+        """The same with the catalogue that a scope met; of another baseline nothing is kept."""
+        if meeting.baseline != self.baseline:
+            return RememberedDrift(meeting.baseline).with_meeting(meeting)
+        for place, each in enumerate(self.met):
+            if each.first.digest == meeting.digest:
+                met = (*self.met[:place], each.again(meeting), *self.met[place + 1 :])
+                return replace(self, met=met)
+        new = MetDrift(meeting, 1, (meeting.scope,))
+        if len(self.met) < MOST:
+            return replace(self, met=(*self.met, new))
+        return replace(self, met=(*self.met[:-1], new), more=self.more + 1)
+
+    def of_those_who_saw_both(self) -> RememberedDrift:
+        """Without the catalogues that only others met, where a server offers each of its users other tools."""
+        return replace(self, met=tuple(each for each in self.met if each.first.own))
+
+    @property
+    def sessions(self) -> int:
+        """The number of sessions that met any of this drift; a session that met two catalogues counts twice."""
+        return sum(each.count for each in self.met)
+
+    def as_data(self) -> dict[str, Any]:
+        """The JSON for an operator: no session's id is in it."""
+        first = self.met[0].first
+        return {
+            "since": first.at,
+            "by": first.by,
+            "sessions": self.sessions,
+            "catalogues": [each.as_data() for each in self.met],
+            "more": self.more,
+        }
+
+
+def encode_remembered(drift: RememberedDrift) -> bytes:
+    """A row's value; ``decode_remembered`` gives back an equal one."""
+    met = [
+        {**each.first.as_data(), "count": each.count, "own": each.first.own, "scopes": each.scopes}
+        for each in drift.met
     ]
-    return f"The server's tools are not those that were first seen: {'; '.join(parts)}."
+    return orjson.dumps({"baseline": drift.baseline, "met": met, "more": drift.more})
 
 
-def warned(description: str | None, found: Change | Rename | None) -> str:
-    """The description of a drifted tool with a warning before it; None as ``found`` is a tool that was added."""
-    match found:
-        case None:
-            what = "was not there when this server's tools were first seen"
-        case Rename(old, _):
-            what = f"was called {_name(old)} when it was first seen"
-        case Change():
-            what = f"is not as it was first seen; changed: {_fields(found)}"
-    warning = f"[Warning: this tool {what}. Ask the user before you rely on it.]"
-    return f"{warning}\n\n{description}" if description else warning
+def decode_remembered(value: bytes) -> RememberedDrift:
+    """Decode a row's value. Raises ValueError for a value of another version."""
+    try:
+        row = orjson.loads(value)
+        baseline = str(row["baseline"])
+        return RememberedDrift(baseline, tuple(_met(baseline, each) for each in row["met"]), int(row["more"]))
+    except (TypeError, KeyError) as error:
+        raise ValueError("not remembered drift") from error
 
 
-def _told(change: Change) -> dict[str, Any]:
-    return {
-        "name": _name(change.name),
-        "fields": list(change.fields[:_MOST_FIELDS_TOLD]),
-        "more_fields": max(0, len(change.fields) - _MOST_FIELDS_TOLD),
-        "unsafe": list(change.unsafe),
-        "other_keys": change.other_keys,
-    }
-
-
-def _said(word: str, tools: Iterable[str], count: int) -> list[str]:
-    if not count:
-        return []
-    more = f" and {count - _MOST_NAMES_SAID} more" if count > _MOST_NAMES_SAID else ""
-    return [f"{word} {', '.join(islice(tools, _MOST_NAMES_SAID))}{more}"]
-
-
-def _described(change: Change) -> str:
-    return f"{_name(change.name)} ({_fields(change)})"
-
-
-def _fields(change: Change) -> str:
-    told = [*change.fields[:_MOST_FIELDS_TOLD]]
-    if len(change.fields) > _MOST_FIELDS_TOLD:
-        told.append("…")
-    if change.other_keys and not told:
-        told.append("other members")
-    less_safe = f"; less safe: {', '.join(change.unsafe)}" if change.unsafe else ""
-    return ", ".join(told) + less_safe
-
-
-def _name(name: str) -> str:
-    return shown(name, _LONGEST_NAME)
+def _met(baseline: str, row: Mapping[str, Any]) -> MetDrift:
+    summary = DriftSummary(row["counts"], row["what"])
+    first = Meeting(baseline, row["digest"], summary, row["since"], row["scope"], row["by"], row["own"])
+    return MetDrift(first, row["count"], tuple(row["scopes"]))

@@ -1,4 +1,4 @@
-"""The lists of an upstream (tools, resources): additions to them, and what is on a long one. Pure.
+"""The lists of an upstream (tools, resources): the adapter's additions to them, and reading long ones. Pure.
 
 Everything of the upstream's own keeps its bytes.
 """
@@ -14,6 +14,7 @@ from typing import Any, overload
 from adapter.wire.envelope import dump, parse
 from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
 from adapter.wire.piecewise import Piecewise, one_piece
+from adapter.wire.scan import Span
 from adapter.wire.spans import Edit, Insert, edit, find, items
 
 METHOD_NOT_FOUND = -32601
@@ -22,10 +23,37 @@ MOST_ITEMS = 100_000
 """Items of one page of a list that are looked at."""
 
 
+def announced(response: bytes, *, tools: bool, resources: bool, changing: bool) -> bytes:
+    """The response with the capabilities that the adapter's own tools and resources need.
+
+    ``changing``: the adapter tells when the list of resources changes. ``response`` itself where it already says
+    all that, or is no result.
+    """
+    result = _result(response)
+    capabilities = result.get("capabilities", {}) if result is not None else None
+    if not isinstance(capabilities, dict):
+        return response
+    edits: list[Edit] = []
+    if tools and not isinstance(capabilities.get("tools"), dict):
+        edits.append(Insert(("result", "capabilities", "tools"), b"{}"))
+    if resources:
+        edits += _resources(capabilities.get("resources"), changing=changing)
+    return edit(response, edits) if edits else response
+
+
+def _resources(found: object, *, changing: bool) -> list[Edit]:
+    path = ("result", "capabilities", "resources")
+    if not isinstance(found, dict):
+        return [Insert(path, b'{"listChanged":true}' if changing else b"{}")]
+    if changing and found.get("listChanged") is not True:
+        return [Insert((*path, "listChanged"), b"true")]
+    return []
+
+
 def ended_with(
     response: bytes, key: str, added: Sequence[dict[str, Any]], cursor: str | None, *, modern: bool
 ) -> bytes:
-    """A list response whose ``result[key]`` goes on with ``added``, and says where the rest is to be asked for.
+    """The list response with ``added`` behind ``result[key]``, and the ``cursor`` of the next page.
 
     ``response`` itself where it is no such list, or there is nothing to add.
     """
@@ -42,7 +70,7 @@ def ended_with(
 
 
 def next_cursor(response: bytes) -> str | None:
-    """Return the cursor with which the upstream says its list goes on, or None."""
+    """The cursor of the next page of the upstream's list, None on the last one."""
     result = _result(response)
     cursor = result.get("nextCursor") if result is not None else None
     return cursor if isinstance(cursor, str) else None
@@ -77,11 +105,56 @@ def _result(response: bytes) -> dict[str, Any] | None:
 
 
 def _kept_private(*, modern: bool) -> list[Edit]:
-    """Return the edits that make a list private (MCP 2026-07-28, caching).
-
-    What was added is for this scope alone, so nobody may share the list.
-    """
+    """The edits that make a list private (MCP 2026-07-28, caching): what was added is for this scope alone."""
     return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
+
+
+class Entries:
+    """Writes ``result[key]`` of a response, which is there by its outline. ``before`` is the JSON of entries that stand
+    first. Each item of the outline has to be kept or dropped, in order.
+    """
+
+    def __init__(self, response: bytes, outline: Outline, key: str, before: bytes) -> None:
+        assert outline.list_at is not None, "there is a list"
+        self._response = response
+        self._outline = outline
+        self._key = key
+        self._kept_to = outline.list_at[0] + 1
+        self._joins = True
+        self._pieces = [b"[", before]
+        self._is_empty = not before
+        self.edited = bool(before)
+
+    def drop(self) -> None:
+        """Leave the next entry out."""
+        self.edited = True
+        self._joins = False
+
+    def keep(self, span: Span, text: bytes) -> None:
+        """Write ``text`` in the place of the next entry, whose span this is."""
+        start, end = span
+        gap = self._response[self._kept_to : start] if self._joins else b""
+        if b"," not in gap and not self._is_empty:
+            gap = b"," + gap
+        self.edited = self.edited or text != self._response[start:end]
+        self._pieces += (gap, text)
+        self._kept_to, self._joins, self._is_empty = end, True, False
+
+    def written(self, edits: Sequence[Edit] = ()) -> bytes:
+        """The response with these entries, and with ``edits`` of the members beside the list.
+
+        The very object that came if no entry was touched.
+        """
+        if not self.edited:
+            return self._response
+        response, outline = self._response, self._outline
+        assert outline.list_at is not None, "there is a list"
+        end = outline.items[-1] if outline.items else outline.list_at[0] + 1
+        rest = edit(outline.rest(response), edits)
+        place = find(rest, ("result", self._key))
+        assert place is not None, "the list is there"
+        tail = response[end : outline.list_at[1]]
+        return b"".join((rest[: place[0]], *self._pieces, tail, rest[place[1] :]))
 
 
 # --- long lists -----------------------------------------------------------------------------------------------
@@ -89,7 +162,7 @@ def _kept_private(*, modern: bool) -> list[Edit]:
 
 @dataclass(frozen=True, slots=True)
 class ListedNames:
-    """The names on one page of a list, and where it goes on."""
+    """The names on one page of a list, and the cursor of the next page."""
 
     names: frozenset[str]
     cursor: str | None = None
@@ -103,24 +176,20 @@ def names_on(response: bytes) -> Piecewise[ListedNames | None]:
     found = yield from _outline(response, "tools")
     if found is None:
         return None
-    rest = parse(found.rest(response))
     if found.list_at is None:
-        return ListedNames(frozenset()) if says_no_such_method(rest) else None
+        return ListedNames(frozenset()) if says_no_such_method(parse(found.rest(response))) else None
     names: set[str] = set()
     for span in found.spans:
-        tool = response[slice(*span)]
-        place = yield from member(tool, "name")
-        name = parse(tool[slice(*place)]) if place is not None else None
+        name = yield from _name(response[slice(*span)])
         if isinstance(name, str):
             names.add(name)
         yield None
-    cursor = rest["result"].get("nextCursor")
-    return ListedNames(frozenset(names), cursor if isinstance(cursor, str) else None)
+    return ListedNames(frozenset(names), next_cursor(found.rest(response)))
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """The definition of one tool on a page of a list, None where it is not there, and where the list goes on."""
+    """The definition of one tool on a page of a list, None where it is not there, and the cursor of the next page."""
 
     value: dict[str, Any] | None = None
     cursor: str | None = None
@@ -136,17 +205,20 @@ def tool_on(response: bytes, name: str) -> Piecewise[ListedTool]:
         return ListedTool()
     for span in found.spans:
         raw = response[slice(*span)]
-        place = yield from member(raw, "name")
-        if place is not None and parse(raw[slice(*place)]) == name:
+        if (yield from _name(raw)) == name:
             return ListedTool((yield from one_piece(partial(parse, raw), len(raw))))
         yield None
-    cursor = parse(found.rest(response))["result"].get("nextCursor")
-    return ListedTool(None, cursor if isinstance(cursor, str) else None)
+    return ListedTool(None, next_cursor(found.rest(response)))
+
+
+def _name(tool: bytes) -> Piecewise[object]:
+    place = yield from member(tool, "name")
+    return parse(tool[slice(*place)]) if place is not None else None
 
 
 class LongList(Sequence[dict[str, Any]]):
-    """The items of a long list, each read when it is asked for: what is read of all of them at once would be more
-    than the memory's collector looks through in a moment.
+    """The items of a long list, each parsed when it is needed: all of them at once would be too many objects for the
+    garbage collector to look through in a moment.
     """
 
     def __init__(self, items: Sequence[bytes]) -> None:
@@ -154,7 +226,7 @@ class LongList(Sequence[dict[str, Any]]):
 
     @classmethod
     def joined(cls, pages: Sequence[Sequence[dict[str, Any]]]) -> Sequence[dict[str, Any]]:
-        """The items of all pages; a list where all of them are."""
+        """The items of all pages; a plain list if all pages are."""
         if not any(isinstance(page, LongList) for page in pages):
             return list(chain.from_iterable(pages))
         texts = (page._items if isinstance(page, LongList) else map(dump, page) for page in pages)

@@ -1,7 +1,7 @@
 """The file ``tools.lock``: pinned definitions as text that people review in a diff. Pure.
 
 Below a ``server`` line each tool has one line with its name and digests, then its definition in canonical order,
-indented. What could hide from a reviewer (invisible characters, bidirectional controls) is escaped.
+indented. Characters that could deceive a reviewer (invisible ones, bidirectional controls) are escaped.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def write_lock(servers: Mapping[str, Mapping[str, PinnedTool]]) -> str:
 
 
 def read_lock(text: str) -> dict[str, dict[str, PinnedTool]]:
-    """Return what ``write_lock`` was given. Raises LockError, also if a definition does not match its digest."""
+    """The tools by server and name. Raises LockError, also if a definition does not match its digest."""
     reader = _Reader()
-    # Not splitlines(): to that, half a dozen characters of Unicode end a line.
+    # Not splitlines(): it also ends lines at half a dozen characters of Unicode.
     for line in text.split("\n"):
         reader.read(line.removesuffix("\r"))
     reader.end_tool()
@@ -64,7 +64,7 @@ def read_lock(text: str) -> dict[str, dict[str, PinnedTool]]:
 
 
 def pretty(text: str, depth: int = 0) -> str:
-    """Compact JSON over several lines, indented from ``depth`` on, with what is invisible escaped."""
+    """Lay compact JSON out over several lines, indented from ``depth`` on, with invisible characters escaped."""
     pieces = [_INDENT * depth]
     for found in _JSON.finditer(text):
         part = found[0]

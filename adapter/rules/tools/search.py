@@ -1,6 +1,6 @@
 """Finding tools by words: a lexical ranking over names, titles, parameters and descriptions. Pure.
 
-The same words against the same catalogue rank the same way everywhere, for nothing here learns, samples or guesses.
+The same words against the same catalogue rank the same way everywhere: nothing here learns or samples.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ LONGEST_QUERY = 1000
 MOST_WORDS = 32
 
 MOST_KNOWN = 100_000
-"""Words of one catalogue that are known; ten thousand honest tools say a few thousand."""
+"""Words of one catalogue that are indexed; ten thousand usual tools have a few thousand."""
 
 ONE_LINE = 200
-"""Characters of a description in a list of what was found."""
+"""Characters of a description in the list of hits."""
 
 _READ_TEXT = 1000
 _MOST_PARAMETERS = 200
 _MOST_ALIKE = 64
 _SHORTEST_STEM = 3
 
-# A word in a tool's name says most of what it is for, one of many in its description least. An entry of the index is
-# one number, the place of the tool and behind it the sum of these: there are hundreds of thousands.
+# A word of a tool's name says most of its purpose, a word of its description least. There are hundreds of thousands of
+# entries in the index, so each is one number: the place of the tool, and behind it the sum of these weights.
 _OF_NAME, _OF_TITLE, _OF_PARAMETER, _OF_DESCRIPTION = 8, 6, 3, 2
 _BITS = 5
 _SUM = (1 << _BITS) - 1
@@ -46,7 +46,7 @@ _SAME_NAME = 100.0
 
 _LETTERS_AND_DIGITS = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Scripts that put no space between words: there two neighbouring characters are the best there is for a word.
+# Scripts without spaces between words: there two neighbouring characters count as a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 
@@ -71,7 +71,7 @@ class Index:
         self._words: list[str] = []
 
     def fill(self, definitions: Mapping[str, bytes]) -> Piecewise[None]:
-        """Take in what the definitions of the tools, by their names, say; each takes up to 0.1 ms."""
+        """Index the definitions of the tools, by their names; each takes up to 0.1 ms."""
         for place, name in enumerate(self._names):
             definition = definitions[name]
             yield from one_piece(partial(self._add, place, name, definition), len(definition))
@@ -102,7 +102,7 @@ class Index:
             return dict.fromkeys(range(len(self._names)), 0.0)
         scores: dict[int, float] = {}
         for word in wanted:
-            # A tool that has several words like this one has been asked for once.
+            # A tool with several words like this one counts with the best of them.
             best: dict[int, float] = {}
             for alike, likeness in self._alike(word):
                 tools = self._tools_of[alike]
@@ -111,7 +111,7 @@ class Index:
                     place, score = entry >> _BITS, weight * (entry & _SUM)
                     if score > best.get(place, 0.0):
                         best[place] = score
-                # A catalogue whose tools all say a hundred words that begin alike is looked through for each.
+                # In a hostile catalogue all tools have a hundred words that begin alike, and each of them takes a walk.
                 yield None
             for place, score in best.items():
                 scores[place] = scores.get(place, 0.0) + score
@@ -120,7 +120,7 @@ class Index:
         return {place: round(score, 3) for place, score in scores.items()}
 
     def _alike(self, word: str) -> Iterator[tuple[str, float]]:
-        """The words of the catalogue that a word of a query stands for: itself, what it begins, what begins it."""
+        """The words of the catalogue that a query's word matches, and how alike each is: itself, longer ones, stems."""
         if word in self._tools_of:
             yield word, 1.0
         if len(word) < _SHORTEST_STEM:
@@ -153,7 +153,7 @@ class Index:
             (" ".join(_parameters(value)), _OF_PARAMETER),
             (description, _OF_DESCRIPTION),
         ):
-            # A text that says a word often is not more about it than one that says it once.
+            # A word counts once in a text, however often it stands there.
             for word in set(words(text[:_READ_TEXT])):
                 weights[word] = weights.get(word, 0) + weight
         tools_of, shifted = self._tools_of, place << _BITS
@@ -183,7 +183,7 @@ def words(text: str) -> Iterator[str]:
 
 
 def one_line(description: str) -> str:
-    """A description in one line of at most ``ONE_LINE`` characters, without what nobody sees."""
+    """A description in one line of at most ``ONE_LINE`` characters, without invisible ones."""
     line = " ".join(visible(description[: 4 * ONE_LINE]).split())
     return line if len(line) <= ONE_LINE else line[: ONE_LINE - 1].rstrip() + "…"
 
@@ -203,7 +203,7 @@ def _spaced(word: str) -> Iterator[str]:
 
 
 def _parameters(value: Any) -> Iterator[str]:
-    """The names of a tool's parameters, those on the outside first."""
+    """The names of a tool's parameters, the outer ones first."""
     todo: list[Any] = [value.get("inputSchema") if isinstance(value, dict) else None]
     left = _MOST_PARAMETERS
     for schema in todo:
@@ -226,5 +226,5 @@ def _folded(name: str) -> str:
 
 
 def _sortable(name: str) -> bytes:
-    # Not by locale or by version of Unicode; a name may hold a lone surrogate.
+    # The order depends on no locale or version of Unicode; a name may hold a lone surrogate.
     return name.encode("utf-8", "surrogatepass")

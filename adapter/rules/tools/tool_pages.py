@@ -1,14 +1,14 @@
 """One page of ``tools/list``: its tools as policy shapes them, and the page with them written anew. Pure.
 
-A hostile page may have any length, number of tools and depth. It is read piece by piece, and what is too large is
-left out or refused; all else of an honest one keeps its bytes.
+A hostile page may have any length, number of tools and depth. It is read piece by piece, and parts that are too large
+are left out or refused; all other parts keep their bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -17,89 +17,39 @@ from adapter.errors import BadJson
 from adapter.rules.calls.param_headers import NO_HEADERS, Headers, headers_of
 from adapter.rules.text.unicode import reading
 from adapter.rules.tools.definitions import Tool, is_doubtful, read_tool
-from adapter.rules.tools.drift import Drift, warned
-from adapter.rules.tools.lists import says_no_such_method
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.drift_report import warned
+from adapter.rules.tools.lists import Entries, says_no_such_method
 from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse
 from adapter.wire.names import RESULT, TOOL
 from adapter.wire.outline import Outline, TooManyItems, member, outline
 from adapter.wire.piecewise import Piecewise, one_piece
-from adapter.wire.scan import Span, find
-from adapter.wire.spans import Edit, Insert, edit
-
-
-class Entries:
-    """Writes ``result[key]`` of a response, which has one by its outline. ``before`` are entries that stand first.
-
-    Each item of the outline is to be kept or dropped, in their order.
-    """
-
-    def __init__(self, response: bytes, outline: Outline, key: str, before: bytes) -> None:
-        assert outline.list_at is not None, "there is a list"
-        self._response = response
-        self._outline = outline
-        self._key = key
-        self._kept_to = outline.list_at[0] + 1
-        self._joins = True
-        self._pieces = [b"[", before]
-        self._is_empty = not before
-        self.edited = bool(before)
-
-    def drop(self) -> None:
-        """Leave the next entry out."""
-        self.edited = True
-        self._joins = False
-
-    def keep(self, span: Span, text: bytes) -> None:
-        """Write ``text`` in the place of the next entry, whose span this is."""
-        start, end = span
-        gap = self._response[self._kept_to : start] if self._joins else b""
-        if b"," not in gap and not self._is_empty:
-            gap = b"," + gap
-        self.edited = self.edited or text != self._response[start:end]
-        self._pieces += (gap, text)
-        self._kept_to, self._joins, self._is_empty = end, True, False
-
-    def written(self, edits: Sequence[Edit] = ()) -> bytes:
-        """The response with these entries, and with ``edits`` of what stands beside the list.
-
-        The very object that came where no entry was touched.
-        """
-        if not self.edited:
-            return self._response
-        response, outline = self._response, self._outline
-        assert outline.list_at is not None, "there is a list"
-        end = outline.items[-1] if outline.items else outline.list_at[0] + 1
-        rest = edit(outline.rest(response), edits)
-        place = find(rest, ("result", self._key))
-        assert place is not None, "the list is there"
-        tail = response[end : outline.list_at[1]]
-        return b"".join((rest[: place[0]], *self._pieces, tail, rest[place[1] :]))
-
+from adapter.wire.spans import Insert, edit
 
 LONGEST_REST = 1 << 20
 """Bytes of a page beside its tools."""
 
 DEEPEST = 1000
-"""Levels of nesting of a definition that are read; ten would do for an honest one."""
+"""Levels of nesting of a definition that are read; usual definitions have fewer than ten."""
 
 _EACH = 256
 _LONGEST_NAME = 1 << 16
 
 _PRIVATE = Insert(("result", "cacheScope"), b'"private"')
-"""What is made for one scope alone nobody may share (MCP 2026-07-28, caching)."""
+"""The mark of a list for one scope alone, which nobody may share (MCP 2026-07-28, caching)."""
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{]++)|([\]}]++)', re.DOTALL)
 
 
 class PageRefused(Exception):
-    """A page that nobody reads to its end; ``str(error)`` says why."""
+    """A page that is not read to its end; ``str(error)`` says why."""
 
 
 class Shaping(NamedTuple):
     """The result of policy for one definition: its bytes, and what was changed. If ``raw`` is None, the tool is hidden.
 
-    ``blocked``: the tool is hidden for what its definition says, not for its name.
+    ``blocked``: the tool is hidden for its definition, not for its name.
     """
 
     raw: bytes | None
@@ -134,7 +84,7 @@ class PageRules:
 class PolicyNote(NamedTuple):
     """A note on what policy did to a tool. ``key`` is equal for the same definition.
 
-    ``unread``: nobody may call the tool, since nobody knows what its definition says.
+    ``unread``: the tool is refused, since its definition was not read.
     """
 
     key: str
@@ -144,22 +94,39 @@ class PolicyNote(NamedTuple):
     unread: bool = False
 
 
+@dataclass(eq=False, slots=True)
+class PageEntries:
+    """The entries of a page as they leave: ``texts`` are None for those left out, ``tools`` for those and for no tools.
+
+    ``hidden`` are the readings of tools that are hidden for their definition. ``notes`` are for the log.
+    """
+
+    texts: list[bytes | None] = field(default_factory=list)
+    tools: list[Tool | None] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
+    headers: dict[str, Headers] = field(default_factory=dict)
+    notes: list[PolicyNote] = field(default_factory=list)
+
+    def add(self, entry: _Entry) -> None:
+        self.texts.append(entry.text)
+        self.tools.append(entry.tool)
+        if entry.note is not None:
+            self.notes.append(entry.note)
+            if entry.text is None:
+                self.hidden.add(reading(entry.note.name))
+        if entry.tool is not None and entry.headers:
+            self.headers[entry.tool.name] = entry.headers
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ToolPage:
-    """A page as it came, and its entries as they leave: ``texts`` are None for what is left out, ``tools`` for what
-    is left out or no tool. ``own`` is what stands before them. ``hidden`` are the readings of tools that are hidden
-    for what they say. ``notes`` are for the log.
-    """
+    """A page as it came, and its entries as they leave. ``own`` is the JSON of the tools that stand before them."""
 
     response: bytes
     outline: Outline
     own: bytes
-    texts: Sequence[bytes | None]
-    tools: Sequence[Tool | None]
+    entries: PageEntries
     cursor: str | None = None
-    hidden: frozenset[str] = frozenset()
-    headers: Mapping[str, Headers] = field(default_factory=dict)
-    notes: Sequence[PolicyNote] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +154,16 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
         raise PageRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
     if found is None or found.list_at is None:
         return NoTools(says_no_such_method(message))
-    entries = _Entries(rules)
+    entries = PageEntries()
     for span in found.spans:
-        yield from entries.take(response[slice(*span)])
+        entries.add((yield from _read_entry(response[slice(*span)], rules)))
     cursor = message["result"].get("nextCursor")
-    return ToolPage(
-        response,
-        found,
-        b",".join(rules.own) if first else b"",
-        entries.texts,
-        entries.tools,
-        cursor if isinstance(cursor, str) else None,
-        frozenset(entries.hidden),
-        entries.headers,
-        entries.notes,
-    )
+    own = b",".join(rules.own) if first else b""
+    return ToolPage(response, found, own, entries, cursor if isinstance(cursor, str) else None)
 
 
 def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) -> Piecewise[bytes]:
-    """The page with these texts in the place of its entries; ``private``, if that is another, for nobody else."""
+    """The page with these texts in the place of its entries; if it differs and is ``private``, it is marked so."""
     entries = Entries(page.response, page.outline, "tools", page.own)
     for place, (span, text) in enumerate(zip(page.outline.spans, texts, strict=True)):
         if text is None:
@@ -217,12 +175,12 @@ def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) 
     return entries.written([_PRIVATE] if private else [])
 
 
-def warned_texts(page: ToolPage, found: Drift) -> Piecewise[list[bytes | None]]:
-    """The page's texts with a warning first in the description of each tool that is not what it was."""
+def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
+    """The page's texts with a warning first in the description of each drifted tool."""
     texts: list[bytes | None] = []
-    for text, tool in zip(page.texts, page.tools, strict=True):
-        if text is not None and tool is not None and tool.name in found.unsettled:
-            text = yield from one_piece(partial(with_warning, text, tool.name, found), len(text))
+    for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
+        if text is not None and tool is not None and tool.name in drift.unsettled:
+            text = yield from one_piece(partial(with_warning, text, tool.name, drift), len(text))
         texts.append(text)
         if len(texts) % _EACH == 0:
             yield None
@@ -230,24 +188,24 @@ def warned_texts(page: ToolPage, found: Drift) -> Piecewise[list[bytes | None]]:
 
 
 def allowed_texts(page: ToolPage, allowed: Set[str]) -> Piecewise[list[bytes | None]]:
-    """The page's texts of the allowed tools, without what is no tool at all."""
+    """The page's texts of the allowed tools, without entries that are no tools."""
     texts: list[bytes | None] = []
-    for text, tool in zip(page.texts, page.tools, strict=True):
+    for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
         texts.append(text if tool is not None and tool.name in allowed else None)
         if len(texts) % _EACH == 0:
             yield None
     return texts
 
 
-def with_warning(definition: bytes, name: str, found: Drift) -> bytes:
+def with_warning(definition: bytes, name: str, drift: Drift) -> bytes:
     """The definition of a drifted tool of this name with a warning first in its description."""
     described = parse(definition).get("description")
-    text = warned(described if isinstance(described, str) else None, found.reasons.get(name))
+    text = warned(described if isinstance(described, str) else None, drift.reasons.get(name))
     return edit(definition, [Insert(("description",), dump(text))])
 
 
-class _Taken(NamedTuple):
-    """The result for one entry of a page."""
+class _Entry(NamedTuple):
+    """One entry of a page as it leaves."""
 
     text: bytes | None
     tool: Tool | None = None
@@ -255,81 +213,61 @@ class _Taken(NamedTuple):
     note: PolicyNote | None = None
 
 
-class _Entries:
-    """Takes the entries of a page one by one."""
+def _read_entry(raw: bytes, rules: PageRules) -> Piecewise[_Entry]:
+    """Shape one entry. Raises BadJson."""
+    longest = rules.limits.definition
+    if len(raw) > longest:
+        why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
+        return (yield from _unexamined(raw, why))
+    try:
+        return (yield from one_piece(partial(_examined, raw, rules), len(raw)))
+    except BadJson:
+        if not (yield from one_piece(partial(_is_too_deep, raw), len(raw))):
+            raise
+        return (yield from _unexamined(raw, f"its definition is nested more than {DEEPEST} levels deep"))
 
-    def __init__(self, rules: PageRules) -> None:
-        self._rules = rules
-        self.texts: list[bytes | None] = []
-        self.tools: list[Tool | None] = []
-        self.hidden: set[str] = set()
-        self.headers: dict[str, Headers] = {}
-        self.notes: list[PolicyNote] = []
 
-    def take(self, raw: bytes) -> Piecewise[None]:
-        """Raises BadJson."""
-        taken = yield from self._taken(raw)
-        self.texts.append(taken.text)
-        self.tools.append(taken.tool)
-        if taken.note is not None:
-            self.notes.append(taken.note)
-            if taken.text is None:
-                self.hidden.add(reading(taken.note.name))
-        if taken.tool is not None and taken.headers:
-            self.headers[taken.tool.name] = taken.headers
+def _examined(raw: bytes, rules: PageRules) -> _Entry:
+    value = parse(raw)
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        # An entry that another reader could take for a tool is left out as well.
+        other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
+        return _Entry(None if other else raw)
+    if name in rules.own_names:
+        # A call of one of the adapter's own names is for the adapter's tool, on whatever page another one stands.
+        return _Entry(None)
+    shaping = rules.shape(name, raw)
+    if shaping.raw is None:
+        return _hidden(raw, name, "what its definition says") if shaping.blocked else _Entry(None)
+    is_same = shaping.raw is raw
+    definition = value if is_same else parse(shaping.raw)
+    tool = read_tool(shaping.raw, definition)
+    if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
+        return _hidden(raw, name, "its definition can be read in two ways", unread=True)
+    changed = sorted(shaping.changed)
+    note = PolicyNote(_key(raw), name, "policy changed a tool", changed) if changed else None
+    return _Entry(shaping.raw, tool, headers_of(shaping.raw, definition), note)
 
-    def _taken(self, raw: bytes) -> Piecewise[_Taken]:
-        longest = self._rules.limits.definition
-        if len(raw) > longest:
-            why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
-            return (yield from _left_out(raw, why))
-        try:
-            return (yield from one_piece(partial(self._looked_into, raw), len(raw)))
-        except BadJson:
-            if not (yield from one_piece(partial(_is_too_deep, raw), len(raw))):
-                raise
-            return (yield from _left_out(raw, f"its definition is nested more than {DEEPEST} levels deep"))
 
-    def _looked_into(self, raw: bytes) -> _Taken:
-        value = parse(raw)
-        name = value.get("name") if isinstance(value, dict) else None
-        if not isinstance(name, str):
-            # What some client could take for a tool is left out as well.
-            other = isinstance(value, dict) and TOOL.second_spelling(value) is not None
-            return _Taken(None if other else raw)
-        if name in self._rules.own_names:
-            # Who calls one of the adapter's own names gets the adapter's tool, on whatever page another one stands.
-            return _Taken(None)
-        shaping = self._rules.shape(name, raw)
-        if shaping.raw is None:
-            why = "what its definition says"
-            return _Taken(None, note=_note(raw, name, "policy hid a tool", why) if shaping.blocked else None)
-        is_same = shaping.raw is raw
-        said = value if is_same else parse(shaping.raw)
-        tool = read_tool(shaping.raw, said)
-        if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
-            why = "its definition can be read in two ways"
-            return _Taken(None, note=_note(raw, name, "policy hid a tool", why)._replace(unread=True))
-        changed = sorted(shaping.changed)
-        note = _note(raw, name, "policy changed a tool", changed) if changed else None
-        return _Taken(shaping.raw, tool, headers_of(shaping.raw, said), note)
+def _unexamined(raw: bytes, why: str) -> Piecewise[_Entry]:
+    """The entry of a definition that is not examined: it is hidden, under the name that it has."""
+    span = yield from member(raw, "name")
+    name = parse(raw[slice(*span)]) if span is not None and span[1] - span[0] <= _LONGEST_NAME else None
+    return _hidden(raw, name if isinstance(name, str) else "", why, unread=True)
+
+
+def _hidden(raw: bytes, name: str, why: str, *, unread: bool = False) -> _Entry:
+    return _Entry(None, note=PolicyNote(_key(raw), name, "policy hid a tool", why, unread))
+
+
+def _key(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 def _doubt(message: object, rest: bytes) -> str | None:
-    """Return a sentence on what else a client could find beside the tools, None if there is nothing."""
+    """A sentence on another reading of the message beside the tools, None if there is only one."""
     return doubt_of_answer(rest, RESULT) if isinstance(message, dict) else None
-
-
-def _left_out(raw: bytes, why: str) -> Piecewise[_Taken]:
-    """Return the result for a definition that is not examined: it is hidden, under the name that it has."""
-    span = yield from member(raw, "name")
-    said = parse(raw[slice(*span)]) if span is not None and span[1] - span[0] <= _LONGEST_NAME else None
-    name = said if isinstance(said, str) else ""
-    return _Taken(None, note=_note(raw, name, "policy hid a tool", why)._replace(unread=True))
-
-
-def _note(raw: bytes, name: str, event: str, what: object) -> PolicyNote:
-    return PolicyNote(hashlib.sha256(raw).hexdigest(), name, event, what)
 
 
 def _is_too_deep(raw: bytes) -> bool:

@@ -1,7 +1,7 @@
 """The part of an upstream's tools that clients may see: which tools, and how much of their prose. Pure.
 
-The order is that of the catalogue: disabled tools are removed, the others are sanitized, then their descriptions
-are made as the policy says, then wrapped tools say how files reach them.
+The policies run in this order: disabled tools are removed, the others are sanitized, their descriptions are shortened,
+and wrapped tools describe how files reach them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 from adapter.rules.files.tool_definitions import Wrapped, wrapped
 from adapter.rules.text.expressions import Expression
 from adapter.rules.text.unicode import has_no_reading, nfkc, reading, visible
-from adapter.rules.tools.prose import Prose, prose, rewritten
+from adapter.rules.tools.definitions import Prose, prose, rewritten
 
 # Three dots: the one character for them is not in form NFKC.
 _MORE = "..."
-# Escapes but those of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
+# Escapes other than of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
 _ODD = re.compile(rb"\x7f|\\[bfru]")
 _UNLIMITED = 1 << 31
 _SENTENCE = re.compile(r".*?[.!?…。！？](?=\s|$)", re.DOTALL)
@@ -37,7 +37,7 @@ class Sanitization:
     max_schema_text: int | None = 8192
 
     def clean(self, piece: Prose, text: str) -> str:
-        """Return what is left of a text. That depends only on the text and its place."""
+        """The text without what is not allowed. The result depends only on the text and its place."""
         if self.remove_invisible:
             text = visible(text)
         if self.normalize_unicode:
@@ -51,7 +51,7 @@ class Sanitization:
         return self.max_title if piece.is_title else self.max_description
 
     def finds_nothing(self, definition: bytes) -> bool:
-        """True only if no text of the definition would change, at a tenth of the cost of looking at each."""
+        """Tell whether surely no text of the definition would change, at a tenth of the cost of cleaning each."""
         flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
         if _ODD.search(flat) or not (flat.isascii() or _is_clean(flat.decode("utf-8"))):
             return False
@@ -74,14 +74,14 @@ def _longer(title: int, description: int) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """The part of the descriptions that is passed on. The limits, in characters, are those of ``truncate``."""
+    """The part of the descriptions that clients get. The limits, in characters, are those of ``truncate``."""
 
     mode: Literal["preserve", "truncate", "strip"] = "preserve"
     max_tool: int | None = 280
     max_schema: int | None = 280
 
     def kept(self, piece: Prose, text: str) -> str | None:
-        """Return the part of a text that is passed on, None to leave the text out. Titles are always passed on."""
+        """The part of a text that clients get, None to leave the text out. Titles stay as they are."""
         if piece.is_title or self.mode == "preserve":
             return text
         if self.mode == "strip":
@@ -89,7 +89,7 @@ class Descriptions:
         return cut(text, self.max_schema if piece.in_schema else self.max_tool)
 
     def finds_nothing(self, definition: bytes) -> bool:
-        """True only if all descriptions would be passed on as they are."""
+        """Tell whether surely all descriptions would stay as they are."""
         if self.mode != "truncate":
             return self.mode == "preserve"
         flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
@@ -104,19 +104,19 @@ class _Folding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disabled:
-    """The tools that nobody sees or calls: each entry is a name and, read so, an expression for whole names."""
+    """The tools that nobody sees or calls: each entry is a name, and also an expression for whole names."""
 
     readings: frozenset[str] = frozenset()
     expressions: tuple[_Folding, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Disabled:
-        """Raises ExpressionInvalid for an entry that is no regular expression."""
+        """Compile the entries. Raises ExpressionInvalid for one that is no regular expression."""
         names = tuple(entries)
         compiled = [(name, Expression(name), Expression(name, ignore_case=True)) for name in names]
         return cls(
             frozenset(map(reading, names)),
-            # An expression without anything special matches itself alone, and that is looked up.
+            # An expression without special characters matches itself alone, which is looked up.
             tuple(_Folding(exact, folded) for name, exact, folded in compiled if re.escape(name) != name),
         )
 
@@ -185,7 +185,7 @@ def apply(policies: Policies, name: str, definition: bytes) -> Shaped | None:
 
 
 def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped | None:
-    """The definition with its prose sanitized and as the policy has it; None if that blocks it."""
+    """The definition with its prose sanitized and shortened; None if sanitization blocks it."""
     sanitization, descriptions = policies.sanitization, policies.descriptions
     cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
     if not cleans and not shortens and descriptions.finds_nothing(definition):
@@ -193,16 +193,16 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
     texts: list[tuple[Prose, str | None]] = []
     changed, cleaned = set(), set()
     for piece in prose(definition):
-        said = text = piece.text(definition)
+        original = text = piece.text(definition)
         if cleans:
-            text = sanitization.clean(piece, said)
-            if text != said:
+            text = sanitization.clean(piece, original)
+            if text != original:
                 cleaned.add(piece.where)
-        kept = descriptions.kept(piece, text)
-        if shortens and kept is not None and piece.where == "description":
-            kept = first_sentence(kept, policies.short_words)
-        if kept != said:
-            texts.append((piece, kept))
+        final = descriptions.kept(piece, text)
+        if shortens and final is not None and piece.where == "description":
+            final = first_sentence(final, policies.short_words)
+        if final != original:
+            texts.append((piece, final))
             changed.add(piece.where)
     if cleaned and sanitization.mode == "block":
         return None
@@ -212,7 +212,7 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
 
 
 def cut(text: str, limit: int | None) -> str:
-    """``text`` in at most ``limit`` characters, the last of which say that there was more."""
+    """``text`` in at most ``limit`` characters; dots at the end of a cut text count among them."""
     if limit is None or len(text) <= limit:
         return text
     return text[: max(0, limit - len(_MORE))].rstrip() + _MORE[:limit]
@@ -222,6 +222,6 @@ def first_sentence(text: str, most_words: int) -> str:
     """The first sentence of ``text``, and of that at most so many words."""
     found = _SENTENCE.match(text.strip())
     sentence = (found[0] if found else text).strip()
-    # Of a long text only what can be kept is split.
+    # A long text is split no further than needed.
     words = sentence.split(None, most_words)
     return sentence if len(words) <= most_words else " ".join(words[:most_words]) + _MORE

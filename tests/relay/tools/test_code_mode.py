@@ -12,8 +12,8 @@ import pytest
 
 from adapter.errors import ToolUnknown
 from adapter.relay.stages import Call, Plan
+from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, Offered
 from adapter.relay.tools.code_mode import CodeMode
-from adapter.relay.tools.definitions import DEFINITIONS_KEPT, Definitions, Offered
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.rules.tools.definitions import read_tool
@@ -46,10 +46,10 @@ class Known:
         definitions = {tool["name"]: orjson.dumps(tool) for tool in tools}
         self.offer = Offered("digest", definitions, definitions.keys(), warns)
 
-    async def seen(self, call: Call) -> Offered:
+    async def offered(self, call: Call) -> Offered:
         return self.offer
 
-    async def offered(self, call: Call) -> Offered:
+    async def listed(self, call: Call) -> Offered:
         return self.offer
 
 

@@ -9,15 +9,15 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.errors import CatalogueDrifted
+from adapter.errors import BoundByFile, CatalogueDrifted
+from adapter.relay.tools.baselines import PinReview
+from adapter.relay.tools.catalogue_cache import LOOKED_UP
 from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
-from adapter.relay.tools.drift_memory import DRIFTS
-from adapter.relay.tools.pin_review import BoundByFile, PinReview, PinStatus
-from adapter.relay.tools.pins import LOOKED_UP, PINS
+from adapter.relay.tools.pins import DRIFTS, PINS, PinStatus
 from adapter.rules.access.principals import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
-from adapter.rules.tools.remembered_drift import MOST, RememberedDrift
+from adapter.rules.tools.drift import MOST, RememberedDrift
 from adapter.state.memory import MemoryStore
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Json, Mode, Refused, Shop, guarded, tool
 
@@ -25,17 +25,16 @@ ANN, BOB = Caller("ann:0123456789abcdef"), Caller("bob:fedcba9876543210")
 CONSOLE = Caller("ann:0123456789abcdef", "http")
 
 
-async def standing(front: Guarded, lock: Catalogue | None = None) -> PinStatus:
-    return await pin_review(front, lock).standing("one")
+async def status(front: Guarded) -> PinStatus:
+    return await pin_review(front).status("one")
 
 
-def pin_review(front: Guarded, lock: Catalogue | None = None) -> PinReview:
-    locks = {} if lock is None else {"one": lock}
-    return PinReview(front.pins, {"one": front.mode}, locks, log.get_logger("test"))
+def pin_review(front: Guarded) -> PinReview:
+    return PinReview({"one": front.baselines}, log.get_logger("test"))
 
 
 async def remembered(front: Guarded) -> RememberedDrift:
-    found = (await standing(front)).remembered
+    found = (await status(front)).remembered
     assert found is not None
     return found
 
@@ -48,7 +47,7 @@ async def test_drift_outlives_the_sessions_that_met_it(mode: Mode) -> None:
         old = [await front.open() for _ in range(3)]
         for session in old:
             await front.list(session)
-        assert (await standing(front)).remembered is None and await front.store.count(DRIFTS) == 0
+        assert (await status(front)).remembered is None and await front.store.count(DRIFTS) == 0
         shop.tools = [EVIL, SHOOT]
         front.clock.now += 60
         for session in old:
@@ -58,14 +57,17 @@ async def test_drift_outlives_the_sessions_that_met_it(mode: Mode) -> None:
                 with pytest.raises(Refused):
                     await front.list(session)
         found = await remembered(front)
-        assert (found.since, found.sessions, found.met[0].by) == (front.clock.now, 3, "ann")
-        assert found.met[0].counts["changed"] == 1 and "click (description)" in found.met[0].what
-        assert not any(session in str(found.told()) for session in old)
+        assert (found.met[0].first.at, found.sessions, found.met[0].first.by) == (front.clock.now, 3, "ann")
+        assert (
+            found.met[0].first.summary.counts["changed"] == 1
+            and "click (description)" in found.met[0].first.summary.sentence
+        )
+        assert not any(session in str(found.as_data()) for session in old)
         # Whoever comes now has nothing to be warned of, and counts among those who met it.
         front.caller = BOB
         assert await front.list(await front.open()) == [EVIL, SHOOT]
         found = await remembered(front)
-        assert (found.sessions, found.met[0].by) == (4, "ann")
+        assert (found.sessions, found.met[0].first.by) == (4, "ann")
         # The same session again is none of them.
         await front.list(await front.open())
         await front.list(await front.open())
@@ -81,9 +83,9 @@ async def test_a_change_that_no_session_lived_through_is_noticed() -> None:
     shop.tools = [EVIL]
     async with guarded(shop, store=store) as front:
         assert await front.list(await front.open()) == [EVIL]
-        found = await standing(front)
-        assert found.origin == "first_seen" and found.drifted == 1 and found.remembered is not None
-        assert not found.remembered.met[0].own
+        found = await status(front)
+        assert found.baseline.origin == "first_seen" and found.drifted == 1 and found.remembered is not None
+        assert not found.remembered.met[0].first.own
 
 
 async def test_tools_that_are_what_they_were_again_were_others() -> None:
@@ -93,7 +95,7 @@ async def test_tools_that_are_what_they_were_again_were_others() -> None:
         session = await front.open()
         for shop.tools in ([CLICK], [EVIL], [CLICK]):
             await front.list(session)
-        found = await standing(front)
+        found = await status(front)
         assert found.drifted == 0 and not found.accepted
         assert found.remembered is not None and len(found.remembered.met) == 1
 
@@ -105,12 +107,12 @@ async def test_accepting_settles_what_was_met() -> None:
         session = await front.open()
         for shop.tools in ([CLICK], [EVIL], [CLICK]):
             await front.list(session)
-        now = (await standing(replica)).now
+        now = (await status(replica)).now
         assert now is not None
         done = await pin_review(replica).accept("one", now.digest, "ann")
         assert done.remembered is None and done.accepted and await store.count(DRIFTS) == 0
         for process in (front, replica):
-            process.clock.now += LOOKED_UP + 60
+            process.clock.now += 60
             process.steady.now += 1000
         shop.tools = [EVIL]
         await front.list(session)
@@ -124,12 +126,12 @@ async def test_accepting_what_it_became_makes_that_the_measure() -> None:
         session = await front.open()
         for shop.tools in ([CLICK], [EVIL]):
             await front.list(session)
-        now = (await standing(front)).now
+        now = (await status(front)).now
         assert now is not None
         await pin_review(front).accept("one", now.digest, "ann")
-        front.clock.now += LOOKED_UP + 1
+        front.steady.now += LOOKED_UP + 1
         assert (await front.list(session))[0]["description"] == EVIL["description"]
-        assert (await standing(front)).remembered is None
+        assert (await status(front)).remembered is None
         shop.tools = [CLICK]
         assert (await front.list(session))[0]["description"].startswith("[Warning")
         assert (await remembered(front)).baseline == now.digest
@@ -180,7 +182,7 @@ async def test_other_members_are_no_drift_to_remember() -> None:
         session = await front.open()
         for shop.tools in ([CLICK], [{**CLICK, "_meta": {"a": 1}}]):
             await front.list(session)
-        assert (await standing(front)).remembered is None
+        assert (await status(front)).remembered is None
 
 
 async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None:
@@ -194,11 +196,11 @@ async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None
         await front.list(other)
         assert (await remembered(front)).sessions == 1
         await front.call(one, "click")
-        assert (await standing(front)).remembered is None
+        assert (await status(front)).remembered is None
         shop.tools = [EVIL]
         with pytest.raises(Refused):
             await front.list(one)
-        assert (await remembered(front)).met[0].own
+        assert (await remembered(front)).met[0].first.own
 
 
 # --- baseline: server -----------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ async def test_every_session_may_start_from_what_anybody_saw_first() -> None:
             with pytest.raises(CatalogueDrifted):
                 await front.call(session, "click")
         assert await store.count(PINS) == 0
-        now = (await standing(front)).now
+        now = (await status(front)).now
         assert now is not None
         await pin_review(front).accept("one", now.digest, "ann")
         assert await front.list(session) == [EVIL]
@@ -257,7 +259,7 @@ async def test_asking_twice_over_http_moves_no_baseline() -> None:
                 await front.call(session, "click")
         found = await remembered(front)
         # All of that was one caller.
-        assert (found.sessions, found.met[0].by) == (1, "ann")
+        assert (found.sessions, found.met[0].first.by) == (1, "ann")
         # An agent's own session starts from the tools of then, as configured.
         front.caller = ANN
         assert await front.list(await front.open()) == [EVIL]
@@ -277,14 +279,14 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
     async with guarded(shop, "warn", lock=lock) as front:
         session = await front.open()
         await front.list(session)
-        found = await standing(front, lock)
-        assert found.remembered is not None and found.origin == "lock" and found.now is not None
+        found = await status(front)
+        assert found.remembered is not None and found.baseline.origin == "lock" and found.now is not None
         with pytest.raises(BoundByFile):
-            await pin_review(front, lock).accept("one", found.now.digest, "ann")
+            await pin_review(front).accept("one", found.now.digest, "ann")
         shop.tools = [CLICK]
         await front.list(session)
-        assert (await standing(front, lock)).remembered is not None
-        assert (await pin_review(front, lock).accept("one", lock.digest, "ann")).remembered is None
+        assert (await status(front)).remembered is not None
+        assert (await pin_review(front).accept("one", lock.digest, "ann")).remembered is None
 
 
 # --- catalogues in the store ----------------------------------------------------------------------------------
@@ -308,8 +310,8 @@ async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
         await front.pins.tidy(alive)
         # The first, which is the session's pin too, and those that were met, the last of which is the last seen.
         assert await store.count(CATALOGUES) == MOST + 1
-        assert (await standing(front)).drifted == 1
-        now = (await standing(front)).now
+        assert (await status(front)).drifted == 1
+        now = (await status(front)).now
         assert now is not None
         await pin_review(front).accept("one", now.digest, "ann")
         front.clock.now += 3 * GRACE
@@ -336,14 +338,14 @@ async def test_a_catalogue_that_is_seen_again_stays() -> None:
         await front.list(await front.open())
         shop.tools = [EVIL]
         await front.list(await front.open())
-        now = (await standing(front)).now
+        now = (await status(front)).now
         assert now is not None
         await pin_review(front).accept("one", now.digest, "ann")
         front.clock.now = other.clock.now = front.clock.now + 10 * GRACE
         await other.list(await other.open())
         await front.pins.tidy(gone)
-        found = await standing(other)
-        assert found.now is not None and found.now.digest == now.digest and found.baseline == found.now
+        found = await status(other)
+        assert found.now is not None and found.now.digest == now.digest and found.baseline.is_of(found.now)
 
 
 async def test_catalogues_of_earlier_versions_get_their_time_too() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
 from adapter.relay.tools.catalogue_store import CATALOGUES
-from adapter.relay.tools.pins import LOOKED_UP, PINS, Pins
-from adapter.rules.access.principals import Scope
-from adapter.rules.tools.catalogue import Catalogue, catalogue_of
+from adapter.relay.tools.pins import PINS, Pins
+from adapter.rules.access.principals import Scope, principal_scope
+from adapter.rules.tools.catalogue import Catalogue, Pinning, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.state.memory import MemoryStore
-from adapter.state.port import Row
+from adapter.state.port import Row, Store
 from tests.relay.relaying import Clock
+
+SCOPE = Scope("scope", "")
 
 
 def catalogue(*names: str) -> Catalogue:
@@ -19,13 +24,19 @@ def catalogue(*names: str) -> Catalogue:
     return catalogue_of([tool for tool in tools if tool is not None])
 
 
+def process(store: Store, clock: Clock, server: str = "one") -> Baselines:
+    """What one adapter process knows of a server."""
+    cache = CatalogueCache(0, clock)
+    return Baselines(server, Pinning(), Pins(store, clock), cache, partial(principal_scope, b""), clock)
+
+
 async def test_first_catalogue_is_the_pin() -> None:
     """What the scope is offered later does not change it, and another process knows it too."""
     store, clock = MemoryStore(), Clock()
     first, later = catalogue("click"), catalogue("click", "shoot")
-    assert (await Pins(store, clock).pin("one", "scope", first)).digest == first.digest
-    assert (await Pins(store, clock).pin("one", "scope", later)).digest == first.digest
-    found = await Pins(store, clock).of("one", "scope")
+    assert (await process(store, clock).pin(SCOPE, first)).digest == first.digest
+    assert (await process(store, clock).pin(SCOPE, later)).digest == first.digest
+    found = await process(store, clock).pin_of(SCOPE.id)
     assert found is not None and found.digest == first.digest
     assert await Pins(store, clock).catalogue(first.digest) == first
 
@@ -33,42 +44,42 @@ async def test_first_catalogue_is_the_pin() -> None:
 async def test_ten_thousand_scopes_keep_one_catalogue() -> None:
     """A pin is a digest; the definitions are written down once."""
     store = MemoryStore()
-    pins, seen = Pins(store, Clock()), catalogue("click")
+    baselines, seen = process(store, Clock()), catalogue("click")
     for number in range(10_000):
-        await pins.pin("one", f"{number:032x}", seen)
+        await baselines.pin(Scope(f"{number:032x}", ""), seen)
     assert await store.count(PINS) == 10_000 and await store.count(CATALOGUES) == 1
-    assert await pins.spread("one") == {seen.digest: 10_000}
+    assert await Pins(store, Clock()).count("one") == {seen.digest: 10_000}
 
 
 async def test_accepted_catalogue_is_everybodys_baseline() -> None:
     """It takes the place of older pins, and scopes that come later start from it."""
     store, clock = MemoryStore(), Clock()
-    running, operator = Pins(store, clock), Pins(store, clock)
+    running, operator = process(store, clock), process(store, clock)
     old, new = catalogue("click"), catalogue("click", "shoot")
-    await running.pin("one", "before", old)
+    await running.pin(Scope("before", ""), old)
     clock.now += 5
-    await operator.accept("one", new)
+    await operator.accept(new)
     clock.now += LOOKED_UP + 1
     for scope in ("before", "after"):
-        pin = await running.of("one", scope)
+        pin = await running.pin_of(scope)
         assert pin is not None and pin.digest == new.digest
-    assert await running.of("two", "before") is None
+    assert await process(store, clock, "two").pin_of("before") is None
 
 
 async def test_ended_scope_leaves_no_pin() -> None:
     """Its session is over; the catalogue stays for those who share it."""
     store = MemoryStore()
-    pins = Pins(store, Clock())
-    await pins.pin("one", "scope", catalogue("click"))
-    await pins.forget(["one", "two"], "scope")
-    assert await pins.of("one", "scope") is None and await store.count(PINS) == 0
+    baselines = process(store, Clock())
+    await baselines.pin(SCOPE, catalogue("click"))
+    await baselines.forget(SCOPE.id)
+    assert await baselines.pin_of(SCOPE.id) is None and await store.count(PINS) == 0
 
 
 async def test_last_seen_catalogue_is_known_while_the_server_is_away() -> None:
     """An operator can look at drift without the upstream."""
     store = MemoryStore()
     seen = catalogue("click")
-    await Pins(store, Clock()).saw("one", seen)
+    await Pins(store, Clock()).keep_seen("one", seen)
     pin = await Pins(store, Clock()).last_seen("one")
     assert pin is not None and pin.digest == seen.digest
     assert await Pins(store, Clock()).last_seen("two") is None
@@ -98,25 +109,25 @@ class CountingStore(MemoryStore):
 async def test_scope_that_was_never_pinned_here_ends_without_the_store() -> None:
     """Sessions come and go by the thousand, and most that another process pinned are its to forget."""
     store, clock = CountingStore(), Clock()
-    await Pins(store, clock).pin("one", "scope", catalogue("click"))
+    await process(store, clock).pin(SCOPE, catalogue("click"))
     store.asked = 0
-    await Pins(store, clock).forget(["one", "two"], "scope")
+    await process(store, clock).forget(SCOPE.id)
     assert store.asked == 0 and await store.count(PINS) == 1
 
 
 async def test_pins_of_scopes_that_are_gone_are_tidied_away() -> None:
     """Whoever wrote them; those of scopes that live stay, and those that do not say whose they are."""
     store, clock = MemoryStore(), Clock()
-    earlier, pins, seen = Pins(store, clock), Pins(store, clock), catalogue("click")
+    pins, seen = Pins(store, clock), catalogue("click")
     for number in range(600):
-        await earlier.pin("one", f"{number:032x}", seen, "session:gone")
+        await process(store, clock).pin(Scope(f"{number:032x}", "session:gone"), seen)
     for scope, owner in (("a", "session:lives"), ("b", "principal:alice"), ("c", "")):
-        await earlier.pin("two", scope, seen, owner)
+        await process(store, clock, "two").pin(Scope(scope, owner), seen)
 
     async def gone(scope: Scope) -> bool:
         return scope.session_key == "gone"
 
-    await pins.tidy(gone)
+    assert len(await pins.tidy(gone)) == 500
     assert await store.count(PINS) == 103
     await pins.tidy(gone)
     await pins.tidy(gone)
@@ -126,11 +137,11 @@ async def test_pins_of_scopes_that_are_gone_are_tidied_away() -> None:
 async def test_word_of_an_operator_holds_in_the_moment_it_is_said() -> None:
     """A scope that begins before this process has heard of it starts from it, and has no pin of its own."""
     store, clock = MemoryStore(), Clock()
-    running, operator = Pins(store, clock), Pins(store, clock)
+    running, operator = process(store, clock), process(store, clock)
     old, new = catalogue("click"), catalogue("click", "shoot")
-    assert await running.baseline("one") is None
-    await operator.accept("one", new)
-    assert (await running.pin("one", "scope", old)).digest == new.digest
+    assert await running.pin_of(SCOPE.id) is None
+    await operator.accept(new)
+    assert (await running.pin(SCOPE, old)).digest == new.digest
     assert await store.count(PINS) == 0
 
 
@@ -153,10 +164,10 @@ class HoldingStore(MemoryStore):
 async def test_scope_that_ends_while_it_is_pinned_leaves_no_pin() -> None:
     """The pin is taken away by who wrote it."""
     store = HoldingStore()
-    pins = Pins(store, Clock())
-    pinning = asyncio.create_task(pins.pin("one", "scope", catalogue("click")))
+    baselines = process(store, Clock())
+    pinning = asyncio.create_task(baselines.pin(SCOPE, catalogue("click")))
     await store.writing.wait()
-    await pins.forget(["one"], "scope")
+    await baselines.forget(SCOPE.id)
     store.go_on.set()
     await pinning
     assert await store.count(PINS) == 0

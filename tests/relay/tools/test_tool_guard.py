@@ -18,8 +18,9 @@ from adapter.errors import (
     UpstreamUnreachable,
 )
 from adapter.relay.stages import Call
+from adapter.relay.tools.catalogue_cache import LOOKED_UP
 from adapter.relay.tools.catalogue_reader import CatalogueReader
-from adapter.relay.tools.pins import LOOKED_UP, PINS
+from adapter.relay.tools.pins import PINS
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.tools.catalogue import catalogue_of
@@ -153,9 +154,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
     """Each may come in time, and the last never."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
-        catalogue_reader = CatalogueReader(
-            front.lists, fresh_for=FRESH_FOR, now=front.steady, background=front.background, patience=0.05
-        )
+        reader = CatalogueReader(front.lists, front.cache, front.background, patience=0.05)
 
         async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
             await asyncio.sleep(0.01)
@@ -166,7 +165,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
         assert isinstance(envelope, Envelope)
         asking = Call("one", Scope("s", ""), envelope, envelope.body, fetch=fetch)
         with pytest.raises(UpstreamSilent, match=r"did not list its tools within 0\.05 s"):
-            await catalogue_reader.seen(asking)
+            await reader.snapshot(asking)
 
 
 @pytest.mark.parametrize("cut", [None, 20, 60, 75])
@@ -458,8 +457,7 @@ async def test_ended_sessions_leave_no_pin() -> None:
         await front.list(session)
         found = await front.relaying.sessions.find(session, "one", "anonymous")
         scope = front.relaying.relay.call_gate.scope_of(found, "anonymous")
-        await front.pins.forget(["one"], scope.id)
-        front.tool_guard.forget(scope.id)
+        await front.baselines.forget(scope.id)
         await front.call(session, "click")
         assert await front.store.count(PINS) == 0
 
@@ -661,7 +659,6 @@ async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
         await front.list(await front.open())
         shop.tools = [tool("t0", "Does evil."), *shop.tools[1:]]
         assert (await front.list(await front.open()))[0] == tool("t0", "Does evil.")
-        assert front.tool_guard.drifts == 0
 
 
 async def test_a_name_on_two_pages_is_no_drift() -> None:
@@ -674,7 +671,6 @@ async def test_a_name_on_two_pages_is_no_drift() -> None:
             await front.list(session)
             await front.list(session, cursor="2")
         await front.call(session, "c")
-        assert front.tool_guard.drifts == 0
 
 
 async def test_lists_without_pins_are_shown_while_warning() -> None:
@@ -723,7 +719,7 @@ async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) ->
         assert shop.calls == []
 
 
-async def test_other_keys_are_told_and_no_reason_to_block() -> None:
+async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.CaptureFixture[str]) -> None:
     """A model is told the same as before."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
@@ -732,7 +728,7 @@ async def test_other_keys_are_told_and_no_reason_to_block() -> None:
         shop.tools = [{**CLICK, "_meta": {"build": 2}}]
         assert await front.list(session) == shop.tools
         await front.call(session, "click")
-        assert front.tool_guard.drifts == 1
+        assert "tools changed" in capsys.readouterr().err
 
 
 # --- ends and beginnings --------------------------------------------------------------------------------------
@@ -793,7 +789,7 @@ async def test_an_accepted_baseline_binds_new_sessions() -> None:
                 with pytest.raises(Refused, match="operator"):
                     await front.list(session)
         await accept(front, EVIL)
-        front.clock.now += LOOKED_UP + 1
+        front.steady.now += LOOKED_UP + 1
         assert await front.list(session) == [EVIL]
 
 

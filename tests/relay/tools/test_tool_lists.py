@@ -11,11 +11,10 @@ from adapter import log
 from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.tools.tool_lists import KEPT, TOLD_AT_ONCE, ToolLists
-from adapter.rules.tools.catalogue import Catalogue
+from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, ToolLists, Way
+from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
 from adapter.rules.tools.tool_pages import Shaping
-from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict
 from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
@@ -232,11 +231,11 @@ async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     page = await made.page(came, b"1", first=True, modern=True)
     found = Drift(changed=(Change("shoot", ("description",)),))
     now = CatalogueSnapshot(Catalogue("now", {}))
-    warned = await made.warned(page, Verdict(now, found, found, {"click"}), modern=True)
+    warned = await made.judged(page, Way(True, Verdict(now, found, found, {"click"}), warns=True))
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})
-    assert orjson.loads(await made.only(page, subset, modern=True))["result"]["cacheScope"] == "private"
-    only = await made.only(page, subset, modern=False)
+    assert orjson.loads(await made.judged(page, Way(True, subset)))["result"]["cacheScope"] == "private"
+    only = await made.judged(page, Way(False, subset))
     assert names(only) == [OWN["name"], "click"] and ODD in only
 
 
@@ -247,5 +246,5 @@ async def test_a_list_of_many_changed_tools_is_a_few_lines(capsys: pytest.Captur
     for _ in range(2):
         await shaping.page(response(*dirty), b"1", first=True, modern=False)
     lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line["event"] for line in lines[:TOLD_AT_ONCE]] == ["policy changed a tool"] * TOLD_AT_ONCE
-    assert [line.get("count") for line in lines[TOLD_AT_ONCE:]] == [1000 - TOLD_AT_ONCE]
+    assert [line["event"] for line in lines[:LOGGED_AT_ONCE]] == ["policy changed a tool"] * LOGGED_AT_ONCE
+    assert [line.get("count") for line in lines[LOGGED_AT_ONCE:]] == [1000 - LOGGED_AT_ONCE]

@@ -8,12 +8,12 @@ import pytest
 from adapter.rules.tools.code_mode import (
     MOST_FOUND,
     CodeModeNames,
-    Misasked,
     Query,
-    asked_name,
-    asked_query,
+    UnusableCall,
     definitions,
-    told,
+    described_name,
+    search_answer,
+    search_query,
     unfold,
 )
 from adapter.rules.tools.search import SearchHit
@@ -70,7 +70,7 @@ def test_a_call_without_arguments_stays_one(arguments: object) -> None:
 )
 def test_what_cannot_be_followed_is_told_to_the_model(params: str, why: str) -> None:
     """A sentence says what is wrong; a key that stands twice is never left to the upstream's taste."""
-    with pytest.raises(Misasked, match=why):
+    with pytest.raises(UnusableCall, match=why):
         unfold(call(params), NAMES)
 
 
@@ -82,19 +82,19 @@ def test_the_unfolded_call_is_read_like_any_other() -> None:
 
 def test_questions_have_defaults_and_bounds() -> None:
     """Ten tools unless another number is asked for, a hundred at most."""
-    assert asked_query(asking({"query": "draw"})) == Query("draw", 10)
-    assert asked_query(asking({"query": "", "limit": 3})) == Query("", 3)
-    assert asked_name(asking({"name": "draw"}), NAMES) == "draw"
+    assert search_query(asking({"query": "draw"})) == Query("draw", 10)
+    assert search_query(asking({"query": "", "limit": 3})) == Query("", 3)
+    assert described_name(asking({"name": "draw"}), NAMES) == "draw"
     for limit in (0, MOST_FOUND + 1, True, 2.5, "3"):
-        with pytest.raises(Misasked, match="limit"):
-            asked_query(asking({"query": "draw", "limit": limit}))
-    with pytest.raises(Misasked, match="query"):
-        asked_query(asking({}))
+        with pytest.raises(UnusableCall, match="limit"):
+            search_query(asking({"query": "draw", "limit": limit}))
+    with pytest.raises(UnusableCall, match="query"):
+        search_query(asking({}))
 
 
 def test_answers_name_what_was_found_and_the_way_on() -> None:
     """The text has a line for each tool, and the data fits the output schema's members."""
-    text, data = told([SearchHit("draw", "Draw", "Draws a chart.", 8.25)], 3, NAMES)
+    text, data = search_answer([SearchHit("draw", "Draw", "Draws a chart.", 8.25)], 3, NAMES)
     assert text.splitlines() == [
         "draw (8.25): Draws a chart.",
         "2 more were found; ask for more with limit.",
@@ -104,7 +104,7 @@ def test_answers_name_what_was_found_and_the_way_on() -> None:
         "tools": [{"name": "draw", "title": "Draw", "description": "Draws a chart.", "score": 8.25}],
         "total": 3,
     }
-    assert told([], 0, NAMES)[1] == {"tools": [], "total": 0}
+    assert search_answer([], 0, NAMES)[1] == {"tools": [], "total": 0}
 
 
 def test_the_three_tools_are_named_after_their_server() -> None:
@@ -114,4 +114,4 @@ def test_the_three_tools_are_named_after_their_server() -> None:
         "one_get_tool_schema",
         "one_call_tool",
     ]
-    assert NAMES.every == {tool["name"] for tool in definitions(NAMES)}
+    assert [tool["name"] for tool in definitions(NAMES)] == [NAMES.search, NAMES.schema, NAMES.call]

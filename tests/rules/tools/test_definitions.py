@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from adapter.errors import BadJson
-from adapter.rules.tools.definitions import PinnedTool, fingerprint, pinned, read_tool
+from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
+from tests.rules.tools.pinning import pin_of
 
 SHOOT: dict[str, Any] = {
     "name": "shoot",
@@ -30,24 +31,25 @@ def test_spelling_of_a_definition_does_not_count() -> None:
     other["inputSchema"] = {"properties": {"n": {"maximum": 10.0, "type": "integer"}}, "type": "object"}
     other["description"] = "Ｔakes a shot."
     one, two = read(SHOOT), read(other, indent=2)
-    assert one.fingerprint == two.fingerprint
+    assert pinned(one)[:2] == pinned(two)[:2]
     assert pinned(one) == pinned(two) == PinnedTool(one.known, one.unknown, one.form)
 
 
-@pytest.mark.parametrize("key", ["name", "title", "description", "inputSchema", "annotations"])
+@pytest.mark.parametrize("key", ["title", "description", "inputSchema", "annotations"])
 def test_known_members_make_the_fingerprint(key: str) -> None:
     """Also where one is absent."""
-    changed = fingerprint({**SHOOT, key: "other"})
-    absent = fingerprint({member: item for member, item in SHOOT.items() if member != key})
-    assert len({fingerprint(SHOOT).known, changed.known, absent.known}) == 3
-    assert changed.unknown == absent.unknown == fingerprint(SHOOT).unknown
+    changed = pin_of({**SHOOT, key: "other"})
+    absent = pin_of({member: item for member, item in SHOOT.items() if member != key})
+    assert len({pin_of(SHOOT).known, changed.known, absent.known}) == 3
+    assert changed.unknown == absent.unknown == pin_of(SHOOT).unknown
+    assert pin_of({**SHOOT, "name": "other"}).known != pin_of(SHOOT).known
 
 
 def test_other_members_count_apart() -> None:
     """What the specification may bring, and what vendors put into _meta."""
-    changed = fingerprint({**SHOOT, "_meta": {"vendor": 2}, "execution": {"taskSupport": "optional"}})
-    assert changed.known == fingerprint(SHOOT).known
-    assert changed.unknown != fingerprint(SHOOT).unknown
+    changed = pin_of({**SHOOT, "_meta": {"vendor": 2}, "execution": {"taskSupport": "optional"}})
+    assert changed.known == pin_of(SHOOT).known
+    assert changed.unknown != pin_of(SHOOT).unknown
 
 
 def test_a_tool_keeps_its_bytes() -> None:

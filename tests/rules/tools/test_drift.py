@@ -13,8 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.rules.text.canonical_json import canonical
-from adapter.rules.tools.definitions import KNOWN, PinnedTool, fingerprint, known_form, pinned, read_tool
-from adapter.rules.tools.drift import Change, Drift, Rename, as_data, drift, sentence, warned
+from adapter.rules.tools.definitions import KNOWN, PinnedTool, pinned, read_tool
+from adapter.rules.tools.drift import Change, Drift, Rename, drift
+from adapter.rules.tools.drift_report import as_data, sentence, warned
+from tests.rules.tools.pinning import pin_of
 
 SHOOT: dict[str, Any] = {
     "name": "shoot",
@@ -82,7 +84,7 @@ def test_any_change_of_one_field_is_seen_and_named(
     else:
         assume(canonical(holder[path[-1]]) != canonical(item))
         holder[path[-1]] = item
-    tool = PinnedTool(*fingerprint(changed), known_form(changed))
+    tool = pin_of(changed)
     found = drift({"shoot": pin()}, {"shoot": tool})
     assert found is not None and not (found.added or found.removed or found.renamed)
     (change,) = found.changed
@@ -106,8 +108,8 @@ tools = st.lists(
 @given(tools, tools)
 def test_drift_accounts_for_every_tool(before: list[dict[str, str]], after: list[dict[str, str]]) -> None:
     """A tool of now is as it was pinned, or it is unsettled; one that was pinned is there, removed or renamed."""
-    old = {tool["name"]: PinnedTool(*fingerprint(tool), known_form(tool)) for tool in before}
-    new = {tool["name"]: PinnedTool(*fingerprint(tool), known_form(tool)) for tool in after}
+    old = {tool["name"]: pin_of(tool) for tool in before}
+    new = {tool["name"]: pin_of(tool) for tool in after}
     found = drift(old, new) or Drift()
     assert found.unsettled == {name for name in new if old.get(name) != new[name]}
     gone = {*found.removed, *(rename.old for rename in found.renamed)}

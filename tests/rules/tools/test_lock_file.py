@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.text.unicode import escaped
-from adapter.rules.tools.definitions import PinnedTool, fingerprint, known_form, pinned, read_tool
+from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
 from adapter.rules.tools.lock_file import HEADER, LockError, pretty, read_lock, write_lock
+from tests.rules.tools.pinning import pin_of
 
 
 def pin(**members: Any) -> PinnedTool:
@@ -32,12 +33,7 @@ values = st.recursive(
 )
 pins = st.dictionaries(
     texts, st.fixed_dictionaries({"description": values, "inputSchema": values, "_meta": values}), max_size=3
-).map(
-    lambda tools: {
-        name: PinnedTool(*fingerprint({"name": name, **tool}), known_form({"name": name, **tool}))
-        for name, tool in tools.items()
-    }
-)
+).map(lambda tools: {name: pin_of({"name": name, **tool}) for name, tool in tools.items()})
 
 
 def test_form() -> None:

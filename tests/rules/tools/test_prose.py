@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.tools.prose import prose, rewritten
+from adapter.rules.tools.definitions import prose, rewritten
 
 keys = st.sampled_from(
     ["title", "description", "properties", "items", "default", "enum", "anyOf", "$defs", "path", "x-ä"]

@@ -53,7 +53,7 @@ def read(*entries: bytes, more: bytes = b"", first: bool = True, **rules: Any) -
 
 
 def written(page: ToolPage, texts: Sequence[bytes | None] | None = None, *, private: bool = False) -> bytes:
-    return at_once(write_page(page, page.texts if texts is None else texts, private=private))
+    return at_once(write_page(page, page.entries.texts if texts is None else texts, private=private))
 
 
 def tools(text: bytes) -> list[Any]:
@@ -98,7 +98,7 @@ def test_entries_are_kept_changed_and_left_out(fates: list[str], own: bool, priv
     assert found["result"]["nextCursor"] == page.cursor == "c"
     touched = own or "hide" in fates or "change" in fates
     assert ("cacheScope" in found["result"]) is (private and touched)
-    assert [note.event for note in page.notes] == ["policy changed a tool"] * fates.count("change")
+    assert [note.event for note in page.entries.notes] == ["policy changed a tool"] * fates.count("change")
 
 
 def test_what_stands_where_makes_no_difference() -> None:
@@ -136,8 +136,10 @@ def test_a_tool_that_can_be_read_in_two_ways_is_left_out(changes: bool) -> None:
 
     twice = b'{"name":"twice","description":"Does.","description":"Did."}'
     page = read(PLAIN, twice, b'{"name":"second","Description":"Did."}', b'{"Name":"other"}', shape=shape)
-    assert tools(written(page)) == [json.loads(PLAIN)] and page.hidden == {"twice", "second"}
-    assert all(note.unread and note.what == "its definition can be read in two ways" for note in page.notes)
+    assert tools(written(page)) == [json.loads(PLAIN)] and page.entries.hidden == {"twice", "second"}
+    assert all(
+        note.unread and note.what == "its definition can be read in two ways" for note in page.entries.notes
+    )
 
 
 def test_what_is_hidden_for_what_it_says_is_known() -> None:
@@ -147,8 +149,8 @@ def test_what_is_hidden_for_what_it_says_is_known() -> None:
         return Shaping(None, blocked=name == "Bad")
 
     page = read(b'{"name":"Bad"}', PLAIN, shape=shape)
-    assert page.hidden == {"bad"} and [note.name for note in page.notes] == ["Bad"]
-    assert not page.notes[0].unread
+    assert page.entries.hidden == {"bad"} and [note.name for note in page.entries.notes] == ["Bad"]
+    assert not page.entries.notes[0].unread
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_a_definition_that_nobody_looks_into_is_left_out(entry: bytes, why: str)
     """It is known by its name, and its neighbours are shown."""
     longest = 1000 if b"xxx" in entry else 1 << 20
     page = read(PLAIN, entry, limits=ListLimits(definition=longest))
-    assert tools(written(page)) == [json.loads(PLAIN)] and page.hidden == {"big"}
-    (note,) = page.notes
+    assert tools(written(page)) == [json.loads(PLAIN)] and page.entries.hidden == {"big"}
+    (note,) = page.entries.notes
     assert note.unread and note.name == "Big" and why in str(note.what)
 
 
@@ -177,7 +179,7 @@ def test_a_definition_that_nobody_looks_into_is_left_out(entry: bytes, why: str)
 def test_what_has_no_name_may_be_too_large_as_well(entry: bytes) -> None:
     """It is left out like a tool."""
     page = read(PLAIN, entry, limits=ListLimits(definition=1000))
-    assert tools(written(page)) == [json.loads(PLAIN)] and page.notes[0].name == ""
+    assert tools(written(page)) == [json.loads(PLAIN)] and page.entries.notes[0].name == ""
 
 
 @pytest.mark.parametrize(
@@ -238,8 +240,8 @@ def test_large_definitions_are_looked_into_apart() -> None:
         b"x" * LARGE
     )
     page = read(big, PLAIN, shape=lambda _, raw: Shaping(raw.replace(b"xx", b"yy")))
-    assert [tool.name for tool in page.tools if tool] == ["big", "plain"]
-    assert page.headers == {"big": {("a",): "Mcp-Param-A"}}
+    assert [tool.name for tool in page.entries.tools if tool] == ["big", "plain"]
+    assert page.entries.headers == {"big": {("a",): "Mcp-Param-A"}}
     assert b"yyyy" in written(page)
 
 
@@ -274,7 +276,7 @@ def test_a_page_of_many_tools_is_read_piece_by_piece() -> None:
         for n in range(3000)
     ]
     page = read(*entries)
-    assert len([tool for tool in page.tools if tool]) == 3000
+    assert len([tool for tool in page.entries.tools if tool]) == 3000
     found = Drift(added=tuple(f"tool_{n}" for n in range(3000)))
     warned = timed(write_page(page, timed(warned_texts(page, found)), private=True))
     assert warned.count(b"[Warning") == 3000

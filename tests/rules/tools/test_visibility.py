@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.text.expressions import ExpressionInvalid
 from adapter.rules.text.unicode import visible
-from adapter.rules.tools.prose import prose
+from adapter.rules.tools.definitions import prose
 from adapter.rules.tools.visibility import (
     Descriptions,
     Disabled,

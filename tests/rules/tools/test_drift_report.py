@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adapter.rules.text.unicode import escaped
 from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
 from adapter.rules.tools.drift import drift
-from adapter.rules.tools.drift_columns import render
+from adapter.rules.tools.drift_report import render
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=60)
 

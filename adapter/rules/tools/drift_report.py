@@ -1,13 +1,13 @@
-"""A drift as two columns of a terminal: what was pinned on the left, what is now on the right. Pure.
+"""Drift for people and models: as JSON, as a sentence, as a warning, and as two columns of a terminal. Pure.
 
-Definitions are strangers' text, so whatever could move the cursor, hide or turn round is shown escaped.
+Definitions are strangers' text, so characters that move the cursor, hide or change direction are escaped.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -16,12 +16,110 @@ from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.json_differences import ABSENT, differences
 from adapter.rules.text.unicode import escaped, shown
 from adapter.rules.tools.definitions import PinnedTool
-from adapter.rules.tools.drift import Change, Drift, definition_of
+from adapter.rules.tools.drift import Change, Drift, DriftSummary, Rename, definition_of
 from adapter.rules.tools.lock_file import pretty
+
+_LONGEST_NAME = 128
+_MOST_NAMES = 50
+_MOST_NAMES_IN_SENTENCE = 5
+_MOST_FIELDS_OF_TOOL = 10
+
+
+def as_data(drift: Drift) -> dict[str, Any]:
+    """The drift for a JSON-RPC error's ``data``: at most 50 tools, and how many more there are."""
+    left = _MOST_NAMES
+    changed = [_change_data(change) for change in drift.changed[:left]]
+    left -= len(changed)
+    added = [_name(name) for name in drift.added[:left]]
+    left -= len(added)
+    renamed = [{"old": _name(rename.old), "new": _name(rename.new)} for rename in drift.renamed[:left]]
+    left -= len(renamed)
+    removed = [_name(name) for name in drift.removed[:left]]
+    left -= len(removed)
+    named = {"changed": changed, "added": added, "renamed": renamed, "removed": removed}
+    return {**named, "more": drift.size - (_MOST_NAMES - left)}
+
+
+def summary(drift: Drift) -> DriftSummary:
+    return DriftSummary(counts(drift), sentence(drift))
+
+
+def counts(drift: Drift) -> dict[str, int]:
+    """The number of tools that drifted, for each way of drifting."""
+    return {
+        "changed": len(drift.changed),
+        "added": len(drift.added),
+        "renamed": len(drift.renamed),
+        "removed": len(drift.removed),
+        "less_safe": sum(bool(change.unsafe) for change in drift.changed),
+    }
+
+
+def sentence(drift: Drift) -> str:
+    """One sentence that names the tools that drifted, of bounded length and safe to show."""
+    parts = [
+        *_listed("changed", map(_described, drift.changed), len(drift.changed)),
+        *_listed("added", map(_name, drift.added), len(drift.added)),
+        *_listed(
+            "renamed", (f"{_name(old)} to {_name(new)}" for old, new in drift.renamed), len(drift.renamed)
+        ),
+        *_listed("removed", map(_name, drift.removed), len(drift.removed)),
+    ]
+    return f"The server's tools are not those that were first seen: {'; '.join(parts)}."
+
+
+def warned(description: str | None, reason: Change | Rename | None) -> str:
+    """The description of a drifted tool with a warning before it. A tool without a ``reason`` was added."""
+    match reason:
+        case None:
+            what = "was not there when this server's tools were first seen"
+        case Rename(old, _):
+            what = f"was called {_name(old)} when it was first seen"
+        case Change():
+            what = f"is not as it was first seen; changed: {_fields(reason)}"
+    warning = f"[Warning: this tool {what}. Ask the user before you rely on it.]"
+    return f"{warning}\n\n{description}" if description else warning
+
+
+def _change_data(change: Change) -> dict[str, Any]:
+    return {
+        "name": _name(change.name),
+        "fields": list(change.fields[:_MOST_FIELDS_OF_TOOL]),
+        "more_fields": max(0, len(change.fields) - _MOST_FIELDS_OF_TOOL),
+        "unsafe": list(change.unsafe),
+        "other_keys": change.other_keys,
+    }
+
+
+def _listed(word: str, tools: Iterable[str], count: int) -> list[str]:
+    if not count:
+        return []
+    more = f" and {count - _MOST_NAMES_IN_SENTENCE} more" if count > _MOST_NAMES_IN_SENTENCE else ""
+    return [f"{word} {', '.join(islice(tools, _MOST_NAMES_IN_SENTENCE))}{more}"]
+
+
+def _described(change: Change) -> str:
+    return f"{_name(change.name)} ({_fields(change)})"
+
+
+def _fields(change: Change) -> str:
+    fields = [*change.fields[:_MOST_FIELDS_OF_TOOL]]
+    if len(change.fields) > _MOST_FIELDS_OF_TOOL:
+        fields.append("…")
+    if change.other_keys and not fields:
+        fields.append("other members")
+    less_safe = f"; less safe: {', '.join(change.unsafe)}" if change.unsafe else ""
+    return ", ".join(fields) + less_safe
+
+
+def _name(name: str) -> str:
+    return shown(name, _LONGEST_NAME)
+
+
+# --- columns --------------------------------------------------------------------------------------------------
 
 _DIVIDER = " │ "
 _NARROWEST_COLUMN = 16
-_LONGEST_NAME = 128
 _LONGEST_VALUE = 4000
 _MOST_FIELDS = 50
 # Matching takes time in the square of the words; more of them are marked as a whole.
@@ -35,7 +133,7 @@ _BRACKETS = {"old": ("[-", "-]"), "new": ("{+", "+}")}
 
 
 class _Run(NamedTuple):
-    """Words that follow each other and are all marked as changed, or all not."""
+    """Words in a row that are all marked as changed, or all not."""
 
     words: tuple[str, ...]
     marked: bool
@@ -98,7 +196,7 @@ def _columns(old: Any, new: Any, page: _Page) -> Iterator[str]:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
+    """The shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
     if value is ABSENT:
         return []
     text = value if isinstance(value, str) else _laid_out(value)
@@ -114,7 +212,7 @@ def _laid_out(value: Any) -> str:
 
 
 def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[_Run], list[_Run]]:
-    """The words of both sides, those marked that the other side has not."""
+    """The words of both sides; words that the other side lacks are marked."""
     begin = 0
     while begin < min(len(old), len(new)) and old[begin] == new[begin]:
         begin += 1
@@ -157,7 +255,7 @@ def _lines(runs: Sequence[_Run], side: Side, page: _Page) -> Iterator[tuple[str,
 
 
 def _joined(pieces: Sequence[str], side: Side) -> str:
-    """One line; words of one color that follow each other are one run of it."""
+    """One line; neighbouring words of one color share the color's codes."""
     return "".join(pieces).replace(_RESET + _COLORS[side], "")
 
 
@@ -192,7 +290,3 @@ def _cells(text: str) -> int:
         0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
         for letter in text
     )
-
-
-def _name(name: str) -> str:
-    return shown(name, _LONGEST_NAME)

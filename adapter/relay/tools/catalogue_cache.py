@@ -1,0 +1,224 @@
+"""The cache of one server's catalogue: all that is known of its tools and may become untrue.
+
+Each event has one method of ``CatalogueCache``, and this is all that it makes forgotten:
+
+============================================  ===================  ==================================================
+event                                         method               forgotten
+============================================  ===================  ==================================================
+``list_changed`` on a stream (``listener``)   ``changed``          the snapshot, all verdicts, reads under way
+the upstream began anew                       ``changed``          the same
+a scope is sent another list, or newer page   ``note_list``,       the same, unless scopes are offered different
+                                              ``note_page``        tools
+the time to live is over                      ``expire``           the snapshot and all verdicts, but no read that is
+                                                                   under way: it is new enough
+an operator accepts                           ``accept``           the operator's last word, and what scopes met
+the last word is ``LOOKED_UP`` seconds old    (at the next look)   the operator's last word: another process may have
+                                                                   accepted
+a scope ends                                  ``end``              its verdict; its pin is taken away next
+a lock file changes                           none                 nothing: lock files are read at start, and
+                                                                   ``serve --watch`` starts the process anew
+============================================  ===================  ==================================================
+
+A verdict with drift is also judged anew as soon as an operator has accepted the catalogue that it is about. All other
+objects keep values by a digest or by equal bytes, which cannot become untrue and are only dropped for room. A tool
+whose definition was not read stays refused (``ToolLists``) until a list shows it with one that can be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+from adapter.relay.last_used import LastUsed, Weight
+from adapter.relay.tools.catalogue_store import weight
+from adapter.relay.tools.pins import Pin
+from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
+
+SCOPES = 100_000
+"""Scopes whose last verdict is kept, and as many pins and meetings. A dropped one is found again in the store."""
+
+KEPT_BYTES = 128 << 20
+"""Bytes of catalogues that the verdicts may hold: a server may offer each scope another one."""
+
+ENDED = 10_000
+"""Scopes that ended last, for which a call under way may still ask."""
+
+LOOKED_UP = 10.0
+"""Seconds for which it is remembered what an operator has accepted, or that nobody has."""
+
+MET_FOR = 60.0
+"""Seconds for which a meeting counts as written down. Accepting in another process removes it from the store."""
+
+_WORD = b"list_changed"
+# Some servers escape every slash.
+_CHANGED = re.compile(rb"tools\\?/list_changed")
+_SEAM = len(rb"tools\/list_changed") - 1
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def verdict_weight(verdict: Verdict) -> Weight:
+    """The weight of a verdict: that of the catalogue that it is about."""
+    return weight(verdict.now)
+
+
+class CatalogueCache:
+    """The memory of one server's tools. ``fresh_for``: seconds after which they may have changed without notice.
+
+    With 0 each call reads them anew, though simultaneous calls share one read. ``now`` is a clock that never goes back.
+    """
+
+    def __init__(self, fresh_for: float, now: Callable[[], float]) -> None:
+        self._fresh_for = fresh_for
+        self._now = now
+        self._stale_at = float("-inf")
+        # A list may be answered by another process than the one that was asked for it.
+        self._process = secrets.token_hex(4)
+        self.epoch = 0
+        """The number of times that the tools may have changed: a read of an earlier epoch came too late."""
+        self.varies = False
+        """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
+        self.snapshot: CatalogueSnapshot | None = None
+        self._read_in = ""
+        self.reads: dict[str, asyncio.Future[CatalogueSnapshot | None]] = {}
+        """Reads under way, by the scope that they are for."""
+        self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
+        self.last_verdict = self._verdicts.kept.get
+        """The last verdict on a scope, by its id; the time to live may be over."""
+        self.pins = OrderedDict[str, Pin]()
+        self._ended = OrderedDict[str, None]()
+        self.first: Pin | None = None
+        """The catalogue that anybody saw first. It never changes."""
+        self.written = ""
+        """The digest of the catalogue that was written down as the last that was seen."""
+        self._accepted: tuple[float, Pin | None] = float("-inf"), None
+        self._met = OrderedDict[tuple[object, ...], float]()
+
+    def __repr__(self) -> str:
+        return f"<CatalogueCache: epoch {self.epoch}, {len(self._verdicts)} verdicts, {len(self.pins)} pins>"
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Forget the catalogue: the upstream's tools may be others now."""
+        self.epoch += 1
+        # A read that is under way notices by the epoch that it came too late.
+        self.reads.clear()
+        self._forget_catalogue()
+
+    def expire(self) -> None:
+        """Forget what was read too long ago."""
+        if self._now() >= self._stale_at:
+            self._forget_catalogue()
+            self._stale_at = self._now() + self._fresh_for
+
+    def note_list(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
+        """Take note of a whole list that a scope was sent just now."""
+        if self.snapshot is not None and not self.snapshot.is_same(snapshot):
+            if self.varies:
+                return
+            self.changed()
+        elif self._now() >= self._stale_at:
+            self._forget_catalogue()
+        self.keep_snapshot(scope_id, snapshot)
+
+    def note_page(self, page: CatalogueSnapshot) -> None:
+        """Take note of a page of a list that a scope was sent just now."""
+        if self.snapshot is not None and not self.snapshot.covers(page):
+            self.changed()
+
+    def accept(self) -> None:
+        """Forget the accepted pin and the meetings: an operator accepted a catalogue, or settled the drift."""
+        self._accepted = float("-inf"), None
+        self._met.clear()
+
+    def end(self, scope_id: str) -> None:
+        """Forget the verdict on a scope that has ended."""
+        self._verdicts.drop(scope_id)
+        _put(self._ended, scope_id, None, ENDED)
+
+    def _forget_catalogue(self) -> None:
+        self.snapshot = None
+        self._verdicts.clear()
+
+    def listener(self) -> Callable[[bytes], None]:
+        """Return the observer of one stream, chunk by chunk.
+
+        The word may be cut in two, so an end in the middle of a line is looked at again with the beginning of the
+        next chunk.
+        """
+        end = b""
+
+        def observe(chunk: bytes) -> None:
+            nonlocal end
+            if _tells_change(chunk) or (end and _tells_change(end + chunk[:_SEAM])):
+                self.changed()
+            if chunk.endswith((b"\n", b"\r")):
+                # Chunks mostly end so, and the word holds no line end.
+                end = b""
+            else:
+                end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
+
+        return observe
+
+    # --- the catalogue ----------------------------------------------------------------------------------------
+
+    @property
+    def mark(self) -> str:
+        """The name of this moment: while it is the same, nothing is known to have changed."""
+        return f"{self._process}.{self.epoch}"
+
+    def keep_snapshot(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
+        """Remember the list that was read in the upstream session of this scope."""
+        self.snapshot, self._read_in = snapshot, scope_id
+        self._stale_at = self._now() + self._fresh_for
+
+    def is_from(self, scope_id: str) -> bool:
+        """Tell whether the snapshot was read in this very scope's upstream session."""
+        return self.varies or self._read_in == scope_id
+
+    def verdict(self, scope_id: str) -> Verdict | None:
+        """The verdict on a scope, unless something may have changed since."""
+        return self.last_verdict(scope_id) if self._now() < self._stale_at else None
+
+    def keep_verdict(self, scope_id: str, verdict: Verdict) -> None:
+        self._verdicts.put(scope_id, verdict)
+
+    # --- pins -------------------------------------------------------------------------------------------------
+
+    def has_ended(self, scope_id: str) -> bool:
+        return scope_id in self._ended
+
+    def keep_pin(self, scope_id: str, pin: Pin) -> None:
+        _put(self.pins, scope_id, pin)
+
+    def accepted(self) -> tuple[bool, Pin | None]:
+        """Tell whether it is known what an operator has accepted, and the pin of that."""
+        since, pin = self._accepted
+        return self._now() - since <= LOOKED_UP, pin
+
+    def keep_accepted(self, pin: Pin | None) -> None:
+        """Remember what an operator has accepted by now."""
+        self._accepted = self._now(), pin
+
+    def has_met(self, meeting: tuple[object, ...]) -> bool:
+        """Tell whether this meeting was written down a moment ago."""
+        return self._now() - self._met.get(meeting, float("-inf")) <= MET_FOR
+
+    def keep_met(self, meeting: tuple[object, ...]) -> None:
+        _put(self._met, meeting, self._now())
+
+
+def _put(kept: OrderedDict[K, V], key: K, value: V, most: int = SCOPES) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _tells_change(text: bytes) -> bool:
+    return _WORD in text and _CHANGED.search(text) is not None

@@ -1,0 +1,189 @@
+"""Verdicts on the catalogues that scopes are shown: found once for all scopes with equal baselines and catalogues."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import UpstreamBroken
+from adapter.relay.background import SingleFlight
+from adapter.relay.last_used import LastUsed
+from adapter.relay.stages import Call
+from adapter.relay.tools.baselines import Baselines
+from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
+from adapter.relay.tools.catalogue_reader import CatalogueReader
+from adapter.relay.tools.tool_lists import Listed, ToolLists
+from adapter.relay.turns import in_turns
+from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict, judge
+from adapter.rules.tools.drift import Drift
+from adapter.rules.tools.drift_report import as_data
+
+VERDICTS = 256
+"""Verdicts of one server that are kept by what they depend on."""
+
+PAUSES = (0.0, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""Seconds of waiting before each try to judge by tools that do not change meanwhile."""
+
+LOGGED = 10_000
+"""Pairs of catalogues of which it is remembered that the log has their drift."""
+
+MARK = "tools seen"
+"""The note of a list's request: when it was sent."""
+
+
+class _Key(NamedTuple):
+    """The values that a verdict depends on."""
+
+    baseline: str
+    now: str
+    hidden: frozenset[str]
+    pages: frozenset[str]
+
+
+class CatalogueJudge:
+    """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue."""
+
+    def __init__(
+        self, baselines: Baselines, lists: ToolLists, reader: CatalogueReader, log: FilteringBoundLogger
+    ) -> None:
+        self._baselines = baselines
+        self._lists = lists
+        self._reader = reader
+        self._log = log
+        self._cache = baselines.cache
+        self._is_off = baselines.pinning.mode == "off"
+        self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, verdict_weight)
+        self._judging = SingleFlight[_Key, Verdict]()
+        self._logged: set[tuple[str, str]] = set()
+
+    def __repr__(self) -> str:
+        return (
+            f"<CatalogueJudge of {self._baselines.server!r}: {self._cache}, {len(self._verdicts)} verdicts>"
+        )
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    async def verdict(self, call: Call) -> Verdict:
+        """The verdict on what the upstream offers now, for the scope of this call.
+
+        Raises UpstreamBroken if that cannot be known, and what the upstream raises.
+        """
+        cache = self._cache
+        cache.expire()
+        for pause in PAUSES:
+            if pause:
+                await asyncio.sleep(pause)
+            verdict = await self._last(call)
+            if verdict is not None:
+                return verdict
+            epoch = cache.epoch
+            verdict = await self._find(call)
+            if epoch == cache.epoch:
+                cache.keep_verdict(call.scope.id, verdict)
+                return await self._publish(call, verdict)
+        raise UpstreamBroken("The upstream server's tools change faster than they can be read; try again.")
+
+    async def _find(self, call: Call) -> Verdict:
+        snapshot = await self._reader.snapshot(call)
+        verdict = await self._judge(call, snapshot)
+        if verdict.drift is None or self._cache.is_from(call.scope.id):
+            return verdict
+        # Scopes may be offered different tools; what counts is the list of this one.
+        own = await self._reader.own_snapshot(call)
+        if own.is_same(snapshot):
+            return verdict
+        verdict = await self._judge(call, own)
+        if verdict.drift is None and not self._cache.varies:
+            self._cache.varies = True
+            await self._baselines.forget_drift_of_others()
+        return verdict
+
+    async def _last(self, call: Call) -> Verdict | None:
+        """The last verdict, unless an operator has accepted its catalogue since."""
+        verdict = self._cache.last_verdict(call.scope.id)
+        if verdict is None or verdict.drift is None:
+            return verdict
+        return None if await self._baselines.is_accepted(verdict.now) else verdict
+
+    # --- lists ------------------------------------------------------------------------------------------------
+
+    def mark(self, call: Call) -> None:
+        """Note the moment of a list's request: the answer may be older than the catalogue that is known by then."""
+        call.notes[MARK] = self._cache.mark
+
+    async def verdict_on(self, call: Call, listed: Listed, *, first: bool) -> Verdict:
+        """Judge by the list itself if it is whole, else by all its pages. Raises as ``verdict`` does."""
+        snapshot = await self._lists.snapshot(listed)
+        if not first or listed.cursor is not None:
+            return await self._verdict_on_page(call, snapshot)
+        cache = self._cache
+        is_current = call.notes.get(MARK) == cache.mark
+        if is_current:
+            cache.note_list(call.scope.id, snapshot)
+        verdict = await self._last(call)
+        if verdict is not None and verdict.snapshot.is_same(snapshot):
+            return verdict
+        epoch = cache.epoch
+        verdict = await self._judge(call, snapshot)
+        if is_current and epoch == cache.epoch:
+            cache.keep_verdict(call.scope.id, verdict)
+        return await self._publish(call, verdict)
+
+    async def _verdict_on_page(self, call: Call, page: CatalogueSnapshot) -> Verdict:
+        self._cache.note_page(page)
+        verdict = await self.verdict(call)
+        if verdict.snapshot.covers(page):
+            return verdict
+        # The page is newer than what was read.
+        self._cache.changed()
+        verdict = await self.verdict(call)
+        if verdict.snapshot.covers(page):
+            return verdict
+        # The list differs from one read to the next, so the page counts as it came.
+        merged = await in_turns(verdict.with_page(page))
+        return await self._publish(call, await self._judge(call, merged))
+
+    # --- judging ----------------------------------------------------------------------------------------------
+
+    async def _judge(self, call: Call, snapshot: CatalogueSnapshot) -> Verdict:
+        """The verdict on the list that this scope is shown, which becomes its pin if it has none."""
+        baselines, now = self._baselines, snapshot.catalogue
+        if self._is_off:
+            return await self._compare(now, snapshot)
+        await baselines.note_seen(now)
+        return await self._compare(await baselines.of(call, now), snapshot)
+
+    async def _publish(self, call: Call, verdict: Verdict) -> Verdict:
+        """Tell operators of the verdict: in the log, and as remembered drift from the server's own baseline."""
+        snapshot, own = verdict.snapshot, verdict.drift is not None
+        if verdict.full_drift is not None:
+            self._report((verdict.baseline, snapshot.catalogue.digest), verdict.full_drift)
+        if self._is_off or (self._cache.varies and not own):
+            return verdict
+        baseline = await self._baselines.of_server(snapshot.catalogue)
+        drift = (await self._compare(baseline, snapshot)).drift
+        if drift is not None:
+            await self._baselines.remember(call, baseline, snapshot.catalogue, drift, own=own)
+        return verdict
+
+    async def _compare(self, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
+        key = _Key(baseline.digest, snapshot.catalogue.digest, snapshot.hidden, snapshot.pages)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = await self._judging.get(key, partial(self._compare_once, key, baseline, snapshot))
+        return verdict
+
+    async def _compare_once(self, key: _Key, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
+        verdict = await in_turns(judge(self._baselines.pinning, baseline, snapshot))
+        self._verdicts.put(key, verdict)
+        return verdict
+
+    def _report(self, key: tuple[str, str], drift: Drift) -> None:
+        """Write one line for the drift of one catalogue, however many scopes it concerns."""
+        if key not in self._logged and len(self._logged) < LOGGED:
+            self._logged.add(key)
+            server, mode = self._baselines.server, self._baselines.pinning.mode
+            self._log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
