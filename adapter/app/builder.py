@@ -39,11 +39,11 @@ from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan
 from adapter.relay.tools.pin_review import PinReview

@@ -17,9 +17,8 @@ from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwardable, requests_of
 from adapter.relay.replies import read_body
-from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 

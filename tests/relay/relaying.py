@@ -19,11 +19,10 @@ from adapter.relay.idle_sessions import Janitor
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionRecord, SessionState

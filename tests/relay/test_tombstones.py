@@ -38,7 +38,7 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
     await one.sessions.lay_to_rest(row, record)
     found = await one.sessions.find(session, "one", "anonymous")
     with pytest.raises(UpstreamUnreachable):
-        await one.upstream_sessions.renew(one.ask(b"", session), found)
+        await one.upstream_sessions.renewal.renew(one.ask(b"", session), found)
     await one.sessions.write_last_seen()
     one.clock.now += 20
     await one.janitor.go_round()

@@ -7,8 +7,8 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.exchange import ClientRequest, forwardable
 from adapter.relay.replies import discard
+from adapter.relay.sessions.own_session import Resumption
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Resumption
 from adapter.relay.stages import Call, Stages, finish
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
 from adapter.wire.envelope import Envelope

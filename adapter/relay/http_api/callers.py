@@ -9,8 +9,7 @@ from typing import Any
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import MODERN_VERSION
-from adapter.relay.sessions.upstream_sessions import ACCEPT
+from adapter.relay.sessions.own_session import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import ANONYMOUS, Caller
 from adapter.wire.envelope import dump, envelope_of, parse

@@ -39,7 +39,7 @@ from adapter.relay.http_api.callers import (
 from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.upstream_sessions import LONGEST_RETRY
+from adapter.relay.sessions.own_session import LONGEST_RETRY
 from adapter.relay.turns import breathe, in_turns, slices
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import long_response

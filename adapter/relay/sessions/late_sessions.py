@@ -6,15 +6,17 @@ An upstream that is slow to answer ``initialize`` goes on with it when the conne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
+from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.replies import discard
 from adapter.relay.server import Server
+from adapter.relay.sessions.own_session import ABANDON_SILENCE
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always, header, silent
 
 LATEST = 120.0
@@ -109,3 +111,11 @@ async def close_session(
     request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
     reply = await server.upstream.send(request, read_timeout)
     await discard(reply, read_timeout)
+
+
+async def abandon(ask: ClientRequest, upstream_session: str | None, version: str) -> None:
+    """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
+    if upstream_session is not None:
+        opened = UpstreamRequest("POST", ask.headers, query=ask.query)
+        with contextlib.suppress(AdapterError):
+            await close_session(ask.server, opened, upstream_session, version, ABANDON_SILENCE)

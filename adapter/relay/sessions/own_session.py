@@ -1,28 +1,37 @@
-"""A session of the adapter's own at an upstream, in whichever era that speaks: no client has a part in it."""
+"""Requests of the adapter's own to an upstream, and a session in which it asks without any client.
+
+The session speaks the era that the upstream speaks.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.relay.exchange import LATEST_LEGACY
+from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import decoded, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.upstream_sessions import (
-    ABANDON_SILENCE,
-    ACCEPT,
-    INITIALIZED,
-    Resumption,
-    initialize_result,
-    negotiated_version,
-)
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header, never
 from adapter.wire.envelope import answers, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.spans import find
+
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+ACCEPT = "application/json, text/event-stream"
+
+ABANDON_SILENCE = 2.0
+"""Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
+
+LONGEST_RETRY = 10.0
+"""Seconds of an upstream's ``retry:`` that are waited at most when the adapter itself resumes a stream."""
 
 MODERN_VERSION = MODERN_VERSIONS[-1]
 
@@ -36,6 +45,68 @@ REFUSAL_SHOWN = 300
 """Characters of it that are kept, for people to see."""
 
 _CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+
+def initialize_result(response: bytes | None) -> bytes | None:
+    """The bytes of a successful initialize result, or None."""
+    if response is None:
+        return None
+    span = find(response, ("result",))
+    return response[span[0] : span[1]] if span else None
+
+
+def negotiated_version(result: bytes) -> str:
+    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says."""
+    try:
+        read = orjson.loads(result)
+    except orjson.JSONDecodeError as error:
+        # Only the envelope has been read so far; what is between its braces may be anything.
+        raise UpstreamBroken("The upstream server's answer to initialize is not valid JSON.") from error
+    version = read.get("protocolVersion") if isinstance(read, dict) else None
+    return version if isinstance(version, str) else "2025-03-26"
+
+
+def digest(result: bytes) -> str:
+    """The hex SHA-256 of what the upstream said of itself, to be compared when it says it again."""
+    return hashlib.sha256(result).hexdigest()
+
+
+class Resumption:
+    """GET with ``Last-Event-ID`` by the adapter itself (MCP 2025-11-25, "Resumability and Redelivery")."""
+
+    def __init__(
+        self,
+        server: Server,
+        headers: list[tuple[str, str]],
+        upstream_session: str | None,
+        version: str | None,
+        query: str = "",
+    ) -> None:
+        self._server = server
+        self._query = query
+        self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
+        if version:
+            self._headers.append(("MCP-Protocol-Version", version))
+        if upstream_session is not None:
+            self._headers.append(("Mcp-Session-Id", upstream_session))
+
+    async def after(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
+        """The stream after ``last_event_id``, asked for when ``retry`` milliseconds have passed; None if refused."""
+        if retry:
+            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
+        headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        try:
+            reply = await self._server.upstream.send(
+                UpstreamRequest("GET", headers, query=self._query, repeatable=always),
+                self._server.timeouts.request,
+            )
+        except AdapterError:
+            return None
+        kind = (header(reply.headers, "content-type") or "").lower()
+        if reply.status == 200 and kind.startswith("text/event-stream"):
+            return reply
+        reply.abort()
+        return None
 
 
 class Told(NamedTuple):

@@ -17,14 +17,14 @@ from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
 from adapter.relay.replies import ReadReply, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.shared_replies import kept_fields
-from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
-from adapter.relay.sessions.upstream_sessions import (
+from adapter.relay.sessions.own_session import (
     INITIALIZED,
     LONGEST_RETRY,
     initialize_result,
     negotiated_version,
 )
+from adapter.relay.sessions.shared_replies import kept_fields
+from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
 from adapter.relay.turns import apart
 from adapter.rules.access.shared_sessions import (
     MANY,
