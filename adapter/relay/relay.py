@@ -148,8 +148,9 @@ class Relay:
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
         row, record = await self.sessions.record(session)
-        if record.initialized != body:
-            await self.sessions.remap(session, row, replace(record, initialized=body))
+        if record.handshake.initialized != body:
+            handshake = record.handshake._replace(initialized=body)
+            await self.sessions.remap(session, row, replace(record, handshake=handshake))
 
     # --- DELETE -----------------------------------------------------------------------------------------------
 
@@ -201,7 +202,7 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.protocol_version or ask.version or "2025-03-26"
+    return session.upstream.protocol_version or ask.version or "2025-03-26"
 
 
 def _opens(envelope: Envelope) -> bool:

@@ -25,7 +25,13 @@ from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Upstream
@@ -96,15 +102,10 @@ class Relaying:
         record = SessionRecord(
             server="one",
             principal="anonymous",
-            upstream_session="up-1",
-            protocol_version=version,
-            initialize=INITIALIZE,
-            initialized=None,
-            said="",
-            generation=0,
+            handshake=Handshake(INITIALIZE),
+            upstream=UpstreamSession("up-1", version),
             state=state,
-            created=self.clock(),
-            last_seen=self.clock(),
+            times=SessionTimes(self.clock(), self.clock()),
             reason="the tools changed" if state is SessionState.REVOKED else None,
         )
         return await self.sessions.create(record)

@@ -12,7 +12,13 @@ from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.idle_sessions import CLOSINGS, Janitor
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
@@ -89,16 +95,10 @@ class Keeping:
                 SessionRecord(
                     server=server,
                     principal="anonymous",
-                    upstream_session=f"{server}-{number}",
-                    protocol_version="2025-11-25",
-                    initialize=b"{}",
-                    initialized=None,
-                    said="",
-                    generation=0,
+                    handshake=Handshake(b"{}"),
+                    upstream=UpstreamSession(f"{server}-{number}", "2025-11-25"),
                     state=SessionState.OPEN,
-                    created=relaying.clock(),
-                    last_seen=relaying.clock(),
-                    reason=None,
+                    times=SessionTimes(relaying.clock(), relaying.clock()),
                 )
             )
 

@@ -17,6 +17,7 @@ from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, ClientRequest, fo
 from adapter.relay.replies import discard
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import ABANDON_SILENCE
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always, header, silent
 
 LATEST = 120.0
@@ -113,9 +114,9 @@ async def close_session(
     await discard(reply, read_timeout)
 
 
-async def abandon(ask: ClientRequest, upstream_session: str | None, version: str) -> None:
-    """Close an upstream session that came to stand behind no client's, if the upstream answers soon."""
-    if upstream_session is not None:
+async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
+    """Close an upstream session that no client's session maps to, if the upstream answers soon."""
+    if upstream.id is not None:
         opened = UpstreamRequest("POST", ask.headers, query=ask.query)
         with contextlib.suppress(AdapterError):
-            await close_session(ask.server, opened, upstream_session, version, ABANDON_SILENCE)
+            await close_session(ask.server, opened, upstream.id, upstream.protocol_version, ABANDON_SILENCE)

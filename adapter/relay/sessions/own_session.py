@@ -18,6 +18,7 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import decoded, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header, never
 from adapter.wire.envelope import answers, dump
@@ -66,9 +67,11 @@ def negotiated_version(result: bytes) -> str:
     return version if isinstance(version, str) else "2025-03-26"
 
 
-def digest(result: bytes) -> str:
-    """The hex SHA-256 of what the upstream said of itself, to be compared when it says it again."""
-    return hashlib.sha256(result).hexdigest()
+def opened(session_id: str | None, result: bytes, generation: int = 0) -> UpstreamSession:
+    """The upstream session that an initialize result stands for. Raises UpstreamBroken for no JSON."""
+    return UpstreamSession(
+        session_id, negotiated_version(result), hashlib.sha256(result).hexdigest(), generation
+    )
 
 
 class Resumption:

@@ -22,12 +22,11 @@ from adapter.relay.sessions.own_session import (
     ACCEPT,
     INITIALIZED,
     Resumption,
-    digest,
     initialize_result,
-    negotiated_version,
+    opened,
 )
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.rules.access.sessions import Event, SessionRecord, SessionState, advance
+from adapter.rules.access.sessions import Event, Handshake, SessionRecord, SessionState, advance
 from adapter.upstream.port import Share, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 
@@ -83,7 +82,7 @@ class Renewal:
         The replay is finished also when the caller that began it goes away, for the others wait for it.
         """
         if session.renewal is None:
-            if not session.asleep and session.generation != seen:
+            if not session.asleep and session.upstream.generation != seen:
                 return
             session.renewal = asyncio.ensure_future(self._renew_once(ask, session, seen))
         # All who wait share one outcome: a second try after a failure would make each wait for all before it.
@@ -92,7 +91,7 @@ class Renewal:
     async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
         try:
             row, record = await self._sessions.record(session)
-            if seen is not None and record.generation != seen:
+            if seen is not None and record.upstream.generation != seen:
                 # Another replica was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
                 ask.server.began_anew()
@@ -103,7 +102,7 @@ class Renewal:
                 remapped = await self._sessions.remap(session, row, renewed)
             finally:
                 if not remapped:
-                    await abandon(ask, renewed.upstream_session, renewed.protocol_version)
+                    await abandon(ask, renewed.upstream)
             ask.server.began_anew()
             if not remapped:
                 return
@@ -111,8 +110,8 @@ class Renewal:
             self._log.info(
                 "upstream session renewed",
                 server=ask.server.id,
-                changed=renewed.said != record.said,
-                generation=renewed.generation,
+                changed=renewed.upstream.digest != record.upstream.digest,
+                generation=renewed.upstream.generation,
             )
         finally:
             session.renewal = None
@@ -128,7 +127,9 @@ class Renewal:
         read_timeout = ask.server.timeouts.request
         try:
             share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
-            request = UpstreamRequest("POST", common, record.initialize, query=ask.query, share=share)
+            request = UpstreamRequest(
+                "POST", common, record.handshake.initialize, query=ask.query, share=share
+            )
             reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.
@@ -140,11 +141,14 @@ class Renewal:
         try:
             renewed = await self._complete(ask, record, reply, upstream_session, common)
         except BaseException:
-            await abandon(ask, upstream_session, record.protocol_version)
+            await abandon(ask, record.upstream._replace(id=upstream_session))
             raise
         ask.server.issues_ids = upstream_session is not None
+        if session.kept:
+            return renewed
         # Each request of a client names the version that it negotiated itself.
-        return renewed if session.kept else replace(renewed, protocol_version=record.protocol_version)
+        version = record.upstream.protocol_version
+        return replace(renewed, upstream=renewed.upstream._replace(protocol_version=version))
 
     async def _complete(
         self,
@@ -156,34 +160,28 @@ class Renewal:
     ) -> SessionRecord:
         """The rest of a replay, from the head of the answer to ``initialize`` on."""
         read_timeout = ask.server.timeouts.request
-        asked = read_envelope(record.initialize)
-        assert isinstance(asked, Envelope)
-        resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
-        answer = await read_answer(reply, asked.id, read_timeout, resume, ask.server.answer_limit)
+        initialize = read_envelope(record.handshake.initialize)
+        assert isinstance(initialize, Envelope)
+        version = record.upstream.protocol_version
+        resume = Resumption(ask.server, common, upstream_session, version, ask.query).after
+        answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
                 "The upstream server does not open this session again: send initialize again."
             )
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
-        renewed = replace(
-            record,
-            state=advance(record.state, event),
-            upstream_session=upstream_session,
-            protocol_version=negotiated_version(result),
-            said=digest(result),
-            generation=record.generation + 1,
-            last_seen=self._clock(),
-        )
-        headers = [*common, ("MCP-Protocol-Version", renewed.protocol_version)]
+        upstream = opened(upstream_session, result, record.upstream.generation + 1)
+        headers = [*common, ("MCP-Protocol-Version", upstream.protocol_version)]
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))
-        body = record.initialized or INITIALIZED
+        body = record.handshake.initialized or INITIALIZED
         reply = await ask.server.upstream.send(
             UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), read_timeout
         )
         await discard(reply, read_timeout)
-        return renewed
+        state = advance(record.state, event)
+        return replace(record.seen(self._clock()), state=state, upstream=upstream)
 
 
 async def _result_of(ask: ClientRequest, reply: UpstreamReply) -> UpstreamReply | None:
@@ -199,13 +197,13 @@ def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
     Raises SessionUnknown where that is not ``initialize``.
     """
     try:
-        server.require_clear(read_envelope(record.initialize))
+        server.require_clear(read_envelope(record.handshake.initialize))
     except BadRequest as error:
         raise SessionUnknown(f"This session's initialize is not sent again: {error} Send another.") from None
-    if record.initialized is None:
+    if record.handshake.initialized is None:
         return record
     try:
-        server.require_clear(read_envelope(record.initialized))
+        server.require_clear(read_envelope(record.handshake.initialized))
     except BadRequest:
-        return replace(record, initialized=None)
+        return replace(record, handshake=Handshake(record.handshake.initialize))
     return record

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
@@ -91,32 +92,30 @@ AT_ONCE = 32
 
 @dataclass(slots=True)
 class Session:
-    """A session as far as the hot path needs it. The record in the store has the rest.
+    """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
 
-    ``kept``: it has no id, and belongs to all requests of a principal that name none.
-    ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
-    ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
-    answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session does; ``over`` from
-    then on.
+    ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
+    ``kept``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen`` is
+    not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are
+    the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
+    does; ``over`` from then on.
     """
 
     key: str
     server: str
     principal: str
-    upstream_session: str | None
-    protocol_version: str
-    generation: int
+    upstream: UpstreamSession
     last_seen: float
     created: float = 0.0
     asleep: bool = False
-    kept: bool = False
-    in_flight: int = 0
-    touched: bool = False
-    renewal: asyncio.Task[None] | None = field(default=None, repr=False)
-    guarded: Guarded = field(default_factory=Guarded)
-    over: bool = False
+    kept: bool = field(default=False, init=False)
+    in_flight: int = field(default=0, init=False)
+    touched: bool = field(default=False, init=False)
+    renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
+    guarded: Guarded = field(default_factory=Guarded, init=False)
+    over: bool = field(default=False, init=False)
     # Most sessions hold none, and there may be very many of those.
-    streams: set[UpstreamReply] | None = field(default=None, repr=False)
+    streams: set[UpstreamReply] | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"

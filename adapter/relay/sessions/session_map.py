@@ -231,9 +231,7 @@ class Sessions:
         return True
 
     def _adopt(self, session: Session, record: SessionRecord) -> None:
-        session.upstream_session = record.upstream_session
-        session.generation = record.generation
-        session.protocol_version = record.protocol_version
+        session.upstream = record.upstream
         session.asleep = record.state is SessionState.IDLE
 
     def begin_end(self, session: Session) -> None:
@@ -268,10 +266,9 @@ class Sessions:
         if row is None or record is None or record.state not in (SessionState.OPEN, SessionState.IDLE):
             return None
         revoked = replace(
-            record,
+            record.seen(self._clock()),
             state=advance(record.state, Event.REVOKED_BY_DRIFT),
-            upstream_session=None,
-            last_seen=self._clock(),
+            upstream=record.upstream._replace(id=None),
             reason=reason,
         )
         try:
@@ -287,7 +284,7 @@ class Sessions:
         record = decode(row.value) if row else None
         if row is None or record is None or record.state is SessionState.ENDED:
             return
-        ended = replace(record, state=advance(record.state, Event.DELETED), last_seen=self._clock())
+        ended = replace(record.seen(self._clock()), state=advance(record.state, Event.DELETED))
         try:
             await self._store.put(TABLE, key, encode(ended), expected=row.version, due=self._clock())
         except Conflict:
@@ -344,7 +341,7 @@ class Sessions:
         resting = replace(
             self._last_known(row),
             state=advance(record.state, Event.EXPIRED_IDLE),
-            upstream_session=None,
+            upstream=record.upstream._replace(id=None),
         )
         with contextlib.suppress(Conflict):
             await self._store.put(
@@ -358,7 +355,7 @@ class Sessions:
         ttl = self._limits.idle_ttl
         if record.state is not SessionState.OPEN or ttl is None or row.due is None:
             return record
-        return replace(record, last_seen=max(record.last_seen, row.due - ttl))
+        return record.seen(max(record.times.last_seen, row.due - ttl))
 
     def due(self, record: SessionRecord) -> float | None:
         """When the janitor is to look at a session, in Unix seconds; None: never."""
@@ -369,14 +366,12 @@ class Sessions:
             key=key,
             server=record.server,
             principal=record.principal,
-            upstream_session=record.upstream_session,
-            protocol_version=record.protocol_version,
-            generation=record.generation,
-            last_seen=record.last_seen,
-            created=record.created,
+            upstream=record.upstream,
+            last_seen=record.times.last_seen,
+            created=record.times.created,
             asleep=record.state is SessionState.IDLE,
-            kept=key.startswith(KEPT),
         )
+        session.kept = key.startswith(KEPT)
         self._open[key] = session
         return session
 

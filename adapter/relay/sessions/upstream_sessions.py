@@ -10,12 +10,18 @@ from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse,
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.server import Server
 from adapter.relay.sessions.late_sessions import LateSessions, abandon
-from adapter.relay.sessions.own_session import Resumption, digest, initialize_result, negotiated_version
+from adapter.relay.sessions.own_session import Resumption, initialize_result, opened
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.renewal import Renewal
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.headers import of_changed_body
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.upstream.port import Purpose, Share, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope
 
@@ -50,9 +56,9 @@ class UpstreamSessions:
             await self.renewal.wake(ask, session)
         attempts = self._renewals if session is not None else 0
         while True:
-            generation = session.generation if session else 0
+            generation = session.upstream.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
-            if reply.status != 404 or session is None or session.upstream_session is None or attempts == 0:
+            if reply.status != 404 or session is None or session.upstream.id is None or attempts == 0:
                 return reply
             result = await self.renewal.after_404(ask, session, generation, reply)
             if result is not None:
@@ -67,8 +73,8 @@ class UpstreamSessions:
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers = ask.headers
-        if session is not None and session.upstream_session is not None:
-            headers = [*headers, ("Mcp-Session-Id", session.upstream_session)]
+        if session is not None and session.upstream.id is not None:
+            headers = [*headers, ("Mcp-Session-Id", session.upstream.id)]
         envelope = ask.envelope
         streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
         purpose = Purpose.STREAM if streams else Purpose.CALL
@@ -87,12 +93,13 @@ class UpstreamSessions:
         ``headers`` and ``query`` are a client's, where it is one that ends the session. ``read_timeout`` (seconds) is
         of any request unless said. Raises what Upstream.send raises.
         """
-        if session.upstream_session is None:
+        upstream = session.upstream
+        if upstream.id is None:
             return None
         fields = list(headers) if headers is not None else [*server.static]
         if header(fields, "mcp-protocol-version") is None:
-            fields.append(("MCP-Protocol-Version", session.protocol_version))
-        fields.append(("Mcp-Session-Id", session.upstream_session))
+            fields.append(("MCP-Protocol-Version", upstream.protocol_version))
+        fields.append(("Mcp-Session-Id", upstream.id))
         request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
 
@@ -136,23 +143,23 @@ class SessionOpener:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
-        version = LATEST_LEGACY
+        upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
         try:
             if announce is not None and media_type(reply) == "text/event-stream":
                 require_plain(reply)
             answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
             result = initialize_result(answer.response)
             if result is not None:
-                record = self._record(ask, envelope, upstream_session, result)
-                version = record.protocol_version
+                upstream = opened(upstream_session, result)
+                record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
                 await self.kept.remember(record)
             else:
-                await abandon(ask, upstream_session, version)
+                await abandon(ask, upstream)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
-            await abandon(ask, upstream_session, version)
+            await abandon(ask, upstream)
             raise
         changed = answer.raw if announce is None else answer.changed(announce)
         if changed is not answer.raw:
@@ -160,21 +167,13 @@ class SessionOpener:
             headers = of_changed_body(headers)
         return ClientResponse(200, headers, changed)
 
-    def _record(
-        self, ask: ClientRequest, envelope: Envelope, upstream_session: str | None, result: bytes
-    ) -> SessionRecord:
+    def _record(self, ask: ClientRequest, envelope: Envelope, upstream: UpstreamSession) -> SessionRecord:
         now = self._clock()
         return SessionRecord(
             server=ask.server.id,
             principal=ask.principal,
-            upstream_session=upstream_session,
-            protocol_version=negotiated_version(result),
-            initialize=envelope.body,
-            initialized=None,
-            said=digest(result),
-            generation=0,
+            handshake=Handshake(envelope.body),
+            upstream=upstream,
             state=SessionState.OPEN,
-            created=now,
-            last_seen=now,
-            reason=None,
+            times=SessionTimes(now, now),
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -88,27 +88,47 @@ def _raw(text: str) -> bytes:
 # --- the record ---------------------------------------------------------------------------------------------
 
 
+class Handshake(NamedTuple):
+    """The bodies with which a client opened its session, as received; they are sent again after a loss."""
+
+    initialize: bytes
+    initialized: bytes | None = None
+
+
+class UpstreamSession(NamedTuple):
+    """The upstream's end of a session: its ``Mcp-Session-Id`` (None: none is open) and the negotiated version.
+
+    ``digest`` is the SHA-256 (hex) of the result of ``initialize``; ``generation`` counts the renewals.
+    """
+
+    id: str | None
+    protocol_version: str
+    digest: str = ""
+    generation: int = 0
+
+
+class SessionTimes(NamedTuple):
+    """Unix seconds."""
+
+    created: float
+    last_seen: float
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """The facts that the adapter knows about one client session. Times are Unix seconds.
-
-    ``initialize`` and ``initialized`` are the bodies as received, to be sent again when the upstream forgot
-    the session; ``generation`` counts how often that happened. ``said`` is the SHA-256 (hex) of what the
-    upstream said of itself then.
-    """
+    """One client session as the store holds it. ``reason`` tells why it was revoked."""
 
     server: str
     principal: str
-    upstream_session: str | None
-    protocol_version: str
-    initialize: bytes
-    initialized: bytes | None
-    said: str
-    generation: int
+    handshake: Handshake
+    upstream: UpstreamSession
     state: SessionState
-    created: float
-    last_seen: float
-    reason: str | None
+    times: SessionTimes
+    reason: str | None = None
+
+    def seen(self, now: float) -> SessionRecord:
+        """The record of a session that was last used at ``now``."""
+        return replace(self, times=SessionTimes(self.times.created, now))
 
 
 _FORMAT = 1
@@ -116,20 +136,21 @@ _FORMAT = 1
 
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
+    (initialize, initialized), upstream = record.handshake, record.upstream
     return orjson.dumps(
         {
             "format": _FORMAT,
             "server": _packed(record.server),
             "principal": _packed(record.principal),
-            "upstream_session": _packed(record.upstream_session),
-            "protocol_version": _packed(record.protocol_version),
-            "initialize": record.initialize.decode("latin-1"),
-            "initialized": None if record.initialized is None else record.initialized.decode("latin-1"),
-            "said": _packed(record.said),
-            "generation": record.generation,
+            "upstream_session": _packed(upstream.id),
+            "protocol_version": _packed(upstream.protocol_version),
+            "initialize": initialize.decode("latin-1"),
+            "initialized": None if initialized is None else initialized.decode("latin-1"),
+            "said": _packed(upstream.digest),
+            "generation": upstream.generation,
             "state": record.state.value,
-            "created": record.created,
-            "last_seen": record.last_seen,
+            "created": record.times.created,
+            "last_seen": record.times.last_seen,
             "reason": _packed(record.reason),
         }
     )
@@ -145,15 +166,18 @@ def decode(data: bytes) -> SessionRecord:
         return SessionRecord(
             server=_text(fields["server"]),
             principal=_text(fields["principal"]),
-            upstream_session=_optional_text(fields["upstream_session"]),
-            protocol_version=_text(fields["protocol_version"]),
-            initialize=fields["initialize"].encode("latin-1"),
-            initialized=None if initialized is None else initialized.encode("latin-1"),
-            said=_text(fields["said"]),
-            generation=fields["generation"],
+            handshake=Handshake(
+                fields["initialize"].encode("latin-1"),
+                None if initialized is None else initialized.encode("latin-1"),
+            ),
+            upstream=UpstreamSession(
+                _optional_text(fields["upstream_session"]),
+                _text(fields["protocol_version"]),
+                _text(fields["said"]),
+                fields["generation"],
+            ),
             state=SessionState(fields["state"]),
-            created=fields["created"],
-            last_seen=fields["last_seen"],
+            times=SessionTimes(fields["created"], fields["last_seen"]),
             reason=_optional_text(fields["reason"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -183,15 +207,16 @@ def due(record: SessionRecord, idle_ttl: float | None, tombstone_ttl: float) -> 
     An open one turns into a tombstone, a tombstone or a revoked one is deleted; an ended one is due at once,
     since its upstream session is to be closed.
     """
+    last_seen = record.times.last_seen
     match record.state:
         case SessionState.OPEN:
-            return None if idle_ttl is None else record.last_seen + idle_ttl
+            return None if idle_ttl is None else last_seen + idle_ttl
         case SessionState.IDLE:
-            return record.last_seen + (idle_ttl or 0.0) + tombstone_ttl
+            return last_seen + (idle_ttl or 0.0) + tombstone_ttl
         case SessionState.REVOKED:
-            return record.last_seen + tombstone_ttl
+            return last_seen + tombstone_ttl
         case SessionState.ENDED:
-            return record.last_seen
+            return last_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +269,7 @@ def judge(
         if not overdue:
             return _SERVE
         # Not yet a tombstone, so its upstream session is still there: going on costs less than reviving.
-        idle_since = record.last_seen + (idle_ttl or 0.0)
+        idle_since = record.times.last_seen + (idle_ttl or 0.0)
         return _SERVE if allow_revival and now < idle_since + tombstone_ttl else UNKNOWN
     return _REVIVE if allow_revival and not overdue else UNKNOWN
 

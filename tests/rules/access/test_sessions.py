@@ -13,11 +13,14 @@ from adapter.rules.access.sessions import (
     TRANSITIONS,
     UNKNOWN,
     Event,
+    Handshake,
     Refuse,
     Revive,
     Serve,
     SessionRecord,
     SessionState,
+    SessionTimes,
+    UpstreamSession,
     advance,
     decode,
     due,
@@ -102,33 +105,23 @@ def test_a_surrogate_escaped_id_has_a_key_too() -> None:
 OPEN = SessionRecord(
     server="browser",
     principal="alice:0123456789abcdef",
-    upstream_session="upstream-1",
-    protocol_version="2025-11-25",
-    initialize=b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}',
-    initialized=None,
-    said="ab" * 32,
-    generation=0,
+    handshake=Handshake(b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}'),
+    upstream=UpstreamSession("upstream-1", "2025-11-25", "ab" * 32),
     state=SessionState.OPEN,
-    created=1000.0,
-    last_seen=2000.0,
-    reason=None,
+    times=SessionTimes(1000.0, 2000.0),
 )
 
 # Surrogates included: header text may hold them where the bytes were no UTF-8.
 _any_text = st.text(st.characters(codec=None))
+_any_time = st.floats(allow_nan=False, allow_infinity=False)
 _records = st.builds(
     SessionRecord,
     server=_any_text,
     principal=_any_text,
-    upstream_session=st.none() | _any_text,
-    protocol_version=_any_text,
-    initialize=st.binary(),
-    initialized=st.none() | st.binary(),
-    said=_any_text,
-    generation=st.integers(0, 2**53),
+    handshake=st.builds(Handshake, st.binary(), st.none() | st.binary()),
+    upstream=st.builds(UpstreamSession, st.none() | _any_text, _any_text, _any_text, st.integers(0, 2**53)),
     state=st.sampled_from(SessionState),
-    created=st.floats(allow_nan=False, allow_infinity=False),
-    last_seen=st.floats(allow_nan=False, allow_infinity=False),
+    times=st.builds(SessionTimes, _any_time, _any_time),
     reason=st.none() | _any_text,
 )
 
@@ -137,6 +130,26 @@ _records = st.builds(
 def test_decode_undoes_encode(record: SessionRecord) -> None:
     """Any bytes and any text come back from the store as they went in."""
     assert decode(encode(record)) == record
+
+
+def test_a_row_of_an_earlier_release_is_read() -> None:
+    """Rows that were written before the record had parts are read, and written again byte for byte."""
+    row = (
+        b'{"format":1,"server":"browser","principal":"alice:0123456789abcdef","upstream_session":"upstream-1",'
+        b'"protocol_version":"2025-11-25","initialize":"{\\"id\\":1,\\"method\\":\\"initialize\\"}",'
+        b'"initialized":"{\\"method\\":\\"notifications/initialized\\"}","said":"abab","generation":3,'
+        b'"state":"revoked","created":1000.0,"last_seen":2000.5,"reason":"The tools changed."}'
+    )
+    assert decode(row) == SessionRecord(
+        "browser",
+        "alice:0123456789abcdef",
+        Handshake(b'{"id":1,"method":"initialize"}', b'{"method":"notifications/initialized"}'),
+        UpstreamSession("upstream-1", "2025-11-25", "abab", 3),
+        SessionState.REVOKED,
+        SessionTimes(1000.0, 2000.5),
+        "The tools changed.",
+    )
+    assert encode(decode(row)) == row
 
 
 def test_a_record_reads_like_json_in_the_store() -> None:
