@@ -34,7 +34,7 @@ from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
-from adapter.relay.idle_sessions import Janitor
+from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
@@ -70,7 +70,7 @@ class App:
     monitors: Mapping[str, HealthMonitor]
     wiring_watches: Sequence[WiringWatch]
     sessions: Sessions
-    janitor: Janitor
+    cleanup: Cleanup
     background: BackgroundTasks
     front: Front
     filing: Filing
@@ -173,8 +173,8 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     made.require()
     front = _front(settings, around, explored, recent)
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    rounds = (sharing.tidy, filing.tidy, cataloguing.tidy, explored.tidy)
-    janitor = Janitor(sessions, upstream_sessions, deferred, servers, interval, logger, rounds)
+    tasks = (deferred.expire, sharing.tidy, filing.tidy, cataloguing.tidy, explored.tidy)
+    cleanup = Cleanup(sessions, upstream_sessions, servers, interval, logger, tasks)
     return App(
         settings,
         watched,
@@ -182,7 +182,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         monitors,
         wiring_watches,
         sessions,
-        janitor,
+        cleanup,
         background,
         front,
         filing,

@@ -116,7 +116,7 @@ class Filing:
             await self.registry.close()
 
     async def tidy(self) -> None:
-        """One round of the janitor. Raises StoreUnavailable, StorageFailed."""
+        """One round of the cleanup. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
             await self.rounds.expire()

@@ -58,7 +58,7 @@ class Exploring:
     recent: Recent | None = None
 
     async def tidy(self) -> None:
-        """One round of the janitor."""
+        """Close what has been idle; one round of the cleanup."""
         await asyncio.gather(*(sessions.tidy() for sessions in self.sessions.values()))
 
     async def close(self, within: float) -> None:

@@ -117,7 +117,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     tasks = [loop.create_task(watch.run()) for watch in app.monitors.values()]
     tasks += [loop.create_task(looker.run()) for looker in app.wiring_watches]
     if app.settings.core.cleanup_interval_seconds is not None:
-        tasks.append(loop.create_task(app.janitor.run()))
+        tasks.append(loop.create_task(app.cleanup.run()))
     try:
         yield
     finally:

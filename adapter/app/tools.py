@@ -97,12 +97,12 @@ class Cataloguing:
         await asyncio.sleep(FORGET_AFTER)
         ended, self.ended = self.ended, []
         servers = [entry.id for entry in self.settings.servers]
-        # What fails here, or is cut off by the end of the process, the janitor finds.
+        # What fails here, or is cut off by the end of the process, the cleanup finds.
         with contextlib.suppress(StoreUnavailable):
             await asyncio.gather(*(self.pins.forget(servers, scope_id) for scope_id in ended))
 
     async def tidy(self) -> None:
-        """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
+        """One round of the cleanup: pins that an earlier process left. Raises StoreUnavailable."""
         await self.pins.tidy(self.scopes.gone)
 
     def guarded(self, entry: ServerSettings, plan: Plan) -> Plan:

@@ -23,7 +23,7 @@ from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
 CLOSE_SECONDS = 10.0
-"""Seconds that a session's end may take at the upstream, where any request may take that long. The janitor closes what
+"""Seconds that a session's end may take at the upstream, where any request may take that long. The cleanup closes what
 could not be closed by then.
 """
 
@@ -156,7 +156,7 @@ class Relay:
 
     async def end(self, ask: ClientRequest, within: float) -> ClientResponse:
         """End the session of a DELETE here in any case, upstream if that takes no longer than ``within`` seconds; the
-        janitor closes what could not be closed now.
+        cleanup closes what could not be closed now.
 
         Raises SessionMissing, SessionUnknown, StoreUnavailable.
         """

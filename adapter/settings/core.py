@@ -233,7 +233,7 @@ class Core(Section):
         default=10, description="How long running exchanges may finish after a stop was asked for."
     )
     cleanup_interval_seconds: Seconds | None = Field(
-        default=60, description="Time between two runs of the janitor; null never runs it."
+        default=60, description="Time between two runs of the cleanup; null never runs it."
     )
     upstream_request_timeout_seconds: Seconds = Field(
         default=60, description="Silence of an upstream after which anything but a tool call fails."

@@ -15,7 +15,7 @@ from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse
-from adapter.relay.idle_sessions import Janitor
+from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
@@ -95,7 +95,9 @@ class Relaying:
             GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
-        self.janitor = Janitor(self.sessions, self.upstream_sessions, self.deferred, servers, 60.0, logger)
+        self.cleanup = Cleanup(
+            self.sessions, self.upstream_sessions, servers, 60.0, logger, (self.deferred.expire,)
+        )
 
     async def open(self, version: str = "2025-11-25", state: SessionState = SessionState.OPEN) -> str:
         """A session that a client opened earlier, whose upstream session is ``up-1``. Its id."""

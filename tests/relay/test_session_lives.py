@@ -76,7 +76,7 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
     relaying = Relaying(upstream, limits=RESTING)
     session = await relaying.open()
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and relaying.sessions.active == 0
 
     upstream.then(Expect("POST", INITIALIZE), opened("up-2"))
@@ -87,22 +87,22 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
 
     upstream.then(delete("up-2"), ScriptedAnswer())
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     relaying.clock.now += 111
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and await relaying.store.count("sessions") == 0
     with pytest.raises(SessionUnknown):
         await relaying.post(CALL, session)
 
 
 async def test_session_without_revival_ends_when_it_idles() -> None:
-    """With ``sessions.allow_revival: false`` a tombstone is never woken, the janitor in time or not."""
+    """With ``sessions.allow_revival: false`` a tombstone is never woken, the cleanup in time or not."""
     relaying = Relaying(ScriptedUpstream([(delete("up-1"), ScriptedAnswer())]))
     relaying.limits = SessionLimits(idle_ttl=10.0, allow_revival=False)
     relaying.__post_init__()
     session = await relaying.open()
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     with pytest.raises(SessionUnknown):
         await relaying.post(CALL, session)
 
@@ -116,7 +116,7 @@ async def test_session_with_a_call_under_way_does_not_rest() -> None:
     running = await relaying.relay.handle(relaying.ask(CALL, session))
     await anext(pieces(running))
     relaying.clock.now += 1000
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     finish.set()
     await whole(running)
     assert relaying.sessions.active == 1

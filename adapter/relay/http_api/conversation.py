@@ -131,7 +131,7 @@ class Conversation:
         return True
 
     async def close(self, principal: str, within: float = CLOSE_SECONDS) -> None:
-        """End the session, if there is one; what the upstream does not close ``within`` seconds the janitor does."""
+        """End the session, if there is one; what the upstream does not close ``within`` seconds the cleanup does."""
         if self._asks.session_id is None:
             return
         ask = self._asks.end(principal)

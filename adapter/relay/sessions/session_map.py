@@ -242,7 +242,7 @@ class Sessions:
         self._forget(session)
 
     async def end(self, session: Session, *, closed: bool) -> None:
-        """Write the end down. Unless it is ``closed`` upstream too, the janitor is to see to that."""
+        """Write the end down. Unless it is ``closed`` upstream too, the cleanup is to see to that."""
         try:
             if closed:
                 await self._store.delete(TABLE, session.key)
@@ -358,7 +358,7 @@ class Sessions:
         return record.seen(max(record.times.last_seen, row.due - ttl))
 
     def due(self, record: SessionRecord) -> float | None:
-        """When the janitor is to look at a session, in Unix seconds; None: never."""
+        """When the cleanup is to look at a session, in Unix seconds; None: never."""
         return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
 
     def _keep(self, key: str, record: SessionRecord) -> Session:

@@ -19,7 +19,7 @@ PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
 """Tables: the pin of a scope; what an operator accepted, what was seen first, and what was seen last, of a server."""
 
 KNOWN = 100_000
-"""Pins of scopes that are kept in memory; of one that was dropped the janitor takes away what is left in the end."""
+"""Pins of scopes that are kept in memory; of one that was dropped the cleanup deletes what is left in the end."""
 
 ENDED = 10_000
 """Scopes that ended last, for which a call under way may still ask."""
@@ -94,7 +94,7 @@ class Pins:
             self._ended.popitem(last=False)
 
     async def forget(self, servers: list[str], scope_id: str) -> None:
-        """The scope has ended. What this process has not pinned costs nothing; the janitor finds it."""
+        """The scope has ended. What this process has not pinned costs nothing; the cleanup finds it."""
         self.end(scope_id)
         keys = [key for server in servers if (key := _key(server, scope_id)) in self._known]
         if keys:

@@ -202,7 +202,7 @@ def _optional_text(packed: str | None) -> str | None:
 
 
 def due(record: SessionRecord, idle_ttl: float | None, tombstone_ttl: float) -> float | None:
-    """When the janitor has something to do with this session, or None: never.
+    """When the cleanup has something to do with this session, or None: never.
 
     An open one turns into a tombstone, a tombstone or a revoked one is deleted; an ended one is due at once,
     since its upstream session is to be closed.
@@ -256,7 +256,7 @@ def judge(
     tombstone_ttl: float,
     allow_revival: bool,
 ) -> Serve | Revive | Refuse:
-    """Decide about a request that names this session (RELAY §2), even if the janitor is late."""
+    """Decide about a request that names this session (RELAY §2), even if the cleanup is late."""
     if record is None or record.server != server or record.principal != principal:
         return UNKNOWN
     if record.state is SessionState.REVOKED:

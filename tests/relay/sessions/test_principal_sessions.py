@@ -210,7 +210,7 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
     await relaying.post_first(LIST)
     for _ in range(3):
         relaying.clock.now += 100
-        await relaying.janitor.go_round()
+        await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and relaying.sessions.active == 0
     for step in (
         (initialize(), opened("two")),

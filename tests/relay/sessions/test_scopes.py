@@ -110,7 +110,7 @@ async def test_session_that_cannot_be_read_keeps_its_files() -> None:
 
 
 async def test_scope_that_was_not_remembered_here_ends_without_the_store() -> None:
-    """What another process wrote is left to the janitor."""
+    """What another process wrote is left to the cleanup."""
     store = MemoryStore()
     earlier, scopes = await opened(store), await opened(store)
     await earlier.remember(earlier.of_session_key("1"))
@@ -124,7 +124,7 @@ async def test_scope_that_was_not_remembered_here_ends_without_the_store() -> No
 async def test_scope_of_an_ended_session_is_forgotten(
     forget: Callable[[Scopes, Scope], Awaitable[None]],
 ) -> None:
-    """When its end is told, or by the janitor where that was missed; principals stay."""
+    """When its end is told, or by the cleanup where that was missed; principals stay."""
     store = MemoryStore()
     scopes = await opened(store)
     scope, principal = scopes.of_session_key("1"), scopes.of(None, "alice:0")

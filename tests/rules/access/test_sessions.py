@@ -181,7 +181,7 @@ def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
         (SessionState.ENDED, 60.0, 2000.0),
     ],
 )
-def test_when_the_janitor_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
+def test_when_the_cleanup_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
     """Each state has its time, counted from when the session was last seen."""
     assert due(replace(OPEN, state=state), idle_ttl, 900.0) == expected
 
@@ -271,8 +271,8 @@ def test_a_tombstone_is_revived_in_its_time(
         (2960.0, True, UNKNOWN),
     ],
 )
-def test_an_open_session_the_janitor_has_not_got_to(
+def test_an_open_session_the_cleanup_has_not_got_to(
     now: float, allow_revival: bool, expected: Serve | Refuse
 ) -> None:
-    """A late janitor lets nobody in who would have been refused; who may come back just goes on."""
+    """A late cleanup lets nobody in who would have been refused; who may come back just goes on."""
     assert _verdict(OPEN, now=now, allow_revival=allow_revival) == expected
