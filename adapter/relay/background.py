@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +28,10 @@ class SingleFlight(Generic[K, T]):
             task = self._under_way[key] = asyncio.get_running_loop().create_task(find())
             task.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Stop what is still being found."""
+        await _stop(self._under_way.values())
 
     def _landed(self, key: K, task: asyncio.Task[T]) -> None:
         del self._under_way[key]
@@ -86,6 +90,11 @@ class BackgroundTasks:
 
     async def close(self) -> None:
         """Stop what still runs."""
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await _stop(self._running)
+
+
+async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    stopped = list(tasks)
+    for task in stopped:
+        task.cancel()
+    await asyncio.gather(*stopped, return_exceptions=True)

@@ -46,21 +46,13 @@ def never() -> bool:
     return False
 
 
-class Share(NamedTuple):
-    """Whose shared session an ``initialize`` is to open or join. ``many``: several clients will speak in its part."""
-
-    principal: str
-    many: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
     ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
     for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
-    again after it was written and no byte of an answer came; it is called only then. ``share`` is for an upstream that
-    can share sessions; None opens one of its own.
+    again after it was written and no byte of an answer came; it is called only then.
     """
 
     method: str
@@ -70,6 +62,19 @@ class UpstreamRequest:
     query: str = ""
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
+
+
+class Share(NamedTuple):
+    """The principal whose shared session is opened or joined. ``many``: several clients will speak in its part."""
+
+    principal: str
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeRequest(UpstreamRequest):
+    """An ``initialize``. An upstream that can share sessions opens one for ``share``, with None one of its own."""
+
     share: Share | None = None
 
 

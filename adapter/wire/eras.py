@@ -52,7 +52,7 @@ def is_modern(version: str) -> bool:
 def _has_modern_sign(envelope: Envelope) -> bool:
     if envelope.method == "initialize":
         return False
-    return envelope.has_modern_meta or envelope.method in _MODERN_ONLY
+    return envelope.meta.is_modern or envelope.method in _MODERN_ONLY
 
 
 def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None, name: str | None) -> None:
@@ -65,7 +65,7 @@ def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None
     request = envelope.kind is Kind.REQUEST
     if request and version is None:
         raise HeaderMismatch("The MCP-Protocol-Version header is missing.")
-    if version is not None and envelope.meta_version is not None and version != envelope.meta_version:
+    if version is not None and envelope.meta.version not in (None, version):
         raise HeaderMismatch(
             "The MCP-Protocol-Version header is not the protocol version in the body's _meta."
         )

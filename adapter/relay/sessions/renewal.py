@@ -27,7 +27,7 @@ from adapter.relay.sessions.own_session import (
 )
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.sessions import Event, Handshake, SessionRecord, SessionState, advance
-from adapter.upstream.port import Share, UpstreamReply, UpstreamRequest, always, header
+from adapter.upstream.port import InitializeRequest, Share, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope, read_envelope
 
 WAKINGS = 3
@@ -127,9 +127,8 @@ class Renewal:
         read_timeout = ask.server.timeouts.request
         try:
             share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
-            request = UpstreamRequest(
-                "POST", common, record.handshake.initialize, query=ask.query, share=share
-            )
+            initialize = record.handshake.initialize
+            request = InitializeRequest("POST", common, initialize, query=ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.

@@ -22,7 +22,15 @@ from adapter.rules.access.sessions import (
     SessionTimes,
     UpstreamSession,
 )
-from adapter.upstream.port import Purpose, Share, UpstreamReply, UpstreamRequest, always, header
+from adapter.upstream.port import (
+    InitializeRequest,
+    Purpose,
+    Share,
+    UpstreamReply,
+    UpstreamRequest,
+    always,
+    header,
+)
 from adapter.wire.envelope import Envelope
 
 LISTEN = "subscriptions/listen"
@@ -68,7 +76,7 @@ class UpstreamSessions:
     async def open(self, ask: ClientRequest, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
         share = Share(ask.principal) if ask.server.shares else None
-        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
+        request = InitializeRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
