@@ -25,23 +25,22 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import Front
 from adapter.hosted.validation.workers import ValidationWorkers
-from adapter.pipeline.tracing import Observing, Tracing
+from adapter.pipeline.tracing import BothTracings, Observing, Tracing
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
-from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
+from adapter.relay.files.scopes import Scopes
+from adapter.relay.http_api.recent_exchanges import Recent, Waterfall
 from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
-from adapter.relay.sessions.scopes import Scopes
+from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping

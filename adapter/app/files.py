@@ -21,12 +21,12 @@ from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_consumer import Consumer, Consuming
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan, Stages
 from adapter.rules.access.principals import Scope

@@ -17,10 +17,10 @@ from adapter.app.pipeline import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.planned import Plans
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Notifications
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
 from adapter.relay.stages import Plan

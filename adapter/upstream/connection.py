@@ -16,8 +16,7 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.descriptors import scarce
-from adapter.upstream.places import ExchangeLimit
+from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer

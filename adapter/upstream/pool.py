@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
-from adapter.upstream.places import ExchangeLimit
+from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.port import unreachable
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]

@@ -23,8 +23,8 @@ from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.rules.access.principals import ANONYMOUS, Principals, Scope
 from adapter.rules.access.sessions import (

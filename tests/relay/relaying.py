@@ -19,8 +19,8 @@ from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Plan

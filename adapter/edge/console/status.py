@@ -8,15 +8,15 @@ from typing import Any
 
 from adapter.edge.console.access import Viewer
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.tools.pin_review import PinReview
 from adapter.rules.access.principals import name_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
-from adapter.wire.handles import artifact_uri, upload_handle
+from adapter.wire.signed_urls import artifact_uri, upload_handle
 
 MOST_SESSIONS = 1000
 """Sessions that are shown, those that were used last."""

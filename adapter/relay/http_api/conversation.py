@@ -20,7 +20,7 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnanswered,
 )
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, breathe, in_turns, slices
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
     CLIENT,
@@ -40,7 +40,6 @@ from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import LONGEST_RETRY
-from adapter.relay.turns import breathe, in_turns, slices
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import long_response
 from adapter.upstream.port import header

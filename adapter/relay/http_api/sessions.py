@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.relay.turns import in_turns
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era

@@ -13,8 +13,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.relay.server import Server
-from adapter.relay.sessions.late_sessions import LATEST
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
+from adapter.relay.sessions.renewal import LATEST
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.wire.eras import Era
 

@@ -1,22 +1,32 @@
 """Renewal of sessions that an upstream lost: it answers 404, and is sent the client's ``initialize`` again.
 
 Only the status 404 starts a renewal, never the text of a result. A 404 that brings the result of a call is the answer
-of that call.
+of that call. An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
+such a late session is closed, because nobody will use it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import BadRequest, SessionMissing, SessionUnknown, UpstreamBroken, UpstreamUnanswered
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable, requests_of
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
+from adapter.relay.background import BackgroundTasks, settle
+from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable, requests_of
 from adapter.relay.replies import discard, read_answer, with_result
 from adapter.relay.server import Server
-from adapter.relay.sessions.late_sessions import LateSessions, abandon
 from adapter.relay.sessions.own_session import (
     ABANDON_SILENCE,
     ACCEPT,
@@ -26,12 +36,122 @@ from adapter.relay.sessions.own_session import (
     opened,
 )
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.rules.access.sessions import Event, Handshake, SessionRecord, SessionState, advance
-from adapter.upstream.port import InitializeRequest, Share, UpstreamReply, UpstreamRequest, always, header
+from adapter.rules.access.sessions import (
+    Event,
+    Handshake,
+    SessionRecord,
+    SessionState,
+    UpstreamSession,
+    advance,
+)
+from adapter.upstream.port import (
+    InitializeRequest,
+    Share,
+    UpstreamReply,
+    UpstreamRequest,
+    always,
+    header,
+    silent,
+)
 from adapter.wire.envelope import Envelope, read_envelope
 
-WAKINGS = 3
+LATEST = 120.0
+"""Seconds that a late answer to ``initialize`` is waited for."""
+
+MOST = 16
+"""Late answers of one server that are waited for. Connections of further ones are dropped."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds without a byte after which the closing of a late session is given up."""
+
+ATTEMPTS = 3
 """Attempts to renew an idle session while other processes change its record."""
+
+
+class LateSessions:
+    """Sends ``initialize``, and closes sessions that open too late. ``latest`` in seconds."""
+
+    def __init__(
+        self, background: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST
+    ) -> None:
+        self._background = background
+        self._log = log
+        self._latest = latest
+        self._waiting: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<LateSessions: {sum(self._waiting.values())} answers waited for>"
+
+    async def initialize(
+        self, server: Server, request: UpstreamRequest, read_timeout: float
+    ) -> UpstreamReply:
+        """The answer to an ``initialize``, by its head. Raises UpstreamSilent, and what Upstream.send raises.
+
+        A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
+        """
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
+        # What asyncio.wait does, in a third of its steps: every session is opened here.
+        over: asyncio.Future[None] = loop.create_future()
+        sending.add_done_callback(partial(settle, over))
+        alarm = loop.call_later(read_timeout, settle, over)
+        try:
+            await over
+        except asyncio.CancelledError:
+            self._leave(server, request, sending)
+            raise
+        finally:
+            alarm.cancel()
+        if sending.done():
+            return sending.result()
+        self._leave(server, request, sending)
+        raise silent(read_timeout)
+
+    def _leave(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        """Wait for the answer in the background, unless too many are waited for already."""
+        if self._waiting.get(server.id, 0) >= MOST and not sending.done():
+            sending.cancel()
+            return
+        self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
+        self._background.run(self._close(server, request, sending))
+
+    async def _close(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._latest):
+                reply = await sending
+            reply.abort()
+            session = header(reply.headers, "mcp-session-id")
+            if session is not None:
+                await close_session(server, request, session, LATEST_LEGACY, CLOSE_SILENCE)
+                self._log.info("a session that came too late was closed", server=server.id)
+        except (AdapterError, TimeoutError):
+            # It never came, or cannot be closed: asking again would not help.
+            return
+        finally:
+            self._waiting[server.id] -= 1
+
+
+async def close_session(
+    server: Server, opened: UpstreamRequest, session: str, version: str, read_timeout: float
+) -> None:
+    """End a session upstream, as the request that ``opened`` it was sent. Raises what Upstream.send raises."""
+    fields = forwardable(opened.headers, drop=POST_FIELDS)
+    fields += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
+    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
+    reply = await server.upstream.send(request, read_timeout)
+    await discard(reply, read_timeout)
+
+
+async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
+    """Close an upstream session that no client's session maps to, if the upstream answers soon."""
+    if upstream.id is not None:
+        opened = UpstreamRequest("POST", ask.headers, query=ask.query)
+        with contextlib.suppress(AdapterError):
+            await close_session(ask.server, opened, upstream.id, upstream.protocol_version, ABANDON_SILENCE)
 
 
 class Renewal:
@@ -67,7 +187,7 @@ class Renewal:
 
     async def wake(self, ask: ClientRequest, session: Session) -> None:
         """Open an upstream session for an idle one. Raises SessionMissing where others change it again and again."""
-        for _ in range(WAKINGS):
+        for _ in range(ATTEMPTS):
             await self.renew(ask, session)
             if not session.asleep:
                 break
@@ -79,20 +199,20 @@ class Renewal:
     async def renew(self, ask: ClientRequest, session: Session, seen: int | None = None) -> None:
         """Open a new upstream session in place of the one of generation ``seen``; once for many callers.
 
-        The replay is finished also when the caller that began it goes away, for the others wait for it.
+        The renewal goes on when the caller that began it is cancelled, because others may wait for it.
         """
         if session.renewal is None:
             if not session.asleep and session.upstream.generation != seen:
                 return
             session.renewal = asyncio.ensure_future(self._renew_once(ask, session, seen))
-        # All who wait share one outcome: a second try after a failure would make each wait for all before it.
+        # All callers share one outcome: with an attempt of its own each would wait for all before it.
         await asyncio.shield(session.renewal)
 
     async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
         try:
             row, record = await self._sessions.record(session)
             if seen is not None and record.upstream.generation != seen:
-                # Another replica was first: its mapping is in the store.
+                # Another process was first: its mapping is in the store.
                 await self._sessions.remap(session, row, record)
                 ask.server.began_anew()
                 return
@@ -117,10 +237,7 @@ class Renewal:
             session.renewal = None
 
     async def _replay(self, ask: ClientRequest, session: Session, record: SessionRecord) -> SessionRecord:
-        """Initialize upstream as the client once did.
-
-        Raises SessionUnknown if that is refused now, UpstreamBroken if the upstream is in no state to answer.
-        """
+        """Send the client's handshake again. Raises SessionUnknown if it is refused, UpstreamBroken if it fails."""
         record = _resendable(ask.server, record)
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
@@ -131,7 +248,7 @@ class Renewal:
             request = InitializeRequest("POST", common, initialize, query=ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
-            # What may have run is only this, not the call that needs the session.
+            # Only the initialize may have run, not the call that needs the session.
             raise UpstreamBroken("The upstream server opens no session now; the call was not sent.") from None
         if reply.status >= 500:
             reply.abort()
@@ -157,7 +274,7 @@ class Renewal:
         upstream_session: str | None,
         common: list[tuple[str, str]],
     ) -> SessionRecord:
-        """The rest of a replay, from the head of the answer to ``initialize`` on."""
+        """Read the answer to ``initialize`` and send ``notifications/initialized``."""
         read_timeout = ask.server.timeouts.request
         initialize = read_envelope(record.handshake.initialize)
         assert isinstance(initialize, Envelope)
@@ -169,7 +286,6 @@ class Renewal:
             raise SessionUnknown(
                 "The upstream server does not open this session again: send initialize again."
             )
-        event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         upstream = opened(upstream_session, result, record.upstream.generation + 1)
         headers = [*common, ("MCP-Protocol-Version", upstream.protocol_version)]
         if upstream_session is not None:
@@ -179,30 +295,29 @@ class Renewal:
             UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), read_timeout
         )
         await discard(reply, read_timeout)
-        state = advance(record.state, event)
-        return replace(record.seen(self._clock()), state=state, upstream=upstream)
+        event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
+        return replace(record.seen(self._clock()), state=advance(record.state, event), upstream=upstream)
 
 
 async def _result_of(ask: ClientRequest, reply: UpstreamReply) -> UpstreamReply | None:
-    """The 404 as it came, where it brings the result of a request that must not run twice; None for any other."""
+    """The 404 itself, where it brings the result of a request that must not run twice; None for any other."""
     if ask.repeatable() or not (requests := requests_of(ask.envelope)):
         return None
     return await with_result(reply, {request.id for request in requests}, ABANDON_SILENCE)
 
 
 def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
-    """The record with what may be sent again: it may be of a time when this server had no guard.
+    """The record without what a guard does not let pass: the server may have had none when the session was opened.
 
-    Raises SessionUnknown where that is not ``initialize``.
+    Raises SessionUnknown where that is ``initialize`` itself.
     """
     try:
         server.require_clear(read_envelope(record.handshake.initialize))
     except BadRequest as error:
         raise SessionUnknown(f"This session's initialize is not sent again: {error} Send another.") from None
-    if record.handshake.initialized is None:
-        return record
-    try:
-        server.require_clear(read_envelope(record.handshake.initialized))
-    except BadRequest:
-        return replace(record, handshake=Handshake(record.handshake.initialize))
+    if record.handshake.initialized is not None:
+        try:
+            server.require_clear(read_envelope(record.handshake.initialized))
+        except BadRequest:
+            return replace(record, handshake=Handshake(record.handshake.initialize))
     return record

@@ -10,11 +10,17 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, UpstreamBroken
+from adapter.relay.background import apart
 from adapter.relay.exchange import asking_plain
-from adapter.relay.replies import ReadReply, decoded, media_type, read_body, require_plain
-from adapter.relay.sessions.fan_out import FanOut
-from adapter.relay.sessions.shared_replies import EditedStream, kept_fields
-from adapter.relay.turns import apart
+from adapter.relay.replies import (
+    ReadReply,
+    decoded,
+    kept_fields,
+    media_type,
+    read_body,
+    require_plain,
+)
+from adapter.relay.sessions.fan_out import EditedStream, FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
@@ -293,8 +299,7 @@ class SharedSession:
 
 def plain_body(request: UpstreamRequest) -> bytes:
     """The message of a request, also where its client compressed it; ingress has read it so before."""
-    coding = (header(request.headers, "content-encoding") or "identity").strip().lower()
-    if coding == "identity":
+    if (header(request.headers, "content-encoding") or "identity").strip().lower() == "identity":
         return request.body
     return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(request.body)
 

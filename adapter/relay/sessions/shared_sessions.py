@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown
-from adapter.relay.background import SingleFlight
+from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
-from adapter.relay.replies import ReadReply, discard, media_type, read_answer, read_body
+from adapter.relay.replies import ReadReply, discard, kept_fields, media_type, read_answer, read_body
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import (
     INITIALIZED,
@@ -24,9 +24,7 @@ from adapter.relay.sessions.own_session import (
     initialize_result,
     negotiated_version,
 )
-from adapter.relay.sessions.shared_replies import kept_fields
 from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
-from adapter.relay.turns import apart
 from adapter.rules.access.shared_sessions import (
     MANY,
     Membership,

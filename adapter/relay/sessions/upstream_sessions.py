@@ -9,10 +9,9 @@ from structlog.typing import FilteringBoundLogger
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.server import Server
-from adapter.relay.sessions.late_sessions import LateSessions, abandon
 from adapter.relay.sessions.own_session import Resumption, initialize_result, opened
 from adapter.relay.sessions.principal_sessions import KeptSessions
-from adapter.relay.sessions.renewal import Renewal
+from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.access.sessions import (

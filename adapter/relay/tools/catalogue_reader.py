@@ -10,11 +10,10 @@ from itertools import chain
 from typing import Any
 
 from adapter.errors import BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.stages import Call, Fetch
 from adapter.relay.tools.definitions import Definitions
 from adapter.relay.tools.tool_lists import Listed, ToolLists
-from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.verdicts import CatalogueSnapshot

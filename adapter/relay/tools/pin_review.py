@@ -15,9 +15,8 @@ from typing import Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.background import SingleFlight
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.tools.pins import Pins
-from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Drift, drift_piecewise
 from adapter.rules.tools.remembered_drift import RememberedDrift

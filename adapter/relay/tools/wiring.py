@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapter.errors import UpstreamSilent
-from adapter.relay.turns import in_turns
+from adapter.relay.background import in_turns
 from adapter.rules.tools.lists import names_on
 
 PAGES = 1000

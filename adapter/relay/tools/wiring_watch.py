@@ -9,8 +9,8 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import START_PAUSE, tell_missing
-from adapter.relay.sessions.late_sessions import LATEST
 from adapter.relay.sessions.own_session import OwnSession
+from adapter.relay.sessions.renewal import LATEST
 
 LONGEST_PAUSE = 60.0
 """Seconds between two looks at a server that is not there, or still lacks a tool. The first pauses are shorter."""

@@ -12,9 +12,15 @@ import pytest
 
 from adapter.errors import LimitReached
 from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.tracing import Attributes, Span, Tracing
-from adapter.relay.http_api.recent_exchanges import KEPT, WAITING, WATCHERS, Recent
-from adapter.relay.http_api.stage_timings import STAGES, BothTracings, Waterfall
+from adapter.pipeline.tracing import Attributes, BothTracings, Span, Tracing
+from adapter.relay.http_api.recent_exchanges import (
+    KEPT,
+    STAGES,
+    WAITING,
+    WATCHERS,
+    Recent,
+    Waterfall,
+)
 
 STAGE: Attributes = {"tool.name": "weigh"}
 

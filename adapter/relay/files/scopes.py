@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from functools import lru_cache, partial
 
-from adapter.relay.secret import kept_secret
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionState, decode
-from adapter.state.port import Store
+from adapter.state.port import ABSENT, Conflict, Store
+
+SECRETS = "secrets"
+
+
+async def kept_secret(store: Store, name: str) -> bytes:
+    """The secret of that name, 32 random bytes, made now if it is asked for first. Raises StoreUnavailable."""
+    if (row := await store.get(SECRETS, name)) is not None:
+        return row.value
+    try:
+        return (await store.put(SECRETS, name, secrets.token_bytes(32), expected=ABSENT)).value
+    except Conflict:  # another process was quicker, and its secret is there to stay
+        return await kept_secret(store, name)
+
 
 TABLE = "scopes"
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapter.relay.sessions.scopes import TABLE, Scopes
+from adapter.relay.files.scopes import TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, UpstreamSession, session_key
