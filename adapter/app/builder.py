@@ -39,7 +39,7 @@ from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener
@@ -137,8 +137,10 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     deferred = DeferredAnswers(
         store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
-    kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
-    opener = SessionOpener(sessions, upstream_sessions, kept, clock)
+    principal_sessions = PrincipalSessions(
+        sessions, store, clock, serves=settings.sessions.missing_id == "principal"
+    )
+    opener = SessionOpener(sessions, upstream_sessions, principal_sessions, clock)
     relay = _relay(opener, sessions, upstream_sessions, deferred, background, scopes, notifications)
     guard = parts.guard(settings)
     bases = Bases(settings.core.public_base_url, guard, settings.core.trusted_proxies)

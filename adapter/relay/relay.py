@@ -53,7 +53,7 @@ class Relay:
                 # It needs an id: nobody may end a session that others go on in.
                 return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
             if ask.session_id is None:
-                session = await self.opener.kept.find(ask)
+                session = await self.opener.principal_sessions.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
         return await self.get_streams.listen(ask, session)
@@ -74,7 +74,7 @@ class Relay:
             return await self.opener.open(ask, envelope)
         else:
             if ask.session_id is None:
-                session = await self.opener.kept.find(ask)
+                session = await self.opener.principal_sessions.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:

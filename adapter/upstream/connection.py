@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_lost",
         "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop", "places",
-        "reused", "stale_at", "taken_at", "watch",
+        "read_timer", "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         self.keeps = KEPT_SECONDS
         self.places: ExchangeLimit[Connection] | None = None
         self.taken_at = self.stale_at = 0.0
-        self.watch = ReadTimer(loop)
+        self.read_timer = ReadTimer(loop)
         self._released = released
         self._lost = lost
         self._parser: Any = httptools.HttpResponseParser(self)
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
             while not answer.status:
                 if answer.failure is not None:
                     raise again(answer.failure)
-                if not await self.watch.news(read_timeout):
+                if not await self.read_timer.wait(read_timeout):
                     raise silent(read_timeout)
         except BaseException:
             answer.abort()
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
                 self._break(_head_too_large())
-            self.watch.sign_of_life()
+            self.read_timer.extend()
             return
         elif not answer.buffered:
             # The framing of a chunk, or trailers, which the parser keeps until they end.
@@ -194,12 +194,12 @@ class Connection(asyncio.Protocol):
             if self._barren > HEAD_LIMIT:
                 self._break(UpstreamBroken("The framing of the upstream server's answer has no end."))
         elif answer.push():
-            self.watch.sign_of_life()
+            self.read_timer.extend()
             return
         elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
-        self.watch.wake()
+        self.read_timer.wake()
 
     def eof_received(self) -> None:
         self._end(None)
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or ConnectionAbortedError())
-        self.watch.stop()
+        self.read_timer.stop()
         self.gone = True
         self._transport = None
         self._lost(self)
@@ -292,30 +292,30 @@ class Connection(asyncio.Protocol):
         elif self._headed and self._close_delimited and exc is None:
             answer.complete()
             self._answer = None
-            self.watch.wake()
+            self.read_timer.wake()
         else:
             self._fail(UpstreamBroken())
 
     def _break(self, reason: AdapterError) -> None:
         self._fail(reason)
-        self.watch.wake()  # also when the answer had been complete before the garbage
+        self.read_timer.wake()  # also when the answer had been complete before the garbage
         if self._transport is not None:
             self._transport.abort()
 
     def _fail(self, reason: Exception) -> None:
         if self._answer is not None:
             self._answer.failure = self._answer.failure or reason
-            self.watch.wake()
+            self.read_timer.wake()
 
 
 def kept_for(value: bytes) -> float:
     """Seconds that a connection may be used again, by a Keep-Alive field (RFC 2068, 19.7.1.1). Less than it says: what
     is sent in the last moment arrives when the peer has closed.
     """
-    said = _TIMEOUT.search(value)
-    if said is None:
+    timeout = _TIMEOUT.search(value)
+    if timeout is None:
         return KEPT_SECONDS
-    seconds = float(said[1])
+    seconds = float(timeout[1])
     return max(seconds - 1.0, seconds / 2)
 
 

@@ -167,8 +167,8 @@ class HttpUpstream:
         places = self._calls
         if request.purpose is not Purpose.CALL:
             places = self._streams if request.purpose is Purpose.STREAM else self._pings
-        connection = self._pool.kept(places) or await self._pool.take(places)
-        kept = connection.reused
+        connection = self._pool.idle_connection(places) or await self._pool.take(places)
+        reused = connection.reused
         if request.purpose is Purpose.STREAM:
             _prepare_stream(connection)
         try:
@@ -176,7 +176,7 @@ class HttpUpstream:
         except NotSentError:
             pass
         except NoAnswerError as error:
-            if not kept or not request.repeatable():
+            if not reused or not request.repeatable():
                 raise _unanswered(request) from error
         connection = await self._pool.take(places, fresh=True)
         if request.purpose is Purpose.STREAM:

@@ -46,7 +46,7 @@ class ExchangeLimit(Generic[C]):
         self._setting = setting
 
     def __repr__(self) -> str:
-        return f"<Places: {self.taken} of {self.limit} taken, {len(self.queue)} wait>"
+        return f"<ExchangeLimit: {self.taken} of {self.limit} taken, {len(self.queue)} wait>"
 
     async def turn(self, give_back: Callable[[C], None]) -> C | None:
         """Wait for a place with a connection that is free, or for a place to open one in (None).

@@ -10,10 +10,10 @@ from adapter.upstream.timeouts import ReadTimer
 
 
 class Carrier(Protocol):
-    """The connection that an answer arrives on. ``watch`` tells of what comes."""
+    """The connection that an answer arrives on. ``read_timer`` tells of what comes."""
 
     @property
-    def watch(self) -> ReadTimer: ...
+    def read_timer(self) -> ReadTimer: ...
 
     @property
     def sends(self) -> bool:
@@ -60,7 +60,7 @@ class HttpReply(Pouring):
                 return b""
             if self.failure is not None:
                 raise again(self.failure)
-            if not await self._connection.watch.news(read_timeout):
+            if not await self._connection.read_timer.wait(read_timeout):
                 raise silent(read_timeout)
         return self._take()
 
@@ -76,7 +76,7 @@ class HttpReply(Pouring):
                     raise again(self.failure)
                 elif self._connection is None:
                     return
-                elif not await self._connection.watch.news(read_timeout):
+                elif not await self._connection.read_timer.wait(read_timeout):
                     raise silent(read_timeout)
         finally:
             self._sink, self._full = None, False

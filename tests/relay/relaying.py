@@ -19,7 +19,7 @@ from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
@@ -56,7 +56,7 @@ class Clock:
 
 def scope_of(session: Session | None, principal: str) -> Scope:
     """Whose files a request may touch, as in a deployment whose secret is no secret."""
-    if session is None or session.kept:
+    if session is None or session.unnamed:
         return principal_scope(b"", principal)
     return session_scope(b"", session.key)
 
@@ -82,8 +82,10 @@ class Relaying:
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
         self.deferred = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
-        self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
-        opener = SessionOpener(self.sessions, self.upstream_sessions, self.kept, self.clock)
+        self.principal_sessions = PrincipalSessions(
+            self.sessions, self.store, self.clock, serves=self.serves_missing
+        )
+        opener = SessionOpener(self.sessions, self.upstream_sessions, self.principal_sessions, self.clock)
         call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,

@@ -162,7 +162,7 @@ def test_what_was_used_last_is_kept() -> None:
     kept.put("heavy", ("heavy", 500))
     assert list(kept) == ["heavy"] and len(kept) == 1
     kept.put("heavy", ("light", 5))
-    assert kept.size == 5 and kept.kept["heavy"] == ("light", 5)
+    assert kept.size == 5 and kept.values["heavy"] == ("light", 5)
     kept.drop("heavy")
     kept.drop("never")
     assert (len(kept), kept.size) == (0, 0)

@@ -109,7 +109,7 @@ class ConsoleData:
             case "files":
                 return self._belongings.files_for(viewer)
             case "exchanges":
-                return [exchange.told() for exchange in self._recent.last(viewer.whose)]
+                return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
             case "config":
                 return {"yaml": self._facts.configuration}
             case _:

@@ -47,7 +47,7 @@ async def stream(
     try:
         request.reply.begin(200, [*_STREAM_FIELDS, *extra], None)
         await request.reply.write(b": exchanges\n\n")
-        while (news := await watcher.news(heartbeat)) is not None:
+        while (news := await watcher.next_news(heartbeat)) is not None:
             await request.reply.write(_events(news))
             if news.exchanges:
                 await asyncio.sleep(PACE)
@@ -58,5 +58,5 @@ async def stream(
 
 def _events(news: News) -> bytes:
     events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
-    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.told()) for exchange in news.exchanges]
+    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.shown()) for exchange in news.exchanges]
     return b"".join(events) or b": still here\n\n"

@@ -54,7 +54,7 @@ class Scopes:
 
     def of(self, session: Session | None, principal: str) -> Scope:
         """The owner of this call's files: the session, or the principal if the client names no session."""
-        if session is None or session.kept or self._per_principal:
+        if session is None or session.unnamed or self._per_principal:
             return self._of_principal(principal)
         return self._of_session(session.key)
 

@@ -112,13 +112,13 @@ class Asks:
         return self._last[1]
 
     def _filtered(self, who: Who) -> list[tuple[str, str]]:
-        said: Sequence[tuple[str, str]] = list(who.fields.items())
-        absent = missing(self.server.required, said)
+        fields: Sequence[tuple[str, str]] = list(who.fields.items())
+        absent = missing(self.server.required, fields)
         if absent is not None:
             raise BadRequest(f"This server needs the header {absent} with every request.")
         server = self.server
         passed = to_upstream(
-            said, passthrough=server.passthrough, static=server.static, withhold=who.withhold
+            fields, passthrough=server.passthrough, static=server.static, withhold=who.withhold
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
@@ -156,10 +156,10 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a response. Raises ToolRefused, UpstreamBroken."""
     error, result = response.get("error"), response.get("result")
     if isinstance(error, dict):
-        code, said = error.get("code"), error.get("message")
+        code, sentence = error.get("code"), error.get("message")
         raise ToolRefused(
             code if isinstance(code, int) else -32603,
-            said if isinstance(said, str) else "The upstream server refused the request.",
+            sentence if isinstance(sentence, str) else "The upstream server refused the request.",
             error.get("data"),
         )
     if not isinstance(result, dict):

@@ -61,7 +61,7 @@ LISTS = {"tools/list": "tools", "resources/list": "resources"}
 _PROGRESS = ("progress", "total", "message")
 
 
-class _Heard(NamedTuple):
+class _StreamEnd(NamedTuple):
     """The response that a stream brought, or the event id to resume it from after ``retry`` milliseconds."""
 
     response: dict[str, Any] | None
@@ -109,7 +109,7 @@ class Conversation:
         asks.session_id = asks.version = None
         params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
         answer = await self._relay.handle(asks.post(who, Era.LEGACY, request(number, "initialize", params)))
-        result = ((await self._heard(answer, who, number)).response or {}).get("result")
+        result = ((await self._read_response(answer, who, number)).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
             raise _refused_by_status(answer.status)
@@ -213,29 +213,29 @@ class Conversation:
         """
         last_id = b""
         for _ in range(RESUMPTIONS):
-            heard = await self._heard(answer, who, number, tell, listed)
-            if heard.response is not None:
-                return heard.response
+            end = await self._read_response(answer, who, number, tell, listed)
+            if end.response is not None:
+                return end.response
             if answer.status != 200:
                 raise _refused_by_status(answer.status)
-            if ask.era is Era.MODERN or heard.last_id in (b"", last_id):
+            if ask.era is Era.MODERN or end.last_id in (b"", last_id):
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
-            last_id = heard.last_id
-            await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
+            last_id = end.last_id
+            await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
             answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
         await answer.close()
         raise UpstreamBroken(
             f"The upstream server put off its answer again and again, on {RESUMPTIONS} streams."
         )
 
-    async def _heard(
+    async def _read_response(
         self,
         answer: ClientResponse,
         who: Who,
         number: int,
         tell: Tell | None = None,
         listed: str | None = None,
-    ) -> _Heard:
+    ) -> _StreamEnd:
         """Read an answer up to the response, then close it. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
@@ -244,7 +244,7 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
-                return _Heard(await _response_in(body, number, listed))
+                return _StreamEnd(await _response_in(body, number, listed))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
                 for part in slices(piece):
@@ -254,10 +254,10 @@ class Conversation:
                             continue
                         response = await _response_in(event.data, number, listed)
                         if response is not None:
-                            return _Heard(response)
+                            return _StreamEnd(response)
                         await self._observe(event.data, who, number, tell)
                     await breathe(len(events))
-            return _Heard(None, reader.last_id, reader.retry)
+            return _StreamEnd(None, reader.last_id, reader.retry)
         except MessageTooLong:
             raise too_large(limit) from None
         finally:

@@ -59,7 +59,7 @@ class StageTimings:
     def so_far(self) -> tuple[WalkedStage, ...]:
         """The stages that were walked until now."""
         # Most exchanges walk none.
-        return tuple(stage.told(self._began) for stage in self._stages) if self._stages else ()
+        return tuple(stage.timing(self._began) for stage in self._stages) if self._stages else ()
 
 
 _walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
@@ -107,7 +107,7 @@ class _Stage:
         else:
             self._outcome = "failed"
 
-    def told(self, exchange_began: float) -> WalkedStage:
+    def timing(self, exchange_began: float) -> WalkedStage:
         # A stage may outlast its exchange by a moment, when that was cut off.
         ended, outcome = self._ended, self._outcome
         if ended is None:
@@ -191,12 +191,12 @@ class PastExchange(NamedTuple):
     stages: tuple[WalkedStage, ...]
     principal: str | None
 
-    def told(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """For people to see, without whose it was."""
-        told = self._asdict()
-        del told["principal"]
-        told["stages"] = [stage._asdict() for stage in self.stages]
-        return told
+        fields = self._asdict()
+        del fields["principal"]
+        fields["stages"] = [stage._asdict() for stage in self.stages]
+        return fields
 
 
 class News(NamedTuple):
@@ -231,7 +231,7 @@ class Subscription:
         self._closed = True
         self._arrived.set()
 
-    async def news(self, patience: float) -> News | None:
+    async def next_news(self, patience: float) -> News | None:
         """Return news as soon as there is any; empty news after ``patience`` seconds, None at the end."""
         if not self._arrived.is_set():
             try:

@@ -112,7 +112,7 @@ class Resumption:
         return None
 
 
-class Told(NamedTuple):
+class OwnAnswer(NamedTuple):
     """The answer of an upstream: the HTTP status, and the JSON-RPC response, None if there was none."""
 
     status: int
@@ -176,18 +176,18 @@ class OwnSession:
 
     async def discover(self) -> int:
         """Find out whether the upstream speaks the modern era; otherwise as ``open``."""
-        told = await self._ask_modern("server/discover", {})
-        if told.status >= 500:
-            raise UpstreamBroken(f"The upstream server answered with HTTP status {told.status}.")
-        self.era = Era.MODERN if told.status == 200 else None
-        return told.status
+        answer = await self._ask_modern("server/discover", {})
+        if answer.status >= 500:
+            raise UpstreamBroken(f"The upstream server answered with HTTP status {answer.status}.")
+        self.era = Era.MODERN if answer.status == 200 else None
+        return answer.status
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Told:
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> OwnAnswer:
         """Ask something that changes nothing in the open session. Raises what the upstream raises."""
         if self.era is Era.MODERN:
             return await self._ask_modern(method, params or {})
         number = next(self._ids)
-        return await self._told(_request(number, method, params), self._session_fields(), number)
+        return await self._send(_request(number, method, params), self._session_fields(), number)
 
     async def close(self) -> None:
         """End the session upstream, if there is one; an upstream that does not answer is left alone."""
@@ -200,7 +200,7 @@ class OwnSession:
         with contextlib.suppress(AdapterError):
             await discard(await self._server.upstream.send(request, read_timeout), read_timeout)
 
-    async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> Told:
+    async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> OwnAnswer:
         meta = {
             "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
             "io.modelcontextprotocol/clientInfo": _CLIENT,
@@ -208,28 +208,28 @@ class OwnSession:
         }
         number = next(self._ids)
         fields = [("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", method)]
-        return await self._told(_request(number, method, {**params, "_meta": meta}), fields, number)
+        return await self._send(_request(number, method, {**params, "_meta": meta}), fields, number)
 
-    async def _told(self, body: bytes, fields: list[tuple[str, str]], number: int) -> Told:
+    async def _send(self, body: bytes, fields: list[tuple[str, str]], number: int) -> OwnAnswer:
         reply = await self._post(body, fields)
         if reply.status in REFUSED:
-            return Told(await self._refused(reply), None)
+            return OwnAnswer(await self._refused(reply), None)
         if reply.status == 200:
             self.refusal = None
-        return Told(reply.status, await self._response(reply, number, self._read_timeout))
+        return OwnAnswer(reply.status, await self._response(reply, number, self._read_timeout))
 
     async def _refused(self, reply: UpstreamReply) -> int:
         """Keep what the upstream says to credentials that it does not take. Returns the status."""
-        said = b""
+        body = b""
         try:
-            while len(said) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
-                said += chunk
+            while len(body) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
+                body += chunk
         except AdapterError:
             # The status says enough.
             pass
         finally:
             reply.abort()
-        text = shown(said[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
+        text = shown(body[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
         self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
         return reply.status
 

@@ -12,7 +12,7 @@ from adapter.relay.background import SingleFlight
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.sessions.session import KEPT, Session
+from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import (
     Handshake,
@@ -44,7 +44,7 @@ _PLAIN = dump(
 """The ``initialize`` for a principal of which none was seen: a client that can do nothing but ask."""
 
 
-class KeptSessions:
+class PrincipalSessions:
     """Finds the session of a legacy request without an id. ``serves``: also at servers that issue ids. ``clock`` gives
     Unix time in seconds.
 
@@ -64,7 +64,7 @@ class KeptSessions:
         self._probed_at: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<KeptSessions: {len(self._stateless)} of stateless servers>"
+        return f"<PrincipalSessions: {len(self._stateless)} of stateless servers>"
 
     async def find(self, ask: ClientRequest) -> Session:
         """The session of the request's principal. Raises SessionMissing, and what the upstream raises.
@@ -88,14 +88,16 @@ class KeptSessions:
         key = _key(record.server, record.principal)
         row = await self._store.get(TABLE, key)
         before = decode(row.value) if row else None
-        kept = self._resting(record.server, record.principal, record.handshake.initialize)
+        next_record = self._resting(record.server, record.principal, record.handshake.initialize)
         if before is not None and before.state in (SessionState.OPEN, SessionState.IDLE):
-            kept = replace(before, handshake=kept.handshake)
+            next_record = replace(before, handshake=next_record.handshake)
         # When an open one was last used only its row's time tells.
-        is_open = kept.state is SessionState.OPEN
-        due = row.due if row is not None and is_open else self._sessions.due(kept)
+        is_open = next_record.state is SessionState.OPEN
+        due = row.due if row is not None and is_open else self._sessions.due(next_record)
         try:
-            await self._store.put(TABLE, key, encode(kept), expected=row.version if row else ABSENT, due=due)
+            await self._store.put(
+                TABLE, key, encode(next_record), expected=row.version if row else ABSENT, due=due
+            )
         except Conflict:
             await self.remember(record)
 
@@ -144,11 +146,11 @@ class KeptSessions:
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
         session = self._stateless[key] = Session(key, server, principal, UpstreamSession(None, ""), 0.0)
-        session.kept = True
+        session.unnamed = True
         return session
 
 
 def _key(server: str, principal: str) -> str:
     """The key of a row that no session id leads to: those of ids are hexadecimal."""
     named = f"{len(server)}:{server}{principal}"
-    return KEPT + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+    return UNNAMED + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()

@@ -243,7 +243,11 @@ class Renewal:
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
         read_timeout = ask.server.timeouts.request
         try:
-            share = Share(record.principal, many=session.kept) if session.kept or ask.server.shares else None
+            share = (
+                Share(record.principal, many=session.unnamed)
+                if session.unnamed or ask.server.shares
+                else None
+            )
             initialize = record.handshake.initialize
             request = InitializeRequest("POST", common, initialize, query=ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, read_timeout)
@@ -260,7 +264,7 @@ class Renewal:
             await abandon(ask, record.upstream._replace(id=upstream_session))
             raise
         ask.server.issues_ids = upstream_session is not None
-        if session.kept:
+        if session.unnamed:
             return renewed
         # Each request of a client names the version that it negotiated itself.
         version = record.upstream.protocol_version

@@ -83,7 +83,7 @@ def without_lists(data: bytes) -> bytes:
     return b""
 
 
-KEPT = "kept-"
+UNNAMED = "kept-"
 """How keys of sessions begin that have no id."""
 
 AT_ONCE = 32
@@ -95,9 +95,9 @@ class Session:
     """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
 
     ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
-    ``kept``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen`` is
-    not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are
-    the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
+    ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
+    is not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded``
+    are the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
     does; ``over`` from then on.
     """
 
@@ -108,7 +108,7 @@ class Session:
     last_seen: float
     created: float = 0.0
     asleep: bool = False
-    kept: bool = field(default=False, init=False)
+    unnamed: bool = field(default=False, init=False)
     in_flight: int = field(default=0, init=False)
     touched: bool = field(default=False, init=False)
     renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)

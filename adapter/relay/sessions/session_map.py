@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.sessions.session import KEPT, Session, SessionLimits
+from adapter.relay.sessions.session import UNNAMED, Session, SessionLimits
 from adapter.rules.access.sessions import (
     Event,
     Refuse,
@@ -172,10 +172,10 @@ class Sessions:
         Modern requests have no session and count by principal.
         """
         limit = self._limits.max_in_flight
-        held = session.in_flight if session else self._modern_in_flight.get(principal, 0)
-        if limit is not None and held + requests > limit:
+        in_flight = session.in_flight if session else self._modern_in_flight.get(principal, 0)
+        if limit is not None and in_flight + requests > limit:
             raise LimitReached(
-                f"{held} calls are in flight here and sessions.max_in_flight_per_session allows {limit}; "
+                f"{in_flight} calls are in flight here and sessions.max_in_flight_per_session allows {limit}; "
                 "wait for one to end.",
                 data={"limit": limit, "setting": "sessions.max_in_flight_per_session", "retry_after": 1},
                 retry_after=1,
@@ -371,7 +371,7 @@ class Sessions:
             created=record.times.created,
             asleep=record.state is SessionState.IDLE,
         )
-        session.kept = key.startswith(KEPT)
+        session.unnamed = key.startswith(UNNAMED)
         self._open[key] = session
         return session
 

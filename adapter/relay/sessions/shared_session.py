@@ -32,7 +32,7 @@ from adapter.wire.shared_ids import (
     Addressed,
     AskedId,
     about,
-    asked,
+    asked_id,
     downward,
     named,
     plain_answer,
@@ -174,7 +174,7 @@ class SharedSession:
 
     async def _response(self, response: Envelope, member: str) -> bytes | None:
         """An answer to a request of the server's. One that comes too late, or that nobody asked for, stays here."""
-        found = asked(response.id)
+        found = asked_id(response.id)
         if found is None or not self._is_of(found, member):
             return None
         refused = response.failed and await apart(response.body, partial(_refuses, response.body))
@@ -202,7 +202,7 @@ class SharedSession:
 
     def _token(self, value: object, member: str) -> bytes | None:
         """The server's own token of a request, by the one that clients were given."""
-        found = asked(value)
+        found = asked_id(value)
         return found.id if found is not None and self._is_of(found, member) else None
 
     def _number(self, value: object, member: str) -> bytes | None:

@@ -10,7 +10,7 @@ from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse,
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import Resumption, initialize_result, opened
-from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.headers import of_changed_body
@@ -112,16 +112,16 @@ class UpstreamSessions:
 
 
 class SessionOpener:
-    """Opens sessions, those in ``kept`` for clients that name none. ``clock`` gives Unix time in seconds."""
+    """Opens sessions of clients that send ``initialize``. ``clock`` gives Unix time in seconds."""
 
     def __init__(
         self,
         sessions: Sessions,
         upstream_sessions: UpstreamSessions,
-        kept: KeptSessions,
+        principal_sessions: PrincipalSessions,
         clock: Callable[[], float],
     ) -> None:
-        self.kept = kept
+        self.principal_sessions = principal_sessions
         self._sessions = sessions
         self._upstream_sessions = upstream_sessions
         self._clock = clock
@@ -161,7 +161,7 @@ class SessionOpener:
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
-                await self.kept.remember(record)
+                await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)
         except BaseException:

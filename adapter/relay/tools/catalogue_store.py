@@ -69,7 +69,7 @@ class Catalogues:
         digest = catalogue.digest
         if self._sure.get(digest, 0.0) <= self._clock():
             await self._keeping.get(digest, lambda: self._keep(server, catalogue))
-        if digest not in self._loaded.kept:
+        if digest not in self._loaded.values:
             self._loaded.put(digest, catalogue)
 
     async def _keep(self, server: str, catalogue: Catalogue) -> None:

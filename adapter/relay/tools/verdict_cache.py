@@ -67,7 +67,7 @@ class VerdictCache:
         self._views = LastUsed[str, Verdict](VIEWS, KEPT_BYTES, _weight)
         self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, _weight)
         self._judging = SingleFlight[_Key, Verdict]()
-        self._view_of = self._views.kept.get
+        self._view_of = self._views.values.get
         self._told: set[tuple[str, str]] = set()
         self.drifts = 0
         """How often a scope was found to be offered other tools than it saw first."""

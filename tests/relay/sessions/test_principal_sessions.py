@@ -56,11 +56,11 @@ async def test_files_of_such_a_request_belong_to_its_principal() -> None:
     relaying = Relaying(upstream)
     await relaying.post_first(INITIALIZE)
     ask = relaying.ask(LIST, None, era=Era.LEGACY)
-    session = await relaying.kept.find(ask)
+    session = await relaying.principal_sessions.find(ask)
     calling = relaying.relay.get_streams.call_gate
     assert calling.scope_of(session, "anonymous") == calling.scope_of(None, "anonymous")
     other = relaying.ask(LIST, None, era=Era.LEGACY, principal="bea")
-    assert await relaying.kept.find(other) is not session
+    assert await relaying.principal_sessions.find(other) is not session
 
 
 async def test_client_of_a_stateless_server_gets_an_id_all_the_same() -> None:
