@@ -1,4 +1,4 @@
-"""A session as the hot path knows it, and the limits of sessions."""
+"""A session as the hot path knows it."""
 
 from __future__ import annotations
 
@@ -145,14 +145,3 @@ def _end(streams: list[UpstreamReply]) -> None:
         streams.pop().abort()
     if streams:
         asyncio.get_running_loop().call_soon(_end, streams)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Every None means: no limit. Times in seconds."""
-
-    max_active: int | None = None
-    max_in_flight: int | None = None
-    idle_ttl: float | None = None
-    allow_revival: bool = True
-    tombstone_ttl: float = 86400.0

@@ -15,17 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.sessions.session import UNNAMED, Session, SessionLimits
+from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.rules.access.sessions import (
     Event,
-    Refuse,
+    SessionLimits,
     SessionRecord,
     SessionState,
     advance,
     decode,
     due,
     encode,
-    judge,
+    refusal,
     session_id_from,
     session_key,
     well_formed,
@@ -150,17 +150,9 @@ class Sessions:
             raise SessionUnknown()
         row = await self._store.get(TABLE, key)
         record = self._last_known(row) if row else None
-        verdict = judge(
-            record,
-            server=server,
-            principal=principal,
-            now=self._clock(),
-            idle_ttl=self._limits.idle_ttl,
-            tombstone_ttl=self._limits.tombstone_ttl,
-            allow_revival=self._limits.allow_revival,
-        )
-        if isinstance(verdict, Refuse):
-            raise verdict.failure()
+        refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self._limits)
+        if refused is not None:
+            raise refused
         assert record is not None, "only a session that exists is served"
         return self._open.get(key) or self._keep(key, record)
 
@@ -359,7 +351,7 @@ class Sessions:
 
     def due(self, record: SessionRecord) -> float | None:
         """When the cleanup is to look at a session, in Unix seconds; None: never."""
-        return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
+        return due(record, self._limits)
 
     def _keep(self, key: str, record: SessionRecord) -> Session:
         session = Session(

@@ -1,4 +1,4 @@
-"""A client session: its states, its record in the store, and the verdict on a request that names it."""
+"""A client session: its states, its record in the store, and the refusal of a request that names it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from adapter.errors import AdapterError, SessionUnknown
+from adapter.errors import SessionUnknown
 
 
 class SessionState(Enum):
@@ -25,17 +25,14 @@ class SessionState(Enum):
 
 
 class Event(Enum):
-    USED = "used"
     REINITIALIZED = "reinitialized"
     EXPIRED_IDLE = "expired_idle"
     REVIVED = "revived"
     DELETED = "deleted"
     REVOKED_BY_DRIFT = "revoked_by_drift"
-    TOMBSTONE_EXPIRED = "tombstone_expired"
 
 
 TRANSITIONS: dict[tuple[SessionState, Event], SessionState] = {
-    (SessionState.OPEN, Event.USED): SessionState.OPEN,
     (SessionState.OPEN, Event.REINITIALIZED): SessionState.OPEN,
     (SessionState.OPEN, Event.EXPIRED_IDLE): SessionState.IDLE,
     (SessionState.OPEN, Event.DELETED): SessionState.ENDED,
@@ -44,9 +41,7 @@ TRANSITIONS: dict[tuple[SessionState, Event], SessionState] = {
     (SessionState.IDLE, Event.DELETED): SessionState.ENDED,
     # Coming back is a re-initialization, and that may find another catalogue than before.
     (SessionState.IDLE, Event.REVOKED_BY_DRIFT): SessionState.REVOKED,
-    (SessionState.IDLE, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
     (SessionState.REVOKED, Event.DELETED): SessionState.ENDED,
-    (SessionState.REVOKED, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
 }
 
 
@@ -201,77 +196,56 @@ def _optional_text(packed: str | None) -> str | None:
 # --- what may happen to it ----------------------------------------------------------------------------------
 
 
-def due(record: SessionRecord, idle_ttl: float | None, tombstone_ttl: float) -> float | None:
-    """When the cleanup has something to do with this session, or None: never.
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Every None means: no limit. Times in seconds."""
 
-    An open one turns into a tombstone, a tombstone or a revoked one is deleted; an ended one is due at once,
-    since its upstream session is to be closed.
+    max_active: int | None = None
+    max_in_flight: int | None = None
+    idle_ttl: float | None = None
+    allow_revival: bool = True
+    tombstone_ttl: float = 86400.0
+
+
+def due(record: SessionRecord, limits: SessionLimits) -> float | None:
+    """When the cleanup is to look at this session, in Unix seconds; None: never.
+
+    An open session turns into a tombstone, a tombstone or a revoked session is deleted. An ended one is due at once,
+    because its upstream session is to be closed.
     """
     last_seen = record.times.last_seen
     match record.state:
         case SessionState.OPEN:
-            return None if idle_ttl is None else last_seen + idle_ttl
+            return None if limits.idle_ttl is None else last_seen + limits.idle_ttl
         case SessionState.IDLE:
-            return last_seen + (idle_ttl or 0.0) + tombstone_ttl
+            return last_seen + (limits.idle_ttl or 0.0) + limits.tombstone_ttl
         case SessionState.REVOKED:
-            return last_seen + tombstone_ttl
+            return last_seen + limits.tombstone_ttl
         case SessionState.ENDED:
             return last_seen
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
-    """The session is open: forward the request in it."""
+def refusal(
+    record: SessionRecord | None, *, server: str, principal: str, now: float, limits: SessionLimits
+) -> SessionUnknown | None:
+    """The failure of a request that names this session; None: it is served, though the cleanup may be late.
 
-
-@dataclass(frozen=True, slots=True)
-class Revive:
-    """The session is a tombstone whose client came back: initialize the upstream again, then forward."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Answer with ``error(sentence)``."""
-
-    error: type[AdapterError]
-    sentence: str
-
-    def failure(self) -> AdapterError:
-        return self.error(self.sentence)
-
-
-_SERVE = Serve()
-_REVIVE = Revive()
-UNKNOWN = Refuse(SessionUnknown, SessionUnknown.hint)
-"""For a session that is not there, has ended, or belongs to somebody else: the answers must not differ."""
-
-
-def judge(
-    record: SessionRecord | None,
-    *,
-    server: str,
-    principal: str,
-    now: float,
-    idle_ttl: float | None,
-    tombstone_ttl: float,
-    allow_revival: bool,
-) -> Serve | Revive | Refuse:
-    """Decide about a request that names this session (RELAY §2), even if the cleanup is late."""
-    if record is None or record.server != server or record.principal != principal:
-        return UNKNOWN
+    A session that is not there, has ended, or belongs to somebody else gets the same answer.
+    """
+    if record is None or (record.server, record.principal) != (server, principal):
+        return SessionUnknown()
     if record.state is SessionState.REVOKED:
-        return Refuse(SessionUnknown, _revoked(record.reason))
+        return SessionUnknown(_revoked(record.reason))
     if record.state is SessionState.ENDED:
-        return UNKNOWN
-    deadline = due(record, idle_ttl, tombstone_ttl)
-    overdue = deadline is not None and deadline <= now
-    if record.state is SessionState.OPEN:
-        if not overdue:
-            return _SERVE
+        return SessionUnknown()
+    deadline = due(record, limits)
+    if deadline is None or now < deadline:
+        served = record.state is SessionState.OPEN or limits.allow_revival
+    else:
         # Not yet a tombstone, so its upstream session is still there: going on costs less than reviving.
-        idle_since = record.times.last_seen + (idle_ttl or 0.0)
-        return _SERVE if allow_revival and now < idle_since + tombstone_ttl else UNKNOWN
-    return _REVIVE if allow_revival and not overdue else UNKNOWN
+        is_late = record.state is SessionState.OPEN and now < deadline + limits.tombstone_ttl
+        served = is_late and limits.allow_revival
+    return None if served else SessionUnknown()
 
 
 def _revoked(reason: str | None) -> str:

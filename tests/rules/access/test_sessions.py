@@ -1,4 +1,4 @@
-"""Sessions: the table, the ids, the record as bytes, and the verdict on a request."""
+"""Sessions: the table, the ids, the record as bytes, and the refusal of a request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from adapter.errors import SessionUnknown
 from adapter.rules.access.sessions import (
     TRANSITIONS,
-    UNKNOWN,
     Event,
     Handshake,
-    Refuse,
-    Revive,
-    Serve,
+    SessionLimits,
     SessionRecord,
     SessionState,
     SessionTimes,
@@ -25,18 +22,18 @@ from adapter.rules.access.sessions import (
     decode,
     due,
     encode,
-    judge,
+    refusal,
     session_id_from,
     session_key,
     well_formed,
 )
 
 _TABLE = """
-          used  reinitialized  expired_idle  revived  deleted  revoked_by_drift  tombstone_expired
-open      open  open           idle          -        ended    revoked           -
-idle      -     -              -             open     ended    revoked           ended
-ended     -     -              -             -        -        -                 -
-revoked   -     -              -             -        ended    -                 ended
+          reinitialized  expired_idle  revived  deleted  revoked_by_drift
+open      open           idle          -        ended    revoked
+idle      -              -             open     ended    revoked
+ended     -              -             -        -        -
+revoked   -              -             -        ended    -
 """
 
 
@@ -167,7 +164,7 @@ def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
         decode(value)
 
 
-# --- due and judge ---
+# --- due and refused ---
 
 
 @pytest.mark.parametrize(
@@ -183,31 +180,30 @@ def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
 )
 def test_when_the_cleanup_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
     """Each state has its time, counted from when the session was last seen."""
-    assert due(replace(OPEN, state=state), idle_ttl, 900.0) == expected
+    limits = SessionLimits(idle_ttl=idle_ttl, tombstone_ttl=900.0)
+    assert due(replace(OPEN, state=state), limits) == expected
 
 
-def _verdict(
+UNKNOWN = str(SessionUnknown())
+
+
+def _refusal(
     record: SessionRecord | None,
     *,
     server: str = "browser",
     principal: str = OPEN.principal,
     now: float = 2001.0,
     allow_revival: bool = True,
-) -> Serve | Revive | Refuse:
-    return judge(
-        record,
-        server=server,
-        principal=principal,
-        now=now,
-        idle_ttl=60.0,
-        tombstone_ttl=900.0,
-        allow_revival=allow_revival,
-    )
+) -> str | None:
+    """The sentence with which the request is refused."""
+    limits = SessionLimits(idle_ttl=60.0, tombstone_ttl=900.0, allow_revival=allow_revival)
+    refused = refusal(record, server=server, principal=principal, now=now, limits=limits)
+    return None if refused is None else str(refused)
 
 
 def test_an_open_session_is_served() -> None:
     """The owner of an open session, at its server, in time."""
-    assert _verdict(OPEN) == Serve()
+    assert _refusal(OPEN) is None
 
 
 @pytest.mark.parametrize("state", SessionState)
@@ -215,64 +211,60 @@ def test_another_principals_session_is_as_unknown_as_none(state: SessionState) -
     """A stolen id, or one of another server, learns nothing: no state, no reason."""
     record = replace(OPEN, state=state, reason="The tools changed.")
     assert (
-        _verdict(record, principal="mallory:0")
-        == _verdict(record, server="shell")
-        == _verdict(None)
+        _refusal(record, principal="mallory:0")
+        == _refusal(record, server="shell")
+        == _refusal(None)
         == UNKNOWN
     )
 
 
 def test_an_ended_session_is_unknown() -> None:
     """Deleted sessions answer like ones that never were."""
-    assert _verdict(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
+    assert _refusal(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
 
 
 def test_a_revoked_session_says_why() -> None:
     """The sentence holds the reason and what to do next, under the status that makes clients do it."""
-    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
-    assert isinstance(verdict, Refuse)
-    failure = verdict.failure()
-    assert isinstance(failure, SessionUnknown)
-    assert failure.http == 404
-    assert str(failure) == ("This session was revoked: the upstream's tools changed. Send initialize again.")
+    sentence = _refusal(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
+    assert SessionUnknown.http == 404
+    assert sentence == ("This session was revoked: the upstream's tools changed. Send initialize again.")
 
 
 def test_a_revoked_session_without_a_reason_says_what_to_do() -> None:
     """No reason leaves no gap in the sentence."""
-    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED))
-    assert isinstance(verdict, Refuse)
-    assert verdict.sentence == "This session was revoked: send initialize again."
+    assert (
+        _refusal(replace(OPEN, state=SessionState.REVOKED))
+        == "This session was revoked: send initialize again."
+    )
 
 
 @pytest.mark.parametrize(
     ("now", "allow_revival", "expected"),
     [
-        (2900.0, True, Revive()),
-        (2959.9, True, Revive()),
+        (2900.0, True, None),
+        (2959.9, True, None),
         (2960.0, True, UNKNOWN),
         (2900.0, False, UNKNOWN),
     ],
 )
-def test_a_tombstone_is_revived_in_its_time(
-    now: float, allow_revival: bool, expected: Revive | Refuse
-) -> None:
+def test_a_tombstone_is_revived_in_its_time(now: float, allow_revival: bool, expected: str | None) -> None:
     """Until the tombstone's end, and only where revival is allowed."""
     record = replace(OPEN, state=SessionState.IDLE)
-    assert _verdict(record, now=now, allow_revival=allow_revival) == expected
+    assert _refusal(record, now=now, allow_revival=allow_revival) == expected
 
 
 @pytest.mark.parametrize(
     ("now", "allow_revival", "expected"),
     [
-        (2059.9, False, Serve()),
+        (2059.9, False, None),
         (2060.0, False, UNKNOWN),
-        (2060.0, True, Serve()),
-        (2959.9, True, Serve()),
+        (2060.0, True, None),
+        (2959.9, True, None),
         (2960.0, True, UNKNOWN),
     ],
 )
 def test_an_open_session_the_cleanup_has_not_got_to(
-    now: float, allow_revival: bool, expected: Serve | Refuse
+    now: float, allow_revival: bool, expected: str | None
 ) -> None:
     """A late cleanup lets nobody in who would have been refused; who may come back just goes on."""
-    assert _verdict(OPEN, now=now, allow_revival=allow_revival) == expected
+    assert _refusal(OPEN, now=now, allow_revival=allow_revival) == expected
