@@ -17,7 +17,6 @@ from adapter.wire.eras import Era, encode_mirror
 
 METHOD_NOT_FOUND = -32601
 NO_INPUT = "The tool asks its caller for more input, which a call over HTTP cannot give."
-CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
 Message = dict[str, Any]
 """A JSON-RPC message."""
@@ -124,23 +123,9 @@ class Asks:
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 
 
-def request(number: int, method: str, params: Message) -> Message:
-    """A JSON-RPC request."""
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-
-
 def refusal(number: Any, code: int, sentence: str) -> Message:
     """A JSON-RPC error in answer to a server's own request."""
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": sentence}}
-
-
-def modern_meta() -> dict[str, Any]:
-    """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
-    return {
-        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-        "io.modelcontextprotocol/clientInfo": CLIENT,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
 
 
 def object_of(data: bytes) -> dict[str, Any]:

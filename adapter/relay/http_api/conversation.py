@@ -23,23 +23,20 @@ from adapter.errors import (
 from adapter.relay.background import BackgroundTasks, breathe, in_turns, slices
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
-    CLIENT,
     INITIALIZED,
     METHOD_NOT_FOUND,
     Asks,
     Message,
     ToolRefused,
     Who,
-    modern_meta,
     object_of,
     refusal,
-    request,
     result_of,
 )
 from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import LONGEST_RETRY
+from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, LONGEST_RETRY, modern_meta, rpc_request
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import long_response
 from adapter.upstream.port import header
@@ -107,8 +104,8 @@ class Conversation:
         """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
         asks.session_id = asks.version = None
-        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
-        answer = await self._relay.handle(asks.post(who, Era.LEGACY, request(number, "initialize", params)))
+        message = rpc_request(number, "initialize", INITIALIZE_PARAMS)
+        answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
         result = ((await self._read_response(answer, who, number)).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
@@ -170,7 +167,7 @@ class Conversation:
         meta: dict[str, Any] = modern_meta() if era is Era.MODERN else {}
         if tell is not None:
             meta["progressToken"] = number
-        message = request(number, method, {**params, "_meta": meta} if meta else params)
+        message = rpc_request(number, method, {**params, "_meta": meta} if meta else params)
         try:
             ask = self._asks.post(who, era, message, mirrors)
             response = await self._response(ask, who, number, tell, LISTS.get(method))

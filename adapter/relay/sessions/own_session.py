@@ -45,7 +45,10 @@ REFUSAL_BYTES = 4096
 REFUSAL_SHOWN = 300
 """Characters of it that are kept, for people to see."""
 
-_CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+INITIALIZE_PARAMS = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+"""Of the adapter's own ``initialize``: a client that can do nothing but ask."""
 
 
 def initialize_result(response: bytes | None) -> bytes | None:
@@ -155,8 +158,8 @@ class OwnSession:
         self.era = None
         read_timeout = patience or self._read_timeout
         number = next(self._ids)
-        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
-        request = self._request(_request(number, "initialize", params), [], repeatable=False)
+        message = rpc_request(number, "initialize", INITIALIZE_PARAMS)
+        request = self._request(dump(message), [], repeatable=False)
         reply = await self._server.upstream.send(request, read_timeout)
         if reply.status != 200:
             if reply.status in REFUSED:
@@ -187,7 +190,7 @@ class OwnSession:
         if self.era is Era.MODERN:
             return await self._ask_modern(method, params or {})
         number = next(self._ids)
-        return await self._send(_request(number, method, params), self._session_fields(), number)
+        return await self._send(rpc_request(number, method, params), self._session_fields(), number)
 
     async def close(self) -> None:
         """End the session upstream, if there is one; an upstream that does not answer is left alone."""
@@ -201,17 +204,13 @@ class OwnSession:
             await discard(await self._server.upstream.send(request, read_timeout), read_timeout)
 
     async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> OwnAnswer:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-            "io.modelcontextprotocol/clientInfo": _CLIENT,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
         number = next(self._ids)
         fields = [("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", method)]
-        return await self._send(_request(number, method, {**params, "_meta": meta}), fields, number)
+        message = rpc_request(number, method, {**params, "_meta": modern_meta()})
+        return await self._send(message, fields, number)
 
-    async def _send(self, body: bytes, fields: list[tuple[str, str]], number: int) -> OwnAnswer:
-        reply = await self._post(body, fields)
+    async def _send(self, message: dict[str, Any], fields: list[tuple[str, str]], number: int) -> OwnAnswer:
+        reply = await self._post(dump(message), fields)
         if reply.status in REFUSED:
             return OwnAnswer(await self._refused(reply), None)
         if reply.status == 200:
@@ -270,8 +269,18 @@ class OwnSession:
         return fields
 
 
-def _request(number: int, method: str, params: Mapping[str, Any] | None) -> bytes:
+def rpc_request(number: int, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A JSON-RPC request."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:
         message["params"] = params
-    return dump(message)
+    return message
+
+
+def modern_meta() -> dict[str, Any]:
+    """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }

@@ -11,7 +11,7 @@ from adapter.errors import SessionMissing, SessionUnknown
 from adapter.relay.background import SingleFlight
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import OwnSession
+from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, OwnSession, rpc_request
 from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import (
@@ -29,19 +29,8 @@ from adapter.wire.envelope import dump
 PROBE_AGAIN = 30.0
 """Seconds after which a server that opened the adapter no session is asked for one again."""
 
-_PLAIN = dump(
-    {
-        "jsonrpc": "2.0",
-        "id": 0,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": LATEST_LEGACY,
-            "capabilities": {},
-            "clientInfo": {"name": "mcp-file-adapter", "version": "1"},
-        },
-    }
-)
-"""The ``initialize`` for a principal of which none was seen: a client that can do nothing but ask."""
+_PLAIN = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
+"""The ``initialize`` for a principal of which none was seen."""
 
 
 class PrincipalSessions:
