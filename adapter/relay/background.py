@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Whoever asks while the answer is being found waits for it; whoever leaves does not take it from the others."""
+    """Finds one answer for all callers that ask at the same time. A caller that is cancelled does not end it."""
 
     def __init__(self) -> None:
         self._under_way: dict[K, asyncio.Task[T]] = {}
@@ -67,7 +67,7 @@ class SingleFlight(Generic[K, T]):
     def _landed(self, key: K, task: asyncio.Task[T]) -> None:
         del self._under_way[key]
         if not task.cancelled():
-            # They may all have left, and then nobody would ask for it.
+            # All callers may have left; a failure that is never looked at would be logged.
             task.exception()
 
 
@@ -86,7 +86,7 @@ async def run_to_completion(
         await ended
     except asyncio.CancelledError:
         await _ended(task)
-        failed = task.cancelled() or task.exception() is not None  # looked at, so that nobody complains
+        failed = task.cancelled() or task.exception() is not None  # looked at, so that it is not logged
         if undo is not None and not failed:
             await _ended(asyncio.ensure_future(undo(task.result())))
         raise

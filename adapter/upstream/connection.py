@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to an upstream, and the answer that arrives on it.
 
 httptools decides what bytes mean; this protocol decides what they mean *for the connection*: whether it can
-serve again, when to stop reading because nobody takes the bytes, and how each way of ending is told.
+serve again, when to stop reading because the reader is slow, and the failure of each kind of ending.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ PAUSE_ABOVE = 256 * 1024
 """Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
 
 JOIN_BELOW = 64 * 1024
+"""A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
 
 STREAM_BUFFER = 32 * 1024
 """Bytes of a stream that wait in its socket; the kernel takes twice as many."""
-
-"""A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
 
 KEPT_SECONDS = 4.0
 """Seconds that a connection is used again where its server does not say for how long it keeps it. Servers do so for
@@ -170,7 +169,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            self.abort()  # nobody asked: a time-out notice, or an answer planted for the next request
+            self.abort()  # no request is open: a time-out notice, or an answer planted for the next request
             return
         self._fed += len(data)
         try:
@@ -283,7 +282,7 @@ class Connection(asyncio.Protocol):
         self._released(self)
 
     def _end(self, exc: Exception | None) -> None:
-        """The peer will send no more; ``exc`` is None when it said so in order."""
+        """The peer sends no more; ``exc`` is None after an orderly end."""
         answer = self._answer
         if answer is None:
             return

@@ -1,7 +1,7 @@
 """A streamable-HTTP upstream behind a pool of HTTP/1.1 connections of our own.
 
-endpoint.py writes requests, connection.py reads answers, pool.py says who serves whom; this module joins
-them and translates what the network says into the catalogue of failures.
+connection.py reads answers, pool.py chooses connections; this module writes requests (``UpstreamAddress``, which opens
+nothing), joins the others, and translates failures of the network into those of the catalogue.
 """
 
 from __future__ import annotations

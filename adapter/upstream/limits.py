@@ -1,4 +1,4 @@
-"""The limit of exchanges of one purpose with an upstream: more than that wait their turn or are refused."""
+"""Limits of an upstream: exchanges of one purpose at once, and files that the system lets this process open."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ class ExchangeLimit(Generic[C]):
             raise
 
     def give(self, connection: C | None) -> bool:
-        """Hand a place that became free, with its connection or without one, to who waits longest. False where nobody
-        waits.
-        """
+        """Hand a free place, with its connection or without one, to the longest waiter; False if none waits."""
         while self.queue:
             turn = self.queue.popleft()
             if not turn.done():

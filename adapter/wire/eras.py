@@ -1,4 +1,4 @@
-"""Which era a message belongs to, and whether a modern message's headers mirror its body.
+"""The era of a message, and the headers of a modern message that mirror its body.
 
 Source of the rules: MCP 2026-07-28, "Streamable HTTP" (request metadata, value encoding, server validation)
 and "Versioning" (backward compatibility).

@@ -150,7 +150,7 @@ _SHORT_STRING = re.compile(rb'"[^"\\]{0,512}+(?:\\.[^"\\]{0,512}+){0,64}+"', re.
 def downward(
     data: bytes, message: dict[str, Any], tag: str, epoch: str, tag_of: Callable[[bytes], str]
 ) -> Addressed | None:
-    """A server's message as it may leave, where it came on a stream of ``tag``. None for an answer that is nobody's.
+    """A server's message on a stream of ``tag`` as it may leave; None for an answer without an addressee.
 
     ``tag_of`` tells of the id of a server's request who was asked.
     """

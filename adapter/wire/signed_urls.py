@@ -1,7 +1,9 @@
-"""Signed links: what an upload or download URL proves, and until when.
+"""URLs: handles and URIs that name files, signed links to upload and download them, and queries that are passed on.
 
-A signature is HMAC-SHA256 over a purpose and parts, each with its length in front, so no two lists of parts
-sign alike and a link for one purpose is worth nothing for another.
+``upload://sessions/…`` handles and ``artifact://sessions/…`` URIs are read exactly: a text is one handle or none, and
+nothing is repaired, so that nothing behind a handle can lead elsewhere. A signature is HMAC-SHA256 over a purpose and
+parts, each with its length in front: no two lists of parts sign alike, and a link for one purpose is worth nothing for
+another.
 """
 
 from __future__ import annotations

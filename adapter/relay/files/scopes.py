@@ -1,4 +1,4 @@
-"""Scopes as the relay knows them: whose a call's files are, and what a public scope id stands for."""
+"""Scopes: the owners of a call's files, the public ids of scopes, and the secrets that ids and links rest on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CACHED = 4096
 
 
 class Scopes:
-    """Derives scopes, and remembers the ones that a client was told of.
+    """Derives scopes, and remembers those whose ids clients have seen.
 
     ``per_principal``: files belong to who authenticated also where there is a session. ``open`` comes first.
     """
@@ -63,7 +63,7 @@ class Scopes:
         return self._of_principal(principal)
 
     def of_session_key(self, key: str) -> Scope:
-        """The scope that a session owns by itself, whoever else may own files too."""
+        """The scope of the session itself, also where files belong to principals."""
         return self._of_session(key)
 
     async def remember(self, scope: Scope) -> None:

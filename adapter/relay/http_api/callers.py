@@ -1,4 +1,4 @@
-"""Callers over HTTP as the relay takes them: their requests as Asks, made as ingress makes those of MCP's clients."""
+"""Callers over HTTP, and their requests in the form that ingress gives to those of MCP clients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Who:
     caller: Caller = field(init=False)
 
     def __post_init__(self) -> None:
-        # Whoever asks again on the same connection is the same caller.
+        # Requests on one connection share the caller.
         object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields, self.withhold))
 
 
@@ -83,7 +83,7 @@ class Asks:
         return ask
 
     def end(self, principal: str) -> ClientRequest:
-        """The end of the legacy session, said without its caller."""
+        """The end of the legacy session, without a request of its caller."""
         return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
 
     def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> ClientRequest:

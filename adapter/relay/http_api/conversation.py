@@ -1,7 +1,7 @@
 """A client of the relay's own: what a caller over HTTP asks becomes JSON-RPC, in a session or stateless.
 
 It is a client like any other: everything goes through ``Relay.handle``, so gate, stages, files and limits are those
-of MCP. What an upstream asks of its client on the way is refused at once, for nobody here could answer it.
+of MCP. What an upstream asks of its client on the way is refused at once, because a caller over HTTP cannot answer it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
-"""Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
+"""Takes a call's progress: ``progress``, ``total`` and ``message``, of which only the first is always there."""
 
 MOST_REPLIES = 16
 """Requests of the server that one conversation refuses at the same time. Its next message is read after one of these
@@ -67,7 +67,7 @@ class _StreamEnd(NamedTuple):
 
 
 class Conversation:
-    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while nobody knows."""
+    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known."""
 
     def __init__(self, relay: Relay, server: Server, era: Era | None, background: BackgroundTasks) -> None:
         self._relay = relay
@@ -146,7 +146,7 @@ class Conversation:
         tell: Tell | None = None,
         mirrors: Iterable[tuple[str, str]] = (),
     ) -> dict[str, Any]:
-        """The result of one request. Whoever cancels the wait cancels the request.
+        """The result of one request. Cancelling the wait cancels the request.
 
         Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
         wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
@@ -174,7 +174,7 @@ class Conversation:
         except AdapterError:
             raise
         except BaseException:
-            # Whoever waited has gone. A modern upstream reads that from the connection, which is closed by now.
+            # The caller has gone. A modern upstream reads that from the connection, which is closed by now.
             if era is Era.LEGACY:
                 self._background.run(self._say_cancelled(who, number))
             raise
@@ -188,7 +188,7 @@ class Conversation:
         try:
             return await self._followed(answer, ask, who, number, tell, listed)
         except (SessionMissing, SessionUnknown):
-            # Whoever hears of an unknown session opens another and asks anew; but this request has left.
+            # For an unknown session a caller opens another and repeats its request; but this one has left.
             if ask.repeatable():
                 raise
             raise UpstreamUnanswered(
@@ -260,22 +260,22 @@ class Conversation:
         finally:
             await answer.close()
 
-    # --- what is said on the way ------------------------------------------------------------------------------
+    # --- messages before the response --------------------------------------------------------------------------
 
     async def _observe(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
-        """A message before the response: progress is told, a request of the server's refused."""
+        """Pass on progress, refuse a request of the server."""
         message = object_of(data)
         params = message.get("params")
         if message.get("method") == "notifications/progress" and isinstance(params, dict):
             if tell is not None and params.get("progressToken") == number:
                 await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
         elif "method" in message and "id" in message:
-            # Apart, for the server may not read it before it has been heard out here.
+            # In the background: the server may not read the refusal before its own message was read to the end.
             await self._replies.acquire()
             self._background.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
-        """Refuse a request of the server's, but for a ping; then another may be refused."""
+        """Answer a ping of the server, refuse any other request; then another may be refused."""
         if method == "ping":
             message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
@@ -292,7 +292,7 @@ class Conversation:
         )
 
     async def _send_quietly(self, who: Who, message: Message) -> None:
-        """A message that nobody waits for; an upstream that does not take it has had its chance."""
+        """Send a message that no caller waits for; failures are ignored."""
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()

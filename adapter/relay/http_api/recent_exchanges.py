@@ -1,6 +1,6 @@
-"""The last exchanges, and news of each one that ends for those who watch.
+"""The last exchanges with the timings of their stages, and news for operators of each one that ends.
 
-Nothing of what was said is kept: no arguments, no results, no header fields.
+No contents are kept: no arguments, no results, no header fields.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class News(NamedTuple):
 
 
 class Subscription:
-    """One watcher's news. ``whose``: the principal whose exchanges it is told of, None: everybody's."""
+    """One watcher's news. ``whose``: the principal whose exchanges it sees, None: everybody's."""
 
     def __init__(self, whose: str | None) -> None:
         self._whose = whose
@@ -227,7 +227,7 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """There will be no more news; those that wait can still be had."""
+        """End the news; those that wait can still be read."""
         self._closed = True
         self._arrived.set()
 
@@ -297,7 +297,7 @@ class Recent:
         return [each for each in reversed(self._kept) if whose is None or each.principal == whose]
 
     def subscribe(self, whose: str | None = None) -> Subscription:
-        """Be told of what ends from now on, until ``unsubscribe``. Raises LimitReached."""
+        """Watch the exchanges that end from now on, until ``unsubscribe``. Raises LimitReached."""
         if len(self._watchers) >= WATCHERS:
             raise LimitReached(f"{WATCHERS} watch the exchanges already; try again later.", retry_after=5)
         watcher = Subscription(whose)
@@ -308,7 +308,7 @@ class Recent:
         return watcher
 
     def unsubscribe(self, watcher: Subscription) -> None:
-        """Harmless when said twice."""
+        """End a watch. Idempotent."""
         self._watchers.discard(watcher)
 
     @property
@@ -317,7 +317,7 @@ class Recent:
         return len(self._watchers)
 
     def close(self) -> None:
-        """The adapter stops: whoever watches has seen it all."""
+        """End all watches: the adapter stops."""
         self._closed = True
         for watcher in self._watchers:
             watcher.close()

@@ -187,10 +187,7 @@ class FanOut:
         return f"<FanOut: {len(self._listeners)} listeners>"
 
     def place(self, last_event_id: str | None) -> tuple[bool, str | None]:
-        """Tell whether that event, or none, is of this stream, and give the server's own id of it.
-
-        That is None for no event, and for one of the session before.
-        """
+        """Tell whether that event, or none, is of this stream, and its id at the server: None after a new session."""
         if last_event_id is None:
             return True, None
         mark = self._mark.decode("ascii")

@@ -1,4 +1,4 @@
-"""An upstream's health: pings in a session of their own, the breaker they feed, and the figures that are told of it."""
+"""An upstream's health: pings in a session of their own, the breaker they feed, and their figures."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class HealthMonitor:
         self._probe = Probe(server, settings.timeout)
         self._clock = clock
         self._log = log
-        self._told = BreakerState.CLOSED
+        self._logged_state = BreakerState.CLOSED
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
 
@@ -157,8 +157,8 @@ class HealthMonitor:
             self._succeeded(began, loop.time())
         self.first.set()
         # Not each try in between: a server that stays away would fill the log.
-        if breaker is not None and breaker.state not in (self._told, BreakerState.HALF_OPEN):
-            self._told = breaker.state
+        if breaker is not None and breaker.state not in (self._logged_state, BreakerState.HALF_OPEN):
+            self._logged_state = breaker.state
             self._log.warning(
                 "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
             )

@@ -126,7 +126,7 @@ class OwnSession:
     """Speaks to one upstream under its static headers. ``read_timeout`` in seconds.
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
-    said when it last refused the adapter's credentials, None where it did not.
+    answered when it last refused the adapter's credentials, None if it accepted them.
     """
 
     def __init__(self, server: Server, read_timeout: float) -> None:

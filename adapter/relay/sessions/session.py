@@ -66,7 +66,7 @@ class Guarded:
 def without_lists(data: bytes) -> bytes:
     """The part of a message on a GET stream that may leave if tools are hidden.
 
-    A list of tools that nobody waits for may not leave.
+    A list of tools that no request waits for may not leave.
     """
     if data.isascii() and b"\\" not in data and b"tools" not in data.lower().translate(None, b"_- \x7f"):
         # No member could be read as ``tools`` in any spelling.

@@ -122,7 +122,7 @@ class Sessions:
         try:
             await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
         except asyncio.CancelledError:
-            # It may be written all the same, and nobody will ever know its id.
+            # It may be written all the same, and no client will ever know its id.
             await self._store.delete(TABLE, key)
             raise
         self._keep(key, record).guarded.everything = False
@@ -210,7 +210,7 @@ class Sessions:
         return row, record
 
     async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
-        """Write the session's new mapping if nobody else has since ``row``. False: somebody has; theirs is kept."""
+        """Write the session's new mapping unless another process has since ``row``; False: its mapping is kept."""
         try:
             await self._store.put(
                 TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
@@ -234,7 +234,7 @@ class Sessions:
         self._forget(session)
 
     async def end(self, session: Session, *, closed: bool) -> None:
-        """Write the end down. Unless it is ``closed`` upstream too, the cleanup is to see to that."""
+        """Write the end down. Unless the session is ``closed`` upstream too, the cleanup closes it there."""
         try:
             if closed:
                 await self._store.delete(TABLE, session.key)
@@ -342,7 +342,7 @@ class Sessions:
             self._drop(row.key)
 
     def _last_known(self, row: Row) -> SessionRecord:
-        """The record with the time it was last seen, which for an open session only ``due`` was told."""
+        """The record with the time it was last seen, which for an open session only the row's ``due`` tells."""
         record = decode(row.value)
         ttl = self._limits.idle_ttl
         if record.state is not SessionState.OPEN or ttl is None or row.due is None:
@@ -372,7 +372,7 @@ class Sessions:
             self._drop(session.key)
 
     def _drop(self, key: str) -> None:
-        """Know a session no longer that is not open any more; its streams end."""
+        """Remove a session that is not open any more, and end its streams."""
         session = self._open.pop(key, None)
         if session is not None:
             session.end_streams()

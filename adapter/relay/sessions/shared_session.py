@@ -173,7 +173,7 @@ class SharedSession:
                 return await self._notification(message, member)
 
     async def _response(self, response: Envelope, member: str) -> bytes | None:
-        """An answer to a request of the server's. One that comes too late, or that nobody asked for, stays here."""
+        """A client's answer to the server; None for one that comes too late or answers no request."""
         found = asked_id(response.id)
         if found is None or not self._is_of(found, member):
             return None
@@ -191,7 +191,7 @@ class SharedSession:
     async def _notification(self, message: Envelope, member: str) -> bytes | None:
         body = message.body
         if message.method == "notifications/initialized":
-            # It was said when the session was opened.
+            # It was sent when the session was opened.
             return None
         if message.method not in (PROGRESS, CANCELLED):
             return body
@@ -305,7 +305,7 @@ def plain_body(request: UpstreamRequest) -> bytes:
 
 
 def _withdrawn(number: str) -> bytes:
-    """Tell a client that somebody else has answered what it was asked."""
+    """The notification that another client has answered a request."""
     params = {"requestId": number, "reason": "Another client has answered."}
     return dump({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
 

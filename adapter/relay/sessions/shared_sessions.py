@@ -285,7 +285,7 @@ class SharedSessions:
 
 
 def _under_id(body: bytes, number: bytes) -> bytes:
-    """The answer to somebody else's ``initialize`` under the id of another."""
+    """The answer to another client's ``initialize`` under this id."""
     with contextlib.suppress(AdapterError):
         answer = read_envelope(body)
         if isinstance(answer, Envelope) and answer.id is not None:

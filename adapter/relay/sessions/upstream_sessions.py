@@ -95,10 +95,10 @@ class UpstreamSessions:
         query: str = "",
         read_timeout: float | None = None,
     ) -> UpstreamReply | None:
-        """End the upstream's session. The upstream's answer, or None: there was nothing to close.
+        """End the session upstream and return the answer; None: there was nothing to close.
 
-        ``headers`` and ``query`` are a client's, where it is one that ends the session. ``read_timeout`` (seconds) is
-        of any request unless said. Raises what Upstream.send raises.
+        ``headers`` and ``query`` are those of the client that ends the session, if one does. ``read_timeout`` (seconds)
+        is that of any request by default. Raises what Upstream.send raises.
         """
         upstream = session.upstream
         if upstream.id is None:

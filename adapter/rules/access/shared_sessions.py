@@ -100,7 +100,7 @@ def shared_record(data: bytes) -> SharedRecord:
 
 @dataclass(slots=True)
 class _Open:
-    """``waiting``: streams on which it was asked and nobody has refused. ``answered``: all else comes too late."""
+    """``waiting``: streams whose clients have not refused yet. ``answered``: further answers come too late."""
 
     tag: str
     waiting: int
