@@ -143,7 +143,7 @@ class HttpSessions:
         )
         contents = result.get("contents")
         if not isinstance(contents, list) or not all(isinstance(each, dict) for each in contents):
-            raise UpstreamBroken("The upstream server answered with something that is no resource.")
+            raise UpstreamBroken("The upstream server answered with something that is not a resource.")
         return contents
 
     def key_of(self, who: Who) -> str | None:
@@ -211,7 +211,8 @@ class HttpSessions:
         resting = next(((key, session) for key, session in self._sessions.items() if not session.busy), None)
         if resting is None:
             raise LimitReached(
-                f"{self._most} callers over HTTP are being served; try again shortly.", retry_after=1
+                f"{self._most} callers over HTTP are connected, and no more are allowed; try again shortly.",
+                retry_after=1,
             )
         key, session = resting
         self._forget(key, session)
@@ -254,7 +255,7 @@ async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[di
         if isinstance(page, list):
             page = [each for each in page if isinstance(each, dict)]
         elif not isinstance(page, LongList):
-            raise UpstreamBroken(f"The upstream server answered {method} with something that is no list.")
+            raise UpstreamBroken(f"The upstream server answered {method} with something that is not a list.")
         pages.append(page)
         if not isinstance(cursor, str):
             break

@@ -205,7 +205,7 @@ class FanOut:
         if len(self._listeners) >= self._most:
             setting = "core.upstream.max_streams"
             raise LimitReached(
-                f"{self._most} streams listen in this session, as many as {setting} allows.",
+                f"{self._most} streams are open in this session, and {setting} allows no more.",
                 data={"limit": self._most, "setting": setting, "retry_after": RETRY_AFTER},
                 retry_after=RETRY_AFTER,
             )

@@ -144,7 +144,7 @@ async def test_call_that_meets_a_404_after_its_session_was_deleted_opens_nothing
 @pytest.mark.parametrize(
     ("answer", "failure", "sentence"),
     [
-        (ScriptedAnswer(400, chunks=[b"{}"]), SessionUnknown, "does not open this session again"),
+        (ScriptedAnswer(400, chunks=[b"{}"]), SessionUnknown, "refused to open this session again"),
         (ScriptedAnswer(503), UpstreamBroken, "HTTP status 503"),
         (UpstreamUnanswered(), UpstreamBroken, "the call was not sent"),
     ],
