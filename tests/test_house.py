@@ -46,6 +46,7 @@ def test_the_way_to_each_thing_is_right() -> None:
             "idle_sessions",
             "drift",
             "resumption",
+            "renewal",
             "timeouts",
             "redaction",
             "visibility",

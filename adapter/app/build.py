@@ -16,7 +16,7 @@ from adapter.app.tools import ToolParts
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.idle_sessions import Janitor
+from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan
@@ -29,13 +29,13 @@ from adapter.state.watched import WatchedStore
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts behind the edge. ``janitor`` goes its rounds through all of them."""
+    """The parts behind the edge. ``cleanup`` works through all of them from time to time."""
 
     store: WatchedStore
     compiled: Compiled
     files: FileParts
     relay: RelayParts
-    janitor: Janitor
+    cleanup: Cleanup
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,10 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     stages.require()
     branches = (*console.branches, *files.parts.branches(door.guard))
     front = build_front(settings, runtime, observation, relay, door, branches)
-    rounds = (servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
+    tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    janitor = Janitor(
-        sessions.sessions, sessions.upstream, relay.deferred, servers.by_id, interval, runtime.log, rounds
-    )
-    core = Core(watched, stages, files.parts, relay, janitor)
+    cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
+    core = Core(watched, stages, files.parts, relay, cleanup)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 

@@ -19,9 +19,8 @@ from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front
-from adapter.pipeline.tracing import Observing, Tracing
-from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
+from adapter.pipeline.tracing import BothTracings, Observing, Tracing
+from adapter.relay.http_api.recent_exchanges import Recent, Waterfall
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor

@@ -17,19 +17,18 @@ from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
-from adapter.relay.sessions.initialize import SessionOpener
-from adapter.relay.sessions.late_sessions import LATEST, LateSessions
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.sessions.principal_sessions import KeptSessions
-from adapter.relay.sessions.scopes import Scopes
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
+from adapter.relay.sessions.renewal import LATEST, LateSessions
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.relay.tools.wiring import Wiring, WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
@@ -262,7 +261,7 @@ def build_relay(
     plans = {name: server.plan for name, server in servers.by_id.items()}
     deferred = DeferredAnswers(store, plans, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
-    kept = KeptSessions(sessions, store, runtime.clock, serves=serves)
+    kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = Relay(
         sessions,

@@ -91,7 +91,7 @@ class ToolParts:
     async def _forget_ended(self) -> None:
         await asyncio.sleep(FORGET_AFTER)
         ended, self._ended = self._ended, []
-        # What fails here, or is cut off by the end of the process, the janitor finds.
+        # What fails here, or is cut off by the end of the process, the cleanup finds.
         with contextlib.suppress(StoreUnavailable):
             await asyncio.gather(
                 *(each.forget(scope_id) for each in self._of_server.values() for scope_id in ended)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal, NamedTuple, Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
@@ -218,3 +218,51 @@ def _note_failure(span: Span, failed: StageFailed) -> None:
     span.set("error.stage", failed.stage)
     span.set("error.type", failed.reason or "failed")
     span.fail(failed)
+
+
+class BothTracings:
+    """Two Tracings that both record each span. The trace's id is the first one's that has any."""
+
+    def __init__(self, first: Tracing, second: Tracing) -> None:
+        self._first = first
+        self._second = second
+
+    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:
+        """See Tracing."""
+        return _joined(self._first.span(name, attributes), self._second.span(name, attributes))
+
+    def call_span(
+        self, name: str, attributes: Attributes, carrier: Mapping[str, object]
+    ) -> AbstractContextManager[Span]:
+        """See Tracing."""
+        return _joined(
+            self._first.call_span(name, attributes, carrier),
+            self._second.call_span(name, attributes, carrier),
+        )
+
+    def current(self) -> Span:
+        """See Tracing."""
+        return _BothSpans(self._first.current(), self._second.current())
+
+    def trace_id(self) -> str | None:
+        """See Tracing."""
+        return self._first.trace_id() or self._second.trace_id()
+
+
+class _BothSpans(NamedTuple):
+    first: Span
+    second: Span
+
+    def set(self, key: str, value: str | int | float | bool) -> None:
+        self.first.set(key, value)
+        self.second.set(key, value)
+
+    def fail(self, error: BaseException) -> None:
+        self.first.fail(error)
+        self.second.fail(error)
+
+
+@contextmanager
+def _joined(first: AbstractContextManager[Span], second: AbstractContextManager[Span]) -> Iterator[Span]:
+    with first as one, second as other:
+        yield _BothSpans(one, other)

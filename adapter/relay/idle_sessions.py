@@ -1,7 +1,7 @@
-"""Sessions as time passes: last-seen times are written, idle ones rest, ended ones are closed upstream.
+"""Cleanup at regular times: idle sessions rest, ended ones are closed upstream, other tasks run beside.
 
-Nothing waits for anything else: each server is tended by a task of its own, and so is every other errand. What is
-still under way from one round to the next is not begun a second time.
+No task waits for another one, and each server has a task of its own. A task of an earlier round that still runs is
+not started a second time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.replies import discard
 from adapter.relay.server import Servers
 from adapter.relay.sessions.session_map import Found, Sessions
@@ -29,21 +28,20 @@ CLOSE_SILENCE = 10.0
 """Seconds that a server may be silent about a session that is to be closed, unless any request may take less."""
 
 UNREADABLE_REST = 3600.0
-"""Seconds after which the janitor looks again at sessions that it cannot read, such as those of another version."""
+"""Seconds after which the cleanup looks again at sessions that this version cannot read."""
 
 
 @dataclass(slots=True)
-class Janitor:
-    """Goes round every ``interval`` seconds until cancelled. ``background`` are what others want done then."""
+class Cleanup:
+    """Runs a round every ``interval`` seconds until cancelled: over the sessions, and of each of ``tasks``."""
 
     sessions: Sessions
     upstream_sessions: UpstreamSessions
-    deferred: DeferredAnswers
     servers: Servers
     interval: float
     log: FilteringBoundLogger
-    background: tuple[Callable[[], Awaitable[None]], ...] = ()
-    _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict)
+    tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
+    _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         try:
@@ -56,7 +54,7 @@ class Janitor:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def go_round(self) -> None:
+    async def run_once(self) -> None:
         """One round to its end. An upstream that fails is left for the next round."""
         self._begin_round()
         while self._under_way:
@@ -64,9 +62,8 @@ class Janitor:
 
     def _begin_round(self) -> None:
         self._begin("sessions", self._tend_sessions)
-        self._begin("parking", self.deferred.expire)
-        for number, errand in enumerate(self.background):
-            self._begin(number, errand)
+        for number, task in enumerate(self.tasks):
+            self._begin(number, task)
 
     def _begin(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
         """Start a part of the round, unless that of an earlier round is still under way."""
@@ -77,10 +74,10 @@ class Janitor:
         try:
             await work()
         except AdapterError as error:
-            self.log.warning("the janitor could not finish its round", why=str(error))
+            self.log.warning("the cleanup could not finish its round", why=str(error))
         except Exception:
             # A defect in one round must not end all later ones.
-            self.log.exception("the janitor's round failed unexpectedly")
+            self.log.exception("the cleanup's round failed unexpectedly")
         finally:
             del self._under_way[name]
 
@@ -97,7 +94,7 @@ class Janitor:
                 setting="state_persistence",
             )
             await self.sessions.put_off(overdue.unreadable, UNREADABLE_REST)
-        # All are put off, so that those of a server that does not answer stand in no other's way next time.
+        # All are put off, so that the sessions of a server that does not answer delay no others in the next round.
         await self.sessions.put_off([row.key for row, _ in overdue.found], self.interval)
         for server, found in by_server.items():
             self._begin(("server", server), partial(self._tend_server, found))
@@ -118,7 +115,7 @@ class Janitor:
                 finally:
                     answers = answers and answered
 
-        # All of them are over when this is, also where one fails: none may go on behind the store's end.
+        # Wait for all of them also where one fails: none may go on after the store was closed.
         outcomes = await asyncio.gather(*(tend() for _ in range(CLOSINGS)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):

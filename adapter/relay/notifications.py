@@ -31,7 +31,7 @@ class Inbox:
         self._arrived.set()
 
     async def take(self) -> bytes:
-        """Wait for something to say; whole events."""
+        """Wait for events and take all of them."""
         await self._arrived.wait()
         self._arrived.clear()
         events = b"".join(self._waiting)
@@ -43,7 +43,7 @@ class Notifications:
     """The inboxes of the open GET streams, by the id of the scope that their session's calls work in, and of those that
     subscribed.
 
-    A scope may have several streams: each session gets one word, on the stream it opened last, and each subscription.
+    Of several streams of a session only the one that it opened last gets a notification, besides each subscription.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,7 @@ class Notifications:
     def open(self, scope: Scope, session_key: str, *, resumed: bool = False) -> Inbox:
         """Open the inbox of a stream.
 
-        A ``resumed`` stream may be the rest of a call's stream, which is for that call and not for news: it gets
-        news only while there is no other stream.
+        A ``resumed`` stream may be the rest of a call's stream: it gets notifications only while there is no other.
         """
         inbox = Inbox()
         inboxes = self._streams.setdefault(scope.id, {}).setdefault(session_key, [])
@@ -65,7 +64,7 @@ class Notifications:
         return inbox
 
     def close(self, scope: Scope, session_key: str, inbox: Inbox) -> None:
-        """The stream is over. Harmless when said twice."""
+        """Remove the inbox of a stream that has ended. Idempotent."""
         sessions = self._streams.get(scope.id, {})
         inboxes = sessions.get(session_key, [])
         if inbox in inboxes:
@@ -76,7 +75,7 @@ class Notifications:
             self._streams.pop(scope.id, None)
 
     def resources_changed(self, scope: Scope) -> None:
-        """The scope's artifacts are others than before."""
+        """Send that the scope's artifacts have changed."""
         self._put(scope, RESOURCES_CHANGED)
         for inbox, event in self._subscribed.get(scope.id, {}).items():
             inbox.put(event)
@@ -86,14 +85,14 @@ class Notifications:
         self._subscribed.setdefault(scope.id, {})[inbox] = event
 
     def unsubscribe(self, scope: Scope, inbox: Inbox) -> None:
-        """Harmless for one that is not subscribed."""
+        """End a subscription. Idempotent."""
         subscribed = self._subscribed.get(scope.id, {})
         subscribed.pop(inbox, None)
         if not subscribed:
             self._subscribed.pop(scope.id, None)
 
     def say(self, scope: Scope, method: str, params: Mapping[str, Any]) -> None:
-        """A notification to every session of the scope that listens."""
+        """Send a notification to every session of the scope that listens."""
         self._put(scope, encode(dump({"jsonrpc": "2.0", "method": method, "params": params})))
 
     def _put(self, scope: Scope, event: bytes) -> None:

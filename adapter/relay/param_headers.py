@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter.errors import BadJson, HeaderMismatch
+from adapter.relay.background import in_turns
 from adapter.relay.stages import Call
-from adapter.relay.turns import in_turns
 from adapter.rules.calls.param_headers import NO_HEADERS, Headers, annotated, check_parameters, value_at
 from adapter.rules.tools.lists import ListedTool, tool_on
 from adapter.wire.envelope import parse

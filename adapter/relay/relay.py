@@ -17,14 +17,13 @@ from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwardable, requests_of
 from adapter.relay.replies import read_body
-from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import Era
 
 CLOSE_SECONDS = 10.0
-"""Seconds that a session's end may take at the upstream, where any request may take that long. The janitor closes what
+"""Seconds that a session's end may take at the upstream, where any request may take that long. The cleanup closes what
 could not be closed by then.
 """
 
@@ -54,7 +53,7 @@ class Relay:
                 # It needs an id: nobody may end a session that others go on in.
                 return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
             if ask.session_id is None:
-                session = await self.opener.kept.find(ask)
+                session = await self.opener.principal_sessions.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
         return await self.get_streams.listen(ask, session)
@@ -75,7 +74,7 @@ class Relay:
             return await self.opener.open(ask, envelope)
         else:
             if ask.session_id is None:
-                session = await self.opener.kept.find(ask)
+                session = await self.opener.principal_sessions.find(ask)
             else:
                 session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
@@ -149,14 +148,15 @@ class Relay:
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
         row, record = await self.sessions.record(session)
-        if record.initialized != body:
-            await self.sessions.remap(session, row, replace(record, initialized=body))
+        if record.handshake.initialized != body:
+            handshake = record.handshake._replace(initialized=body)
+            await self.sessions.remap(session, row, replace(record, handshake=handshake))
 
     # --- DELETE -----------------------------------------------------------------------------------------------
 
     async def end(self, ask: ClientRequest, within: float) -> ClientResponse:
         """End the session of a DELETE here in any case, upstream if that takes no longer than ``within`` seconds; the
-        janitor closes what could not be closed now.
+        cleanup closes what could not be closed now.
 
         Raises SessionMissing, SessionUnknown, StoreUnavailable.
         """
@@ -202,7 +202,7 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.protocol_version or ask.version or "2025-03-26"
+    return session.upstream.protocol_version or ask.version or "2025-03-26"
 
 
 def _opens(envelope: Envelope) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
-from adapter.relay.turns import breathe, in_turns, own_turn, slices
+from adapter.relay.background import breathe, in_turns, own_turn, slices
 from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import answers, read_response
 from adapter.wire.outline import responds
@@ -41,6 +41,9 @@ RESUMPTIONS = 100
 
 Resume = Callable[[bytes, int | None], Awaitable[UpstreamReply | None]]
 """The stream after this event id, waiting as many milliseconds as the upstream asked for."""
+
+FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding", "mcp-session-id"})
+"""Fields (lower case) of an answer that do not hold for the one that is made of it."""
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
@@ -86,6 +89,11 @@ class ReadReply:
 
     def abort(self) -> None:
         """See UpstreamReply; no connection is left to be dropped."""
+
+
+def kept_fields(headers: Headers) -> list[tuple[str, str]]:
+    """The fields of an answer that also hold when its body was edited."""
+    return [field for field in headers if field[0].lower() not in FRAMING]
 
 
 def media_type(reply: UpstreamReply) -> str:

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to an upstream, and the answer that arrives on it.
 
 httptools decides what bytes mean; this protocol decides what they mean *for the connection*: whether it can
-serve again, when to stop reading because nobody takes the bytes, and how each way of ending is told.
+serve again, when to stop reading because the reader is slow, and the failure of each kind of ending.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.descriptors import scarce
-from adapter.upstream.places import ExchangeLimit
+from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
@@ -29,11 +28,10 @@ PAUSE_ABOVE = 256 * 1024
 """Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
 
 JOIN_BELOW = 64 * 1024
+"""A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
 
 STREAM_BUFFER = 32 * 1024
 """Bytes of a stream that wait in its socket; the kernel takes twice as many."""
-
-"""A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
 
 KEPT_SECONDS = 4.0
 """Seconds that a connection is used again where its server does not say for how long it keeps it. Servers do so for
@@ -63,7 +61,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_lost",
         "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop", "places",
-        "reused", "stale_at", "taken_at", "watch",
+        "read_timer", "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +76,7 @@ class Connection(asyncio.Protocol):
         self.keeps = KEPT_SECONDS
         self.places: ExchangeLimit[Connection] | None = None
         self.taken_at = self.stale_at = 0.0
-        self.watch = ReadTimer(loop)
+        self.read_timer = ReadTimer(loop)
         self._released = released
         self._lost = lost
         self._parser: Any = httptools.HttpResponseParser(self)
@@ -129,7 +127,7 @@ class Connection(asyncio.Protocol):
             while not answer.status:
                 if answer.failure is not None:
                     raise again(answer.failure)
-                if not await self.watch.news(read_timeout):
+                if not await self.read_timer.wait(read_timeout):
                     raise silent(read_timeout)
         except BaseException:
             answer.abort()
@@ -171,7 +169,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            self.abort()  # nobody asked: a time-out notice, or an answer planted for the next request
+            self.abort()  # no request is open: a time-out notice, or an answer planted for the next request
             return
         self._fed += len(data)
         try:
@@ -187,7 +185,7 @@ class Connection(asyncio.Protocol):
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
                 self._break(_head_too_large())
-            self.watch.sign_of_life()
+            self.read_timer.extend()
             return
         elif not answer.buffered:
             # The framing of a chunk, or trailers, which the parser keeps until they end.
@@ -195,12 +193,12 @@ class Connection(asyncio.Protocol):
             if self._barren > HEAD_LIMIT:
                 self._break(UpstreamBroken("The framing of the upstream server's answer is too long."))
         elif answer.push():
-            self.watch.sign_of_life()
+            self.read_timer.extend()
             return
         elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
-        self.watch.wake()
+        self.read_timer.wake()
 
     def eof_received(self) -> None:
         self._end(None)
@@ -210,7 +208,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or ConnectionAbortedError())
-        self.watch.stop()
+        self.read_timer.stop()
         self.gone = True
         self._transport = None
         self._lost(self)
@@ -284,7 +282,7 @@ class Connection(asyncio.Protocol):
         self._released(self)
 
     def _end(self, exc: Exception | None) -> None:
-        """The peer will send no more; ``exc`` is None when it said so in order."""
+        """The peer sends no more; ``exc`` is None after an orderly end."""
         answer = self._answer
         if answer is None:
             return
@@ -293,30 +291,30 @@ class Connection(asyncio.Protocol):
         elif self._headed and self._close_delimited and exc is None:
             answer.complete()
             self._answer = None
-            self.watch.wake()
+            self.read_timer.wake()
         else:
             self._fail(UpstreamBroken())
 
     def _break(self, reason: AdapterError) -> None:
         self._fail(reason)
-        self.watch.wake()  # also when the answer had been complete before the garbage
+        self.read_timer.wake()  # also when the answer had been complete before the garbage
         if self._transport is not None:
             self._transport.abort()
 
     def _fail(self, reason: Exception) -> None:
         if self._answer is not None:
             self._answer.failure = self._answer.failure or reason
-            self.watch.wake()
+            self.read_timer.wake()
 
 
 def kept_for(value: bytes) -> float:
     """Seconds that a connection may be used again, by a Keep-Alive field (RFC 2068, 19.7.1.1). Less than it says: what
     is sent in the last moment arrives when the peer has closed.
     """
-    said = _TIMEOUT.search(value)
-    if said is None:
+    timeout = _TIMEOUT.search(value)
+    if timeout is None:
         return KEPT_SECONDS
-    seconds = float(said[1])
+    seconds = float(timeout[1])
     return max(seconds - 1.0, seconds / 2)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
-from adapter.upstream.places import ExchangeLimit
+from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.port import unreachable
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]
@@ -64,8 +64,8 @@ class Pool:
 
         Raises UpstreamUnreachable when none can be opened, and LimitReached when no place became free in time.
         """
-        if not fresh and (kept := self.kept(places)) is not None:
-            return kept
+        if not fresh and (idle := self.idle_connection(places)) is not None:
+            return idle
         if self._closed:
             raise closed()
         if places.taken >= places.limit and places is not self._streams:
@@ -80,7 +80,7 @@ class Pool:
             oldest.abort()
         return await self._opened(places)
 
-    def kept(self, places: ExchangeLimit[Connection]) -> Connection | None:
+    def idle_connection(self, places: ExchangeLimit[Connection]) -> Connection | None:
         """The connection that was used last, for one exchange, if one is idle. Nearly every call finds one here."""
         while self._idle and places.taken < places.limit:
             connection, _ = self._idle.popitem()

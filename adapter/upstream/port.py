@@ -1,4 +1,4 @@
-"""What the relay sees of an upstream: a request goes out, a reply comes back piece by piece."""
+"""The relay's view of an upstream: a request goes out, a reply comes back piece by piece."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Purpose(Enum):
 
     CALL = "call"
     STREAM = "stream"
-    """A stream that stays open, whether or not anything is said on it."""
+    """A stream that stays open, also while nothing is sent on it."""
     PING = "ping"
     """A look of the adapter's own at the server's health."""
 
@@ -46,21 +46,13 @@ def never() -> bool:
     return False
 
 
-class Share(NamedTuple):
-    """Whose shared session an ``initialize`` is to open or join. ``many``: several clients will speak in its part."""
-
-    principal: str
-    many: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
     ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
     for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
-    again after it was written and no byte of an answer came; it is called only then. ``share`` is for an upstream that
-    can share sessions; None opens one of its own.
+    again after it was written and no byte of an answer came; it is called only then.
     """
 
     method: str
@@ -70,11 +62,24 @@ class UpstreamRequest:
     query: str = ""
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
+
+
+class Share(NamedTuple):
+    """The principal whose shared session is opened or joined. ``many``: several clients will speak in its part."""
+
+    principal: str
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeRequest(UpstreamRequest):
+    """An ``initialize``. An upstream that can share sessions opens one for ``share``, with None one of its own."""
+
     share: Share | None = None
 
 
 class UpstreamReply(Protocol):
-    """One HTTP answer. Whoever got it reads it to its end or aborts it; both are idempotent after the end."""
+    """One HTTP answer. Its receiver reads it to the end or aborts it; both are idempotent after the end."""
 
     @property
     def status(self) -> int: ...
@@ -88,7 +93,7 @@ class UpstreamReply(Protocol):
 
     @property
     def needs_request(self) -> bool:
-        """True while the request's body is still held for it: a part waits to be sent, or whoever answers has it."""
+        """True while the request's body is still held for it: a part waits to be sent, or the server has it."""
 
     async def read(self, read_timeout: float | None) -> bytes:
         """The next bytes as they came, ``b""`` once at the clean end and from then on.
@@ -126,8 +131,8 @@ class Pouring(ABC):
 async def pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> None:
     """Hand an answer on as it comes, to its clean end; a sink that is full slows the upstream down.
 
-    Raises as ``read`` does, in whose stead it may be called at any time, and what the sink raises. The upstream's
-    silence counts only while the sink takes what comes.
+    It may be called instead of ``read`` at any time. Raises what ``read`` and the sink raise. The read timeout runs
+    only while the sink takes what comes.
     """
     if isinstance(reply, Pouring):
         await reply.pour(sink, read_timeout)

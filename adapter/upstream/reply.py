@@ -10,17 +10,17 @@ from adapter.upstream.timeouts import ReadTimer
 
 
 class Carrier(Protocol):
-    """The connection that an answer arrives on. ``watch`` tells of what comes."""
+    """The connection that an answer arrives on. ``read_timer`` tells of what comes."""
 
     @property
-    def watch(self) -> ReadTimer: ...
+    def read_timer(self) -> ReadTimer: ...
 
     @property
     def sends(self) -> bool:
         """True while a part of the request waits to be sent."""
 
     def resume(self) -> None:
-        """Read on, if reading had stopped because nobody took what came."""
+        """Read on, if reading had stopped because the reader was slow."""
 
     def abort(self) -> None:
         """Drop the connection."""
@@ -60,7 +60,7 @@ class HttpReply(Pouring):
                 return b""
             if self.failure is not None:
                 raise again(self.failure)
-            if not await self._connection.watch.news(read_timeout):
+            if not await self._connection.read_timer.wait(read_timeout):
                 raise silent(read_timeout)
         return self._take()
 
@@ -76,7 +76,7 @@ class HttpReply(Pouring):
                     raise again(self.failure)
                 elif self._connection is None:
                     return
-                elif not await self._connection.watch.news(read_timeout):
+                elif not await self._connection.read_timer.wait(read_timeout):
                     raise silent(read_timeout)
         finally:
             self._sink, self._full = None, False
@@ -91,12 +91,12 @@ class HttpReply(Pouring):
         self.buffered += len(chunk)
 
     def push(self) -> bool:
-        """Hand what came to whoever it is poured to; False if nobody takes it now."""
+        """Hand what came to the sink; False without one, or if it is full."""
         if self._sink is None or self._full:
             return False
         if self._chunks:
             try:
-                # The end is about to be said too, and one write less counts on a short stream.
+                # With the end behind it, one write less counts on a short stream.
                 self._full = not self._sink.put(self._take(), more=self._connection is None)
             except Exception as error:
                 # It is for who pours to know; a transport that saw it would only break its own connection.
@@ -105,7 +105,7 @@ class HttpReply(Pouring):
         return not self._full
 
     def complete(self) -> None:
-        """The body came to its end; from here on the connection belongs to somebody else."""
+        """The body came to its end; from here on the connection belongs to another exchange."""
         self._connection = None
 
     def handed_out(self) -> HttpReply:

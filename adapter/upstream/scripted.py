@@ -33,7 +33,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedAnswer:
-    """What to play. Each chunk is one read; an event holds the body back until set, an exception ends it.
+    """An answer to play. Each chunk is one read; an event holds the body back until set, an exception ends it.
 
     One chunk or none is ``whole`` with its head. ``after`` holds back the head.
     """
@@ -103,7 +103,7 @@ class ScriptedUpstream:
 
     @property
     def unplayed(self) -> list[Expect]:
-        """What was expected and has not come; a test ends by comparing it with ``[]``."""
+        """The requests that were expected and have not come; a test ends by comparing them with ``[]``."""
         return [expect for expect, _ in self._steps]
 
     def then(self, expect: Expect, answer: ScriptedAnswer | Exception) -> None:

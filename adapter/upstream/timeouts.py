@@ -1,4 +1,4 @@
-"""Waiting for news from a peer, for so many seconds without a byte."""
+"""Read timeouts: waiting for bytes of a peer, at most so many seconds without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 
 
 class ReadTimer:
-    """Lets one task at a time wait for news on a connection.
+    """Lets one task at a time wait for an event on a connection.
 
     The alarm outlives the waits: it is set when a wait could end before it rings, and looks at the latest
     deadline when it does. So a call on a warm connection pays for one look at the clock and for no timer.
@@ -23,8 +23,8 @@ class ReadTimer:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
 
-    async def news(self, read_timeout: float | None) -> bool:
-        """True when woken, False after ``read_timeout`` seconds without a sign of life; None waits for ever."""
+    async def wait(self, read_timeout: float | None) -> bool:
+        """Return True when woken, False after ``read_timeout`` seconds without a byte; None waits for ever."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._waiter = waiter
         self._read_timeout = read_timeout
@@ -41,20 +41,20 @@ class ReadTimer:
             if self._waiter is waiter:
                 self._waiter = None
 
-    def wake(self, news: bool = True) -> None:
+    def wake(self, arrived: bool = True) -> None:
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
             if not waiter.done():
-                waiter.set_result(news)
+                waiter.set_result(arrived)
 
-    def sign_of_life(self) -> None:
-        """Bytes came that are no news yet, so the wait starts anew."""
+    def extend(self) -> None:
+        """Start the timeout anew: bytes came that wake nobody yet."""
         if self._read_timeout is not None:
             self._deadline = self._loop.time() + self._read_timeout
 
     def stop(self) -> None:
-        """No wait will follow."""
+        """Cancel the alarm: no wait will follow."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

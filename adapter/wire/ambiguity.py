@@ -1,9 +1,8 @@
 """Messages that two readers of JSON could take for different ones. Pure.
 
-The adapter judges a message by what it reads in it, and whoever gets the message reads it again. Of a key that an
-object has twice one reader takes the first and another the last, and a key in another spelling may be the one that a
-reader knows (see names). ``doubt_of`` looks at a whole message, ``leads_elsewhere`` at the way to an argument, and
-``doubt_of_answer`` at a response.
+The adapter judges a message by what it reads in it, and its receiver reads it again. If an object has a key twice, one
+reader takes the first and another the last; a key in another spelling may be the one that a reader knows (see names).
+``doubt_of`` looks at a whole message, ``leads_elsewhere`` at the way to an argument, ``doubt_of_answer`` at a response.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ _RARELY = tuple((name, f'"{name}"'.encode()) for name in ("uri", *PARAMS.judged)
 
 
 def doubt_of(message: Mapping[str, Any], body: bytes) -> str | None:
-    """The sentence on what a reader could find else in ``body`` than this message, None where all find the same.
+    """The sentence on what another reader could find in ``body``; None if all readers find this message.
 
-    Raises BadRequest for a name that stands twice where nobody may have it so.
+    Raises BadRequest for a name of ``refused`` that stands twice.
     """
     params = message.get("params")
     meta = params.get("_meta") if type(params) is dict else None
@@ -85,7 +84,7 @@ def _odd_members(request: Mapping[str, Any]) -> str | None:
 def _odd_method(method: str) -> str | None:
     if len(method) > LONGEST_KEY or "\0" in method:
         return f"{shown_key(method)} is too long for a method, or contains a NUL."
-    # Who finds methods as HTTP finds paths does not mind another slash.
+    # A server that routes methods like paths ignores another slash.
     parts = likeness(method).split("/")
     meant = METHODS.alike.get("/".join(filter(None, parts)))
     return (
@@ -177,8 +176,8 @@ Way = Sequence[tuple[str, int]]
 def leads_elsewhere(message: bytes, way: Way) -> bool:
     """Tell whether a reader may come to another value than the one at the end of this way, which begins at the message.
 
-    It may where a member on the way stands there twice or in another spelling, or where there is a text or a list in
-    the place of an object that the way leads through: a lenient reader finds a value in it.
+    It may where a member on the way stands twice or in another spelling, or where the way leads through a text or a
+    list: a lenient reader finds a value in it.
     """
     if _surely_plain(message, way):
         return False
@@ -199,11 +198,10 @@ def leads_elsewhere(message: bytes, way: Way) -> bool:
 
 
 def _surely_plain(message: bytes, way: Way) -> bool:
-    r"""True only if nothing leads elsewhere; counting costs a tenth of the walk, and most calls are as simple as this.
+    """True only if nothing leads elsewhere; counting costs a tenth of the walk, and most calls are as simple as this.
 
-    A key in another spelling needs capitals, underscores, spaces, escapes or what is not ASCII. What stands there
-    once at most cannot be a key twice, and of one argument only ``arguments`` itself could be something else than an
-    object: without that it is not looked into.
+    A key in another spelling needs capitals, underscores, spaces, escapes or what is not ASCII. A text that stands once
+    at most is no key twice.
     """
     if len(way) != 3 or len(message) > _LARGE or not message.isascii() or b"\\u" in message:
         return False
@@ -243,7 +241,7 @@ def _items(message: bytes, place: int, levels: int) -> Iterator[int]:
 
 
 def doubt_of_answer(response: bytes, names: Names | None = None) -> str | None:
-    """The sentence on what a client could find else in a response, which is an object; None where all find the same.
+    """The sentence on what else a client could find in a response, which is an object; None if all find the same.
 
     ``names`` are those that are read in the result; without them no two of its members may be alike.
     """
@@ -283,8 +281,8 @@ def stands_twice(doc: bytes, names: Names) -> bool:
 
 
 def may_hold(message: object, *names: str) -> bool:
-    """Tell whether a client could find something under these names, each within the one before, in JSON or in any
-    message of a list of them.
+    """Tell whether a client could find something under these names, each within the one before, in a message or in any
+    message of a list.
     """
     found = message if isinstance(message, list) else [message]
     for name in names:
@@ -300,7 +298,7 @@ def may_hold(message: object, *names: str) -> bool:
 
 
 def _bounded(doc: bytes, start: int) -> Iterator[spans.Member | None]:
-    """The members of an object; None, and no more, where they are too many or too long to be looked at."""
+    """The members of an object; None and the end where they are too many or too long to be looked at."""
     for number, member in enumerate(spans.members(doc, start)):
         if number >= MOST_MEMBERS or len(member.key) > LONGEST_KEY:
             yield None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
@@ -44,27 +44,37 @@ SHORT = 1024
 """Bytes of a message that is kept as it is."""
 
 
+class MetaVersion(NamedTuple):
+    """The protocol version in ``params._meta``: None without one, "" if it is no string.
+
+    ``is_modern``: ``_meta`` has the key of the version, or one that begins like it.
+    """
+
+    version: str | None
+    is_modern: bool
+
+
+NO_VERSION = MetaVersion(None, False)
+
+
 @dataclass(slots=True)
 class Envelope:
     """One JSON-RPC message as it came (``body``) and the few of its members the adapter acts on.
 
     ``method`` is "" for a response; ``failed`` says that a response carries an error. ``name`` is what the
     message is about: ``params.name``, else ``params.uri`` (the other way round for ``resources/…``, which
-    know no name; tools and prompts go by their name alone). ``meta_version`` is the protocol version in
-    ``params._meta``, "" if it is no string; ``has_modern_meta`` says that ``_meta`` has that key, or one that begins
-    like it. ``doubt`` is the sentence on what other readers of JSON could take for something else in it (see
-    ambiguity), None where there is nothing.
+    know no name; tools and prompts go by their name alone). ``doubt`` is the sentence on what other readers of JSON
+    could take for something else in it (see ambiguity), None where there is nothing.
     """
 
     kind: Kind
     method: str
     id: str | int | float | None
     name: str | None
-    meta_version: str | None
-    has_modern_meta: bool
+    meta: MetaVersion
     body: bytes
-    failed: bool = False
     doubt: str | None = None
+    failed: bool = field(default=False, init=False)
 
     @property
     def id_bytes(self) -> bytes:
@@ -81,7 +91,7 @@ class Envelope:
         """
         if len(self.body) <= SHORT:
             return
-        span = spans.find(self.body, ("params", "_meta")) if self.has_modern_meta else None
+        span = spans.find(self.body, ("params", "_meta")) if self.meta.is_modern else None
         meta = self.body[slice(*span)] if span is not None and span[1] - span[0] <= KEPT_META else b"{}"
         self.body = b'{"id":' + self.id_bytes + b',"params":{"_meta":' + meta + b"}}"
 
@@ -236,25 +246,26 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if number is None and "id" in message:
         raise BadRequest("The id of a JSON-RPC request must be a string or a number, not null.")
     params = message.get("params")
-    name = version = None
-    modern = False
+    name, version = None, NO_VERSION
     if isinstance(params, dict):
         name = _name(method, params)
         meta = params.get("_meta")
         if isinstance(meta, dict):
-            version, modern = _version(meta)
+            version = _version(meta)
     elif "params" in message and not isinstance(params, list):
         raise BadRequest("The params of a JSON-RPC message must be an object or an array.")
     doubt = doubt_of(message, body)
     kind = Kind.NOTIFICATION if number is None else Kind.REQUEST
-    return Envelope(kind, method, number, name, version, modern, body, False, doubt)
+    return Envelope(kind, method, number, name, version, body, doubt)
 
 
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:
     failed = "error" in message
     if not failed and "result" not in message:
         raise BadRequest("A JSON-RPC message must have a method, a result or an error.")
-    return Envelope(Kind.RESPONSE, "", number, None, None, False, body, failed, doubt_of(message, body))
+    envelope = Envelope(Kind.RESPONSE, "", number, None, NO_VERSION, body, doubt_of(message, body))
+    envelope.failed = failed
+    return envelope
 
 
 def _valid_id(value: object, body: bytes) -> str | int | float:
@@ -298,16 +309,14 @@ def _name(method: str, params: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _version(meta: dict[str, Any]) -> tuple[str | None, bool]:
+def _version(meta: dict[str, Any]) -> MetaVersion:
     value = meta.get(VERSION_KEY)
-    if isinstance(value, str):
-        return value, True
     if value is not None:
-        return "", True
+        return MetaVersion(value if isinstance(value, str) else "", True)
     for key in meta:
         if key.startswith(VERSION_KEY):
-            return None, True
-    return None, False
+            return MetaVersion(None, True)
+    return NO_VERSION
 
 
 def failure(error: AdapterError, id_bytes: bytes = b"null") -> bytes:

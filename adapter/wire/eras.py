@@ -1,4 +1,4 @@
-"""Which era a message belongs to, and whether a modern message's headers mirror its body.
+"""The era of a message, and the headers of a modern message that mirror its body.
 
 Source of the rules: MCP 2026-07-28, "Streamable HTTP" (request metadata, value encoding, server validation)
 and "Versioning" (backward compatibility).
@@ -52,7 +52,7 @@ def is_modern(version: str) -> bool:
 def _has_modern_sign(envelope: Envelope) -> bool:
     if envelope.method == "initialize":
         return False
-    return envelope.has_modern_meta or envelope.method in _MODERN_ONLY
+    return envelope.meta.is_modern or envelope.method in _MODERN_ONLY
 
 
 def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None, name: str | None) -> None:
@@ -65,7 +65,7 @@ def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None
     request = envelope.kind is Kind.REQUEST
     if request and version is None:
         raise HeaderMismatch("The MCP-Protocol-Version header is missing.")
-    if version is not None and envelope.meta_version is not None and version != envelope.meta_version:
+    if version is not None and envelope.meta.version not in (None, version):
         raise HeaderMismatch(
             "The MCP-Protocol-Version header differs from the protocol version in the body's _meta."
         )

@@ -28,8 +28,8 @@ def read_range(header: str | None, size: int) -> tuple[int, int] | Unsatisfiable
     if not equals or unit.strip(_BLANK).lower() != "bytes":
         return None
     # An empty element of a list is no element (RFC 9110 §5.6.1).
-    asked = [element for part in ranges.split(",") if (element := part.strip(_BLANK))]
-    found = _ONE_RANGE.fullmatch(asked[0]) if len(asked) == 1 else None
+    elements = [element for part in ranges.split(",") if (element := part.strip(_BLANK))]
+    found = _ONE_RANGE.fullmatch(elements[0]) if len(elements) == 1 else None
     if found is None:
         return None
     first, last = found.groups()

@@ -1,8 +1,8 @@
-"""The names that are read in a message, and which other keys some reader of JSON takes for them. Pure.
+"""The names that are read in a message, and the other keys that some reader of JSON takes for them. Pure.
 
 Go's encoding/json takes a key in another case for the one it knows, by simple case folding, under which the long s is
-an s; other readers do so where they are told to, or leave out underscores, white space, characters that nobody sees, or
-all that follows a NUL.
+an s. Other readers do so on request, or leave out underscores, white space, invisible characters, or all that follows
+a NUL. Readers also differ on a key that an object has twice: ``repeats_a_key`` finds any.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import json
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
+
+from adapter.errors import BadJson
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
@@ -162,3 +166,48 @@ def shown_key(text: str) -> str:
     """A key or method as a sentence shows it: quoted, in ASCII, and cut."""
     cut = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
     return json.dumps(cut)
+
+
+# --- any JSON -------------------------------------------------------------------------------------------------
+
+
+def repeats_a_key(doc: bytes) -> bool:
+    """Tell whether any object in a valid JSON text has a key twice. Raises BadJson for one that is too deep."""
+    if _surely_unique(doc):
+        return False
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal repeated
+        repeated = repeated or len({key for key, _ in pairs}) < len(pairs)
+
+    # Numbers do not matter, and int() refuses those of thousands of digits.
+    decoder = json.JSONDecoder(object_pairs_hook=look, parse_int=len, parse_float=len)
+    try:
+        decoder.decode(doc.decode())
+    except RecursionError:
+        raise BadJson from None
+    return repeated
+
+
+def _surely_unique(doc: bytes) -> bool:
+    """True only if no key repeats; counting takes a third of the time of a look at every pair.
+
+    Without a backslash every quote begins or ends a text, and a key that repeats is missing among the parsed texts.
+    """
+    if b"\\" in doc:
+        return False
+    try:
+        left = [orjson.loads(doc)]
+    except orjson.JSONDecodeError:
+        return False
+    texts = 0
+    for value in left:
+        if isinstance(value, str):
+            texts += 1
+        elif isinstance(value, dict):
+            texts += len(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return doc.count(b'"') == 2 * texts

@@ -23,7 +23,7 @@ Piecewise = Generator[Apart | None, Any, T]
 
 
 def one_piece(work: Callable[[], T], size: int) -> Piecewise[T]:
-    """What ``work``, which looks into ``size`` bytes, returns: of many it is done apart. Raises what it raises."""
+    """Do ``work``, which looks into ``size`` bytes, in one piece; apart if they are many. Raises what it raises."""
     outcome: T
     if size > LARGE:
         outcome = yield Apart(work)
@@ -34,7 +34,7 @@ def one_piece(work: Callable[[], T], size: int) -> Piecewise[T]:
 
 
 def at_once(work: Piecewise[T]) -> T:
-    """The outcome, for who has nobody else to wait for. Raises what the work raises."""
+    """Do all pieces without a pause. Raises what the work raises."""
     go_on: Callable[[], Apart | None] = partial(work.send, None)
     while True:
         try:

@@ -1,6 +1,6 @@
 """The places of the values in JSON bytes.
 
-The input is taken to be valid JSON, because whoever asks has read it; what is not valid ends in ValueError or
+The input is taken to be valid JSON, because the caller has parsed it; what is not valid ends in ValueError or
 in a meaningless span, never in a loop. Work is linear in the document and independent of its nesting.
 """
 
@@ -187,7 +187,7 @@ def end_of_value(doc: bytes, start: int) -> int:
 
 
 def _container_end(doc: bytes, start: int) -> int:
-    """Small containers are passed over as a whole, and of what is nested deeper many brackets at once."""
+    """Skip small containers as a whole, and many brackets at once in what is nested deeper."""
     depth, at, deep = 0, start, False
     while True:
         bracket = byte(doc, at)

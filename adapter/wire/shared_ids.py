@@ -69,7 +69,7 @@ def untagged(value: object) -> TaggedId | None:
     return None if found is None else TaggedId(tag, found)
 
 
-def asked(value: object) -> AskedId | None:
+def asked_id(value: object) -> AskedId | None:
     """The id of a server's request that a client names so; None for what is none."""
     if not isinstance(value, str):
         return None
@@ -150,7 +150,7 @@ _SHORT_STRING = re.compile(rb'"[^"\\]{0,512}+(?:\\.[^"\\]{0,512}+){0,64}+"', re.
 def downward(
     data: bytes, message: dict[str, Any], tag: str, epoch: str, tag_of: Callable[[bytes], str]
 ) -> Addressed | None:
-    """A server's message as it may leave, where it came on a stream of ``tag``. None for an answer that is nobody's.
+    """A server's message on a stream of ``tag`` as it may leave; None for an answer without an addressee.
 
     ``tag_of`` tells of the id of a server's request who was asked.
     """
@@ -169,8 +169,8 @@ def downward(
     if message["method"] == CANCELLED and (span := find(data, ("params", "requestId"))) is not None:
         text = data[span[0] : span[1]]
         whom = tag_of(text)
-        told = about(data, "requestId", tagged(f"{epoch}.{whom}", text))
-        return Addressed(told, None if whom == EVERYBODY else whom)
+        cancelled = about(data, "requestId", tagged(f"{epoch}.{whom}", text))
+        return Addressed(cancelled, None if whom == EVERYBODY else whom)
     return Addressed(data, None)
 
 

@@ -1,7 +1,9 @@
-"""Signed links: what an upload or download URL proves, and until when.
+"""URLs: handles and URIs that name files, signed links to upload and download them, and queries that are passed on.
 
-A signature is HMAC-SHA256 over a purpose and parts, each with its length in front, so no two lists of parts
-sign alike and a link for one purpose is worth nothing for another.
+``upload://sessions/…`` handles and ``artifact://sessions/…`` URIs are read exactly: a text is one handle or none, and
+nothing is repaired, so that nothing behind a handle can lead elsewhere. A signature is HMAC-SHA256 over a purpose and
+parts, each with its length in front: no two lists of parts sign alike, and a link for one purpose is worth nothing for
+another.
 """
 
 from __future__ import annotations
@@ -11,7 +13,92 @@ import hmac
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, quote_from_bytes, unquote_to_bytes, urlencode
+
+from adapter.errors import TargetTooLong
+
+_UPLOAD_PATH = re.compile(r"sessions/([0-9a-f]{32})/([0-9a-f]{32})")
+_ARTIFACT_PATH = re.compile(
+    r"sessions/([0-9a-f]{32})/([0-9a-f]{32})/((?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)"
+)
+_DOT_SEGMENTS = (".", "..")
+
+
+class Handle(NamedTuple):
+    """``scope`` and ``id`` are 32 hex digits; ``name`` is an artifact's file name, percent-decoded."""
+
+    scope: str
+    id: str
+    name: str | None = None
+
+
+def upload_handle(scope: str, file_id: str, scheme: str = "upload://") -> str:
+    return f"{scheme}sessions/{scope}/{file_id}"
+
+
+def artifact_uri(scope: str, file_id: str, filename: str, scheme: str = "artifact://") -> str:
+    """A URI in plain ASCII that ``parse_artifact`` reads back, whatever the name holds. It must not be empty."""
+    return f"{scheme}sessions/{scope}/{file_id}/{_segment(filename)}"
+
+
+def parse_upload(text: str, scheme: str) -> Handle | None:
+    """The handle that this text is, to the last character; None for any other text."""
+    found = _UPLOAD_PATH.fullmatch(text, len(scheme)) if text.startswith(scheme) else None
+    return None if found is None else Handle(*found.groups())
+
+
+def parse_artifact(text: str, scheme: str) -> Handle | None:
+    """The handle that this text is, to the last character; None for any other text.
+
+    The name is what its sender called the file, so it may hold a slash: it is compared, never opened.
+    """
+    found = _ARTIFACT_PATH.fullmatch(text, len(scheme)) if text.startswith(scheme) else None
+    if found is None:
+        return None
+    scope, file_id, segment = found.groups()
+    if segment in _DOT_SEGMENTS:
+        return None
+    try:
+        name = unquote_to_bytes(segment).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return Handle(scope, file_id, name)
+
+
+def _segment(filename: str) -> str:
+    # A program that tidies URLs would take a bare ".." for a step upwards.
+    if filename in _DOT_SEGMENTS:
+        return filename.replace(".", "%2E")
+    return quote(filename.encode("utf-8", "surrogatepass"), safe="")
+
+
+LONGEST_QUERY = 8 * 1024
+"""Characters of a query that is passed on, as they are sent."""
+
+_SAFE = "%/?:@!$&'()*+,;=-._~"
+_QUERY = re.compile(r"(?:[A-Za-z0-9/?:@!$&'()*+,;=._~-]|%[0-9A-Fa-f]{2})*")
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def is_query(text: str) -> bool:
+    """Return True if ``text`` can stand behind the question mark of a target as it is."""
+    return _QUERY.fullmatch(text) is not None
+
+
+def forwardable_query(query: str) -> str:
+    """Return ``query`` without a fragment, and with all that cannot stand in a query percent-encoded.
+
+    ``query`` is Latin-1 for the bytes that were sent. Raises TargetTooLong above LONGEST_QUERY.
+    """
+    query = query.partition("#")[0]
+    if not is_query(query):
+        query = quote_from_bytes(_STRAY_PERCENT.sub("%25", query).encode("latin-1"), safe=_SAFE)
+    if len(query) > LONGEST_QUERY:
+        raise TargetTooLong(
+            f"The query of the request's target is longer than {LONGEST_QUERY} characters, which is the limit."
+        )
+    return query
+
 
 _SECONDS = re.compile(r"0|[1-9][0-9]{0,11}")
 _UPLOAD = "upload"

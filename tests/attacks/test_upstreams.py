@@ -251,7 +251,7 @@ async def test_answers_without_an_end_take_bounded_memory(tmp_path: Path, endles
 # --- servers that hang or wake slowly -------------------------------------------------------------------------
 
 
-async def test_hanging_server_holds_up_no_janitor(tmp_path: Path) -> None:
+async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
     """Two hundred sessions idle away at a server that does not answer; those of another one are closed in time."""
 
     async def hang(exchange: Exchange) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 
@@ -40,16 +46,10 @@ def state_microseconds() -> float:
     record = SessionRecord(
         server="bench",
         principal="bench",
-        upstream_session="upstream",
-        protocol_version="2025-11-25",
-        initialize=b"{}",
-        initialized=None,
-        said="",
-        generation=0,
+        handshake=Handshake(b"{}"),
+        upstream=UpstreamSession("upstream", "2025-11-25"),
         state=SessionState.OPEN,
-        created=0.0,
-        last_seen=0.0,
-        reason=None,
+        times=SessionTimes(0.0, 0.0),
     )
     ids = [at_once(sessions.create(record)) for _ in range(OPEN_SESSIONS)]
     return min(_round(sessions, ids) for _ in range(ROUNDS))

@@ -37,7 +37,7 @@ ENOUGH = 5 * MIB
 
 SIZES = (10, 70_000, 400_000, 1_400_000)
 SOON = 0.2
-"""Seconds between two rounds of the janitor, and the age at which it sweeps."""
+"""Seconds between two rounds of the cleanup, and the age at which it sweeps."""
 
 LATEST_KILL = 0.3
 """Seconds that work goes on at most before the kill."""

@@ -23,12 +23,18 @@ from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
 from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import BatchLimits
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.rules.access.principals import ANONYMOUS, Principals, Scope
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
@@ -95,7 +101,12 @@ class Desk:
         """The id of a new session, and the scope that it owns."""
         now = self.clock()
         record = SessionRecord(
-            server, principal, None, "2025-11-25", b"", None, "", 0, SessionState.OPEN, now, now, None
+            server,
+            principal,
+            Handshake(b""),
+            UpstreamSession(None, "2025-11-25"),
+            SessionState.OPEN,
+            SessionTimes(now, now),
         )
         session_id = await self.sessions.create(record)
         scope = self.scopes.of(await self.sessions.find(session_id, server, principal), principal)

@@ -226,7 +226,7 @@ class Scene:
         return Counter(str(path) for area in areas for path in area.rglob("*") if not path.is_dir())
 
     async def swept(self) -> Counter[str]:
-        """What no record knows and the janitor leaves all the same."""
+        """What no record knows and the cleanup leaves all the same."""
         # What has just changed is not old yet, by the clock of the file system.
         async with asyncio.timeout(5):
             while left := self.on_disk() - await self.recorded():

@@ -154,7 +154,7 @@ async def test_what_is_planted_at_the_allocated_path(
             answer = (await scene.call(client, "write", {"filename": treasure.name}))["result"]
             assert "could not be captured" in answer["_meta"]["artifact_error"], answer
             assert len(answer["content"]) == 1 and "isError" not in answer
-            assert await scene.swept() == Counter(), "the janitor takes what was put elsewhere"
+            assert await scene.swept() == Counter(), "the cleanup takes what was put elsewhere"
             assert before == (treasure.stat().st_nlink, treasure.read_bytes()[:100])
         assert len(planted) == 5 and scene.front.app.core.files.registry.used(scene.scope_of(client)) == 0
 

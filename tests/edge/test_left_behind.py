@@ -69,7 +69,7 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         assert await front.app.core.store.count(TABLE) == 0
 
 
-async def test_stuck_sessions_do_not_delay_the_janitor(
+async def test_stuck_sessions_do_not_delay_the_cleanup(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
     """What could not be closed is put off, so that the next round begins with other sessions."""
@@ -78,7 +78,7 @@ async def test_stuck_sessions_do_not_delay_the_janitor(
         await up.stop()
         await client.request("DELETE")
         assert len((await front.app.sessions.overdue()).found) == 1
-        await front.app.core.janitor.go_round()
+        await front.app.core.cleanup.run_once()
         assert (await front.app.sessions.overdue()).found == []
 
 

@@ -83,7 +83,7 @@ async def test_deleted_session_is_closed_upstream_and_unknown(
 async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
-    """What cannot be closed now is closed by the janitor when the upstream is back."""
+    """What cannot be closed now is closed by the cleanup when the upstream is back."""
     async with upstream() as up, adapter(up) as front, front.client() as client:
         await client.initialize()
         await up.stop()
@@ -91,7 +91,7 @@ async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
         assert head.status == 200
         await up.start()
         up.sessions.add("upstream-1")
-        await front.app.core.janitor.go_round()
+        await front.app.core.cleanup.run_once()
         assert up.sessions == set()
 
 
@@ -120,7 +120,7 @@ async def test_idle_session_rests_and_is_revived(upstream: StartUpstream, adapte
     ):
         await client.initialize()
         await asyncio.sleep(0.02)
-        await front.app.core.janitor.go_round()
+        await front.app.core.cleanup.run_once()
         assert up.sessions == set()
         head, body = await client.call()
         assert head.status == 200 and body == result(1)

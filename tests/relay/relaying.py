@@ -15,18 +15,23 @@ from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse
-from adapter.relay.idle_sessions import Janitor
+from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.initialize import SessionOpener
-from adapter.relay.sessions.late_sessions import LateSessions
-from adapter.relay.sessions.principal_sessions import KeptSessions
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
+from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Upstream
@@ -51,7 +56,7 @@ class Clock:
 
 def scope_of(session: Session | None, principal: str) -> Scope:
     """Whose files a request may touch, as in a deployment whose secret is no secret."""
-    if session is None or session.kept:
+    if session is None or session.unnamed:
         return principal_scope(b"", principal)
     return session_scope(b"", session.key)
 
@@ -77,8 +82,10 @@ class Relaying:
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
         self.deferred = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
-        self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
-        opener = SessionOpener(self.sessions, self.upstream_sessions, self.kept, self.clock)
+        self.principal_sessions = PrincipalSessions(
+            self.sessions, self.store, self.clock, serves=self.serves_missing
+        )
+        opener = SessionOpener(self.sessions, self.upstream_sessions, self.principal_sessions, self.clock)
         call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,
@@ -90,22 +97,19 @@ class Relaying:
             GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
-        self.janitor = Janitor(self.sessions, self.upstream_sessions, self.deferred, servers, 60.0, logger)
+        self.cleanup = Cleanup(
+            self.sessions, self.upstream_sessions, servers, 60.0, logger, (self.deferred.expire,)
+        )
 
     async def open(self, version: str = "2025-11-25", state: SessionState = SessionState.OPEN) -> str:
         """A session that a client opened earlier, whose upstream session is ``up-1``. Its id."""
         record = SessionRecord(
             server="one",
             principal="anonymous",
-            upstream_session="up-1",
-            protocol_version=version,
-            initialize=INITIALIZE,
-            initialized=None,
-            said="",
-            generation=0,
+            handshake=Handshake(INITIALIZE),
+            upstream=UpstreamSession("up-1", version),
             state=state,
-            created=self.clock(),
-            last_seen=self.clock(),
+            times=SessionTimes(self.clock(), self.clock()),
             reason="the tools changed" if state is SessionState.REVOKED else None,
         )
         return await self.sessions.create(record)

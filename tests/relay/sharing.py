@@ -158,7 +158,7 @@ def sharing(
     )
     process.server.upstream = process.shared
     process.server.shares = shares
-    process.janitor.background = (process.shared.tidy,)
+    process.cleanup.tasks = (process.shared.tidy,)
     return process
 
 

@@ -6,12 +6,10 @@ import gzip
 
 import pytest
 
-from adapter.errors import AdapterError, BadJson, BadRequest, SessionUnknown, UpstreamBroken
-from adapter.relay.sessions.upstream_sessions import INITIALIZED
+from adapter.errors import AdapterError, BadJson, BadRequest, UpstreamBroken
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import header
 from adapter.upstream.scripted import ScriptedAnswer
-from adapter.wire.eras import Era
 from tests.relay.guarding import SSE, Shop, guarded, tool
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
@@ -87,46 +85,6 @@ async def test_a_server_without_a_guard_is_sent_what_came(message: bytes) -> Non
     relaying = Relaying(taken)
     await relaying.post(message, await relaying.open())
     assert [request.body for request in taken.requests] == [message]
-
-
-# --- what is sent again ---------------------------------------------------------------------------------------
-
-
-async def opened_without_a_guard(shop: Shop, initialize: bytes, initialized: bytes) -> tuple[Relaying, str]:
-    """A session that a client opened while its server had no guard."""
-    earlier = Relaying(shop)
-    answer = await earlier.relay.handle(earlier.ask(initialize, None, era=Era.LEGACY))
-    await answer.close()
-    session = header(answer.headers, "mcp-session-id")
-    assert session is not None
-    await earlier.post(initialized, session)
-    return earlier, session
-
-
-async def test_an_initialize_of_a_time_without_a_guard_is_not_sent_again() -> None:
-    """The client is told to open another session."""
-    shop = Shop(*SHOP)
-    earlier, session = await opened_without_a_guard(shop, INITIALIZE % b',"Method":"tools/call"', INITIALIZED)
-    async with guarded(shop, "off", policies=HIDDEN, store=earlier.store, clock=earlier.clock) as front:
-        shop.lost = {"up-2"}
-        begun = len(shop.requests)
-        with pytest.raises(SessionUnknown, match='"Method"'):
-            await front.call(session, "seen")
-        assert [request.method for request in shop.requests[begun:]] == ["POST"]
-        assert b"initialize" not in shop.requests[-1].body
-
-
-async def test_what_a_client_said_without_a_guard_is_said_in_other_words() -> None:
-    """The session goes on; only the notification is the adapter's own."""
-    shop = Shop(*SHOP)
-    said = b'{"jsonrpc":"2.0","method":"notifications/initialized","Method":"tools/call","params":{}}'
-    earlier, session = await opened_without_a_guard(shop, INITIALIZE % b"", said)
-    async with guarded(shop, "off", policies=HIDDEN, store=earlier.store, clock=earlier.clock) as front:
-        shop.lost = {"up-2"}
-        begun = len(shop.requests)
-        await front.call(session, "seen")
-        bodies = [request.body for request in shop.requests[begun:]]
-        assert INITIALIZED in bodies and said not in bodies
 
 
 # --- what is read by others than readers of JSON --------------------------------------------------------------

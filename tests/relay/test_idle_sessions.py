@@ -1,4 +1,4 @@
-"""The janitor with a server that hangs: it holds up neither other servers nor any other errand."""
+"""The cleanup with a server that hangs: it holds up neither other servers nor any other errand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
-from adapter.relay.idle_sessions import CLOSINGS, Janitor
+from adapter.relay.idle_sessions import CLOSINGS, Cleanup
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+)
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
@@ -49,7 +55,7 @@ class Closing:
 
 @dataclass
 class Keeping:
-    """A janitor of two servers: ``hanging`` and ``well``."""
+    """The cleanup of two servers: ``hanging`` and ``well``."""
 
     relaying: Relaying = field(default_factory=lambda: Relaying(ScriptedUpstream(), limits=IDLE))
     hanging: Closing = field(default_factory=lambda: Closing(hangs=True))
@@ -63,10 +69,9 @@ class Keeping:
             "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
-        self.janitor = Janitor(
+        self.cleanup = Cleanup(
             relaying.sessions,
             relaying.upstream_sessions,
-            relaying.deferred,
             servers,
             60.0,
             logger,
@@ -89,16 +94,10 @@ class Keeping:
                 SessionRecord(
                     server=server,
                     principal="anonymous",
-                    upstream_session=f"{server}-{number}",
-                    protocol_version="2025-11-25",
-                    initialize=b"{}",
-                    initialized=None,
-                    said="",
-                    generation=0,
+                    handshake=Handshake(b"{}"),
+                    upstream=UpstreamSession(f"{server}-{number}", "2025-11-25"),
                     state=SessionState.OPEN,
-                    created=relaying.clock(),
-                    last_seen=relaying.clock(),
-                    reason=None,
+                    times=SessionTimes(relaying.clock(), relaying.clock()),
                 )
             )
 
@@ -114,7 +113,7 @@ async def test_others_are_tended_while_one_server_hangs(keeping: Keeping) -> Non
     await keeping.open("well", 20)
     keeping.relaying.clock.now += 11
     keeping.hanging.hangs = True
-    round_ = asyncio.create_task(keeping.janitor.go_round())
+    round_ = asyncio.create_task(keeping.cleanup.run_once())
     async with asyncio.timeout(0.09):
         while keeping.relaying.sessions.active > 20 or not keeping.background:
             await asyncio.sleep(0.001)
@@ -127,13 +126,13 @@ async def test_server_that_does_not_answer_is_asked_no_more_in_that_round(keepin
     """A few of its sessions find out for all; the next round is asked again, and then all are closed."""
     await keeping.open("hanging", 20)
     keeping.relaying.clock.now += 11
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert len(keeping.hanging.asked) == CLOSINGS
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert len(keeping.hanging.asked) == CLOSINGS
     keeping.hanging.hangs = False
     keeping.relaying.clock.now += 61
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert len(set(keeping.hanging.asked)) == 20 and keeping.relaying.sessions.active == 0
 
 
@@ -141,7 +140,7 @@ async def test_few_sessions_of_one_server_are_closed_at_once(keeping: Keeping) -
     """However many end together."""
     await keeping.open("well", 100)
     keeping.relaying.clock.now += 11
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == 100 and 0 < keeping.well.most_at_once <= CLOSINGS
 
 
@@ -152,7 +151,7 @@ async def test_many_sessions_of_a_hanging_server_stand_in_no_others_way(keeping:
     await keeping.open("well", 5)
     keeping.relaying.clock.now += 11
     for _ in range(2):
-        await keeping.janitor.go_round()
+        await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == 5
 
 
@@ -161,20 +160,20 @@ async def test_server_that_answers_with_an_error_keeps_its_sessions_due(keeping:
     await keeping.open("well", 10)
     keeping.relaying.clock.now += 11
     keeping.well.status = 503
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == 10 and keeping.relaying.sessions.active == 10
     keeping.well.status = 404
     keeping.relaying.clock.now += 61
-    await keeping.janitor.go_round()
+    await keeping.cleanup.run_once()
     assert keeping.relaying.sessions.active == 0
 
 
 async def test_round_that_is_under_way_is_left_when_the_adapter_stops(keeping: Keeping) -> None:
-    """Nothing of it goes on behind the janitor's end."""
+    """Nothing of it goes on behind the cleanup's end."""
     await keeping.open("hanging", 3)
     keeping.relaying.clock.now += 11
-    keeping.janitor.interval = 0.01
-    running = asyncio.create_task(keeping.janitor.run())
+    keeping.cleanup.interval = 0.01
+    running = asyncio.create_task(keeping.cleanup.run())
     async with asyncio.timeout(5):
         while not keeping.hanging.asked:
             await asyncio.sleep(0.001)
@@ -210,7 +209,7 @@ async def test_nothing_of_a_round_goes_on_when_its_part_has_failed() -> None:
     keeping.relaying.clock.now += 11
     store.late.clear()
     store.fails = True
-    round_ = asyncio.create_task(keeping.janitor.go_round())
+    round_ = asyncio.create_task(keeping.cleanup.run_once())
     async with asyncio.timeout(5):
         while len(keeping.well.asked) < CLOSINGS or store.fails:
             await asyncio.sleep(0.001)
@@ -230,6 +229,6 @@ async def test_sessions_that_cannot_be_read_stand_in_no_others_way() -> None:
     await keeping.open("well", 5)
     keeping.relaying.clock.now += 11
     for _ in range(2):
-        await keeping.janitor.go_round()
+        await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == 5 and keeping.relaying.sessions.active == 0
     assert await keeping.relaying.store.count(TABLE) == 605

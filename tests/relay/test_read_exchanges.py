@@ -291,10 +291,10 @@ async def test_parked_exchange_expires() -> None:
     stage = Making()
     relaying = with_stage(ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[POLL]))]), stage)
     await relaying.post(ASKED, await relaying.open())
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert stage.finished == 0 and await relaying.store.count("parked") == 1
     relaying.clock.now += PARKED_TTL
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert stage.finished == 1 and await relaying.store.count("parked") == 0
 
 

@@ -1,11 +1,8 @@
-"""Sessions through their lives: shared by processes, ended while used, resting, revoked, counted."""
+"""Sessions through their lives: ended while used, resting, revoked, counted."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import orjson
 import pytest
@@ -13,10 +10,7 @@ import pytest
 from adapter.errors import LimitReached, SessionUnknown
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, session_key
-from adapter.state.port import Store
-from adapter.state.sqlite import SqliteStore
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
+from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save"}}'
@@ -33,87 +27,6 @@ def opened(name: str) -> ScriptedAnswer:
 
 def delete(name: str) -> Expect:
     return Expect("DELETE", headers={"mcp-session-id": name})
-
-
-@dataclass
-class Forgetful:
-    """An upstream that lost its sessions, and opens new ones only when as many ask as it waits for."""
-
-    waits_for: int
-    alive: set[str] = field(default_factory=set)
-    opened: int = 0
-    asking: int = 0
-    _everybody: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        session = header(request.headers, "mcp-session-id")
-        if b'"initialize"' in request.body:
-            self.asking += 1
-            if self.asking == self.waits_for:
-                self._everybody.set()
-            await asyncio.wait_for(self._everybody.wait(), 5)
-            self.opened += 1
-            self.alive.add(f"new-{self.opened}")
-            return ScriptedReply(opened(f"new-{self.opened}"))
-        if session not in self.alive:
-            return ScriptedReply(ScriptedAnswer(404))
-        if request.method == "DELETE":
-            self.alive.discard(session or "")
-        return ScriptedReply(ScriptedAnswer(chunks=[RESULT]))
-
-    async def close(self) -> None:
-        """Nothing to drop."""
-
-
-@pytest.fixture
-async def stores(tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
-    """Two processes' stores on one file."""
-    both = SqliteStore(tmp_path / "state.sqlite3"), SqliteStore(tmp_path / "state.sqlite3")
-    for store in both:
-        await store.open()
-    yield both
-    for store in both:
-        await store.close()
-
-
-# --- shared ---------------------------------------------------------------------------------------------------
-
-
-async def test_two_processes_renew_one_session_once(stores: tuple[Store, Store]) -> None:
-    """Both see the 404 and initialize; one mapping is kept, and the other upstream session is closed."""
-    upstream = Forgetful(waits_for=2)
-    one, two = (Relaying(upstream, store=store) for store in stores)
-    session = await one.open()
-    answers = [*await asyncio.gather(one.post(CALL, session), two.post(CALL, session))]
-    assert answers == [RESULT, RESULT]
-    assert upstream.opened == 2 and len(upstream.alive) == 1
-    (kept,) = upstream.alive
-    for process in (one, two):
-        found = await process.sessions.find(session, "one", "anonymous")
-        assert found.upstream_session == kept and found.generation == 1
-
-
-async def test_process_that_comes_later_takes_the_renewed_mapping(stores: tuple[Store, Store]) -> None:
-    """Where another process has renewed the session already, its mapping is read, nothing opened."""
-    upstream = Forgetful(waits_for=1)
-    one, two = (Relaying(upstream, store=store) for store in stores)
-    session = await one.open()
-    await two.sessions.find(session, "one", "anonymous")
-    assert await one.post(CALL, session) == RESULT
-    assert await two.post(CALL, session) == RESULT
-    assert upstream.opened == 1 and len(upstream.alive) == 1
-
-
-async def test_session_ended_by_another_process_is_not_renewed(stores: tuple[Store, Store]) -> None:
-    """The upstream's 404 makes this process look into the store, where the session has ended."""
-    upstream = Forgetful(waits_for=1, alive={"up-1"})
-    one, two = (Relaying(upstream, store=store) for store in stores)
-    session = await one.open()
-    await two.sessions.find(session, "one", "anonymous")
-    await whole(await one.relay.handle(one.ask(b"", session, method="DELETE")))
-    with pytest.raises(SessionUnknown):
-        await two.post(CALL, session)
-    assert upstream.opened == 0 and upstream.alive == set()
 
 
 # --- ended ----------------------------------------------------------------------------------------------------
@@ -143,24 +56,6 @@ async def test_delete_during_a_call_ends_the_session_and_not_the_call() -> None:
     assert upstream.unplayed == [] and await relaying.store.count("sessions") == 0
 
 
-async def test_call_that_meets_a_404_after_its_session_was_deleted_opens_nothing() -> None:
-    """A renewal on behalf of an ended session would leave an upstream session that nobody closes."""
-    answered = asyncio.Event()
-    upstream = ScriptedUpstream(
-        [(Expect("POST", CALL), ScriptedAnswer(404, after=answered)), (delete("up-1"), ScriptedAnswer())]
-    )
-    relaying = Relaying(upstream)
-    session = await relaying.open()
-    call = asyncio.create_task(relaying.post(CALL, session))
-    while not upstream.requests:
-        await asyncio.sleep(0)
-    await whole(await relaying.relay.handle(relaying.ask(b"", session, method="DELETE")))
-    answered.set()
-    with pytest.raises(SessionUnknown):
-        await call
-    assert [request.method for request in upstream.requests] == ["POST", "DELETE"]
-
-
 async def test_revoked_session_says_why() -> None:
     """Its client is told the reason and what to do; nothing goes upstream, also not after its DELETE."""
     relaying = Relaying(ScriptedUpstream())
@@ -181,7 +76,7 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
     relaying = Relaying(upstream, limits=RESTING)
     session = await relaying.open()
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and relaying.sessions.active == 0
 
     upstream.then(Expect("POST", INITIALIZE), opened("up-2"))
@@ -192,22 +87,22 @@ async def test_tombstone_is_revived_in_time_and_forgotten_after() -> None:
 
     upstream.then(delete("up-2"), ScriptedAnswer())
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     relaying.clock.now += 111
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and await relaying.store.count("sessions") == 0
     with pytest.raises(SessionUnknown):
         await relaying.post(CALL, session)
 
 
 async def test_session_without_revival_ends_when_it_idles() -> None:
-    """With ``sessions.allow_revival: false`` a tombstone is never woken, the janitor in time or not."""
+    """With ``sessions.allow_revival: false`` a tombstone is never woken, the cleanup in time or not."""
     relaying = Relaying(ScriptedUpstream([(delete("up-1"), ScriptedAnswer())]))
     relaying.limits = SessionLimits(idle_ttl=10.0, allow_revival=False)
     relaying.__post_init__()
     session = await relaying.open()
     relaying.clock.now += 11
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     with pytest.raises(SessionUnknown):
         await relaying.post(CALL, session)
 
@@ -221,7 +116,7 @@ async def test_session_with_a_call_under_way_does_not_rest() -> None:
     running = await relaying.relay.handle(relaying.ask(CALL, session))
     await anext(pieces(running))
     relaying.clock.now += 1000
-    await relaying.janitor.go_round()
+    await relaying.cleanup.run_once()
     finish.set()
     await whole(running)
     assert relaying.sessions.active == 1

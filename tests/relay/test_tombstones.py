@@ -38,18 +38,18 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
     await one.sessions.lay_to_rest(row, record)
     found = await one.sessions.find(session, "one", "anonymous")
     with pytest.raises(UpstreamUnreachable):
-        await one.upstream_sessions.renew(one.ask(b"", session), found)
+        await one.upstream_sessions.renewal.renew(one.ask(b"", session), found)
     await one.sessions.write_last_seen()
     one.clock.now += 20
-    await one.janitor.go_round()
+    await one.cleanup.run_once()
     assert (await one.sessions.find(session, "one", "anonymous")).asleep
     one.clock.now += 100
-    await one.janitor.go_round()
+    await one.cleanup.run_once()
     assert one.sessions.active == 0
 
 
 async def test_tombstones_that_last_no_time_are_none() -> None:
-    """An idle session is unknown at once, the janitor in time or not, and nothing is left of it after its rounds."""
+    """An idle session is unknown at once, the cleanup in time or not, and nothing is left of it after its rounds."""
     one = Relaying(
         ScriptedUpstream([(Expect("DELETE"), ScriptedAnswer())]),
         limits=SessionLimits(idle_ttl=10.0, tombstone_ttl=0.0),
@@ -63,19 +63,19 @@ async def test_tombstones_that_last_no_time_are_none() -> None:
     with pytest.raises(SessionUnknown):
         await later.sessions.find(session, "one", "anonymous")
     for _ in range(2):
-        await one.janitor.go_round()
+        await one.cleanup.run_once()
     with pytest.raises(SessionUnknown):
         await one.sessions.find(session, "one", "anonymous")
     assert await one.store.count("sessions") == 0
 
 
 async def test_sessions_that_may_idle_for_no_time_rest_at_the_next_round() -> None:
-    """Each round of the janitor lays them to rest, and each request wakes them."""
+    """Each round of the cleanup lays them to rest, and each request wakes them."""
     opened = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
     upstream = ScriptedUpstream([(Expect("DELETE"), ScriptedAnswer())])
     one = Relaying(upstream, limits=SessionLimits(idle_ttl=0.0, tombstone_ttl=100.0))
     session = await one.open()
-    await one.janitor.go_round()
+    await one.cleanup.run_once()
     assert one.sessions.active == 0 and upstream.unplayed == []
     upstream.then(Expect("POST", INITIALIZE), ScriptedAnswer(chunks=[opened]))
     upstream.then(Expect("POST", lambda body: b"notifications/initialized" in body), ScriptedAnswer(202))

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from adapter.relay.background import SingleFlight
-from adapter.relay.last_used import LastUsed, Weight
-from adapter.relay.turns import TURN, in_turns, own_turn
+from adapter.relay.background import TURN, SingleFlight, in_turns, own_turn
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.wire.piecewise import Apart, Piecewise
 
 PIECE = 0.0002
@@ -163,7 +162,7 @@ def test_what_was_used_last_is_kept() -> None:
     kept.put("heavy", ("heavy", 500))
     assert list(kept) == ["heavy"] and len(kept) == 1
     kept.put("heavy", ("light", 5))
-    assert kept.size == 5 and kept.kept["heavy"] == ("light", 5)
+    assert kept.size == 5 and kept.values["heavy"] == ("light", 5)
     kept.drop("heavy")
     kept.drop("never")
     assert (len(kept), kept.size) == (0, 0)

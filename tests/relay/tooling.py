@@ -45,7 +45,7 @@ from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.envelope import parse
-from adapter.wire.handles import artifact_uri, upload_handle
+from adapter.wire.signed_urls import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
 
 BASE = "http://adapter.test"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import BadRequest
-from adapter.upstream.endpoint import UpstreamAddress
+from adapter.upstream.http import UpstreamAddress
 from adapter.upstream.port import UpstreamRequest
 
 

@@ -11,9 +11,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError, BadJson, BadRequest
-from adapter.wire.ambiguity import MOST_PLACES, doubt_of_answer, leads_elsewhere, may_hold, stands_twice
+from adapter.wire.ambiguity import (
+    MOST_PLACES,
+    doubt_of_answer,
+    leads_elsewhere,
+    may_hold,
+    stands_twice,
+)
 from adapter.wire.envelope import Envelope, Kind, read_envelope
-from adapter.wire.names import MOST_MEMBERS, RESULT, TOOL, VERSION_KEY, likeness
+from adapter.wire.names import MOST_MEMBERS, RESULT, TOOL, VERSION_KEY, likeness, repeats_a_key
 from tests.wire.readers import MATCHES, pairs, value
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}}'
@@ -397,3 +403,31 @@ def test_tools_have_names_to_be_read() -> None:
 def test_what_a_client_could_take_for_a_list(message: object, expected: bool) -> None:
     """Names in any spelling, one within the other, alone or in one of several messages."""
     assert may_hold(message, "result", "tools") is expected
+
+
+# --- any JSON -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("doc", "found"),
+    [
+        (b'{"a":1,"b":{"a":1}}', False),
+        (b'{"a":[{"b":1,"\\u0062":2}]}', True),
+        (b'{"a":1,"A":2}', False),
+        (b'{"a":"a","b":["a","a"]}', False),
+        (b'{"a":"x","b":{"c":"x","c":"x"}}', True),
+        (b'{"a":1,"b":{"c":[{}]},"b":{"c":[{}]}}', True),
+        (b'{"a":"\\"","b":"\\""}', False),
+        (b'[{"a":%b,"b":1e999}]' % (b"1" * 5000), False),
+        (b'"\\ud800"', False),
+    ],
+)
+def test_a_key_is_found_twice_wherever_it_is(doc: bytes, found: bool) -> None:
+    """Escaped spellings are the same key; no number is too large to be passed over."""
+    assert repeats_a_key(doc) is found
+
+
+def test_what_is_too_deep_is_refused() -> None:
+    """Nobody says that nothing repeats where nobody could look."""
+    with pytest.raises(BadJson):
+        repeats_a_key(b"[" * 100_000 + b"]" * 100_000)

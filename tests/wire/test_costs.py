@@ -13,11 +13,10 @@ from adapter.errors import AdapterError
 from adapter.rules.tools.lists import Entries
 from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
-from adapter.wire.names import RESULT
+from adapter.wire.names import RESULT, repeats_a_key
 from adapter.wire.nesting import has_more_values
 from adapter.wire.outline import member, outline, responds
 from adapter.wire.piecewise import at_once
-from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
 
@@ -76,7 +75,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "may_hold": lambda text: may_hold(parse(text), "result", "tools"),
     "find": lambda text: find(message(text), ("params", "arguments", 5, "a")),
     "edit": lambda text: edit(message(text), [Insert(("params", "a"), b"1"), Drop(("params", "name"))]),
-    "repeats": lambda text: repeats(text),
+    "repeats": lambda text: repeats_a_key(text),
     "has_more_values": lambda text: has_more_values(text, 1000),
     "outline": lambda text: at_once(outline(b'{"result":{"tools":[%s]}}' % text, "tools", 1 << 40)),
     "outline beside the list": lambda text: at_once(outline(b'{"x":%s}' % text, "tools", 1 << 40)),

@@ -12,7 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, BadRequest
-from adapter.wire.envelope import KEPT_META, SHORT, Batch, Envelope, Kind, answers, dump, parse, read_envelope
+from adapter.wire.envelope import (
+    KEPT_META,
+    SHORT,
+    Batch,
+    Envelope,
+    Kind,
+    MetaVersion,
+    answers,
+    dump,
+    parse,
+    read_envelope,
+)
 from adapter.wire.names import VERSION_KEY
 from adapter.wire.spans import find
 
@@ -30,7 +41,9 @@ def call(params: bytes = b"{}", id: bytes = b"1") -> bytes:
 def test_request() -> None:
     """A call's method, id, tool and version are read, and its bytes are kept."""
     body = call(b'{"name":"echo","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}')
-    assert read(body) == Envelope(Kind.REQUEST, "tools/call", 1, "echo", "2026-07-28", True, body)
+    assert read(body) == Envelope(
+        Kind.REQUEST, "tools/call", 1, "echo", MetaVersion("2026-07-28", True), body
+    )
 
 
 def test_notification_and_responses() -> None:
@@ -126,7 +139,7 @@ def test_name_of_a_resource_is_its_uri() -> None:
 def test_version_of_the_meta(meta: object, expected: tuple[str | None, bool]) -> None:
     """A version that is no string reads as "", and a key that begins like the version's is a modern sign."""
     envelope = read(call(json.dumps({"_meta": meta}).encode()))
-    assert (envelope.meta_version, envelope.has_modern_meta) == expected
+    assert envelope.meta == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.handles import Handle, artifact_uri, parse_artifact, parse_upload, upload_handle
+from adapter.wire.signed_urls import Handle, artifact_uri, parse_artifact, parse_upload, upload_handle
 
 SCOPE, FILE = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 UPLOAD = f"upload://sessions/{SCOPE}/{FILE}"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import TargetTooLong
-from adapter.wire.queries import LONGEST_QUERY, forwardable_query, is_query
+from adapter.wire.signed_urls import LONGEST_QUERY, forwardable_query, is_query
 
 
 @pytest.mark.parametrize("query", ["", "a=1&b=2", "a=%20%c3%A9+b", "?/:@!$'()*+,;=~", "a=b=c&&"])

@@ -15,7 +15,7 @@ from adapter.wire.shared_ids import (
     Addressed,
     AskedId,
     TaggedId,
-    asked,
+    asked_id,
     downward,
     plain_answer,
     request_upward,
@@ -53,7 +53,7 @@ def test_id_comes_back_as_it_was_spelled(number: object) -> None:
     """Whatever an id is, its text under a tag leads to the same text and tag."""
     text = dump(number)
     assert untagged(orjson.loads(tagged(ADA, text))) == TaggedId(ADA, text)
-    assert asked(orjson.loads(tagged(f"{EPOCH}.{ADA}", text))) == AskedId(EPOCH, ADA, text)
+    assert asked_id(orjson.loads(tagged(f"{EPOCH}.{ADA}", text))) == AskedId(EPOCH, ADA, text)
 
 
 @given(st.one_of(VALUES, st.text().map(lambda text: f"{ADA}.{text}")))
@@ -66,7 +66,7 @@ def test_what_is_found_under_a_tag_is_an_id_and_nothing_else(value: object) -> N
 @pytest.mark.parametrize("text", ['1,"method":"tools/call"', "{}", "[1]", "true", "null", "", "1}"])
 def test_more_than_an_id_is_none(text: str) -> None:
     """Nothing but an id can be put into the place of one."""
-    assert untagged(f"{ADA}.{text}") is None and asked(f"{EPOCH}.{ADA}.{text}") is None
+    assert untagged(f"{ADA}.{text}") is None and asked_id(f"{EPOCH}.{ADA}.{text}") is None
 
 
 @given(IDS, VALUES)
@@ -108,8 +108,8 @@ def test_server_request_names_its_session_and_who_was_asked() -> None:
     found = down(data, ADA)
     assert found is not None and found.tag == ADA and found.asks == b"7"
     message = orjson.loads(found.data)
-    assert asked(message["id"]) == AskedId(EPOCH, ADA, b"7")
-    assert asked(message["params"]["_meta"]["progressToken"]) == AskedId(EPOCH, ADA, b"3")
+    assert asked_id(message["id"]) == AskedId(EPOCH, ADA, b"7")
+    assert asked_id(message["params"]["_meta"]["progressToken"]) == AskedId(EPOCH, ADA, b"3")
 
 
 def test_cancellation_by_the_server_reaches_who_was_asked() -> None:
@@ -119,7 +119,7 @@ def test_cancellation_by_the_server_reaches_who_was_asked() -> None:
         data, orjson.loads(data), EVERYBODY, EPOCH, lambda number: ADA if number == b"7" else "*"
     )
     assert found is not None and found.tag == ADA
-    assert asked(orjson.loads(found.data)["params"]["requestId"]) == AskedId(EPOCH, ADA, b"7")
+    assert asked_id(orjson.loads(found.data)["params"]["requestId"]) == AskedId(EPOCH, ADA, b"7")
     everybodys = down(data)
     assert everybodys is not None and everybodys.tag is None
 

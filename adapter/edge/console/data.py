@@ -106,7 +106,7 @@ class ConsoleData:
             case "files":
                 return self._belongings.files_for(viewer)
             case "exchanges":
-                return [exchange.told() for exchange in self._recent.last(viewer.whose)]
+                return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
             case "config":
                 return {"yaml": self._facts.configuration}
             case _:
@@ -207,7 +207,7 @@ async def stream(
     try:
         begin_stream(request, extra)
         await request.reply.write(b": exchanges\n\n")
-        while (news := await watcher.news(heartbeat)) is not None:
+        while (news := await watcher.next_news(heartbeat)) is not None:
             await request.reply.write(_events(news))
             if news.exchanges:
                 await asyncio.sleep(PACE)
@@ -218,5 +218,5 @@ async def stream(
 
 def _events(news: News) -> bytes:
     events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
-    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.told()) for exchange in news.exchanges]
+    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.shown()) for exchange in news.exchanges]
     return b"".join(events) or b": still here\n\n"

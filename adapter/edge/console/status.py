@@ -10,13 +10,13 @@ from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.errors import AdapterError
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.server import Server
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
-from adapter.wire.handles import artifact_uri, upload_handle
+from adapter.wire.signed_urls import artifact_uri, upload_handle
 
 
 class OperatorsOnly(AdapterError):

@@ -23,13 +23,12 @@ from adapter.errors import (
     UploadStalled,
 )
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
-from adapter.relay.sessions.scopes import Scopes
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord
-from adapter.wire.handles import upload_handle
-from adapter.wire.signed_urls import UploadCredential
+from adapter.wire.signed_urls import UploadCredential, upload_handle
 
 _SIGNED = frozenset({"sid", "exp", "nonce", "sig"})
 _BESIDE_BATCH = 64 * 1024

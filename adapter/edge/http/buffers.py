@@ -11,7 +11,7 @@ from adapter.errors import BuffersFull
 _READ_AT_ONCE = 256 * 1024
 """Bytes that one read of a socket may bring."""
 
-_LOOK_AGAIN = 0.05
+_PROBE_AGAIN = 0.05
 """Seconds until more waiting readers are woken, if there is still room."""
 
 
@@ -107,7 +107,7 @@ class RequestBuffers:
                 room -= _READ_AT_ONCE
         self._send_ahead()
         if self._waiting and self._later is None:
-            self._later = asyncio.get_running_loop().call_later(_LOOK_AGAIN, self._look_again)
+            self._later = asyncio.get_running_loop().call_later(_PROBE_AGAIN, self._look_again)
 
     def _look_again(self) -> None:
         self._later = None

@@ -20,7 +20,7 @@ from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
 from adapter.errors import ConnectionsTaken
 from adapter.rules.access.host_and_origin_check import NOSNIFF
-from adapter.upstream.descriptors import scarce
+from adapter.upstream.limits import scarce
 
 PIPELINE_LIMIT = 8
 """Requests that may wait behind the one being answered before reading stops."""

@@ -17,7 +17,7 @@ from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
 from adapter.wire.nesting import has_more_values, values_at_most
-from adapter.wire.queries import forwardable_query
+from adapter.wire.signed_urls import forwardable_query
 
 READ_AT_ONCE = 10_000
 """Values of a message that is read between two turns of the loop: the least convenient takes 20 ms."""

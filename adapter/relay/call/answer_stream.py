@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
+from adapter.relay.background import SLICE, breathe, slices
 from adapter.relay.exchange import Flow
 from adapter.relay.replies import LARGE, LIST, is_response, messages_in, too_large
-from adapter.relay.turns import SLICE, breathe, slices
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, failure, read_response
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data

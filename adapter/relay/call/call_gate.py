@@ -12,8 +12,9 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, Renewed, forwardable
 from adapter.relay.replies import decoded, is_encoded, is_response, media_type, read_answer, read_body
+from adapter.relay.sessions.own_session import ACCEPT, Resumption
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import ACCEPT, Resumption, UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Unfold
 from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
@@ -56,7 +57,7 @@ async def fetch(
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
-    upstream_session = session.upstream_session if session else None
+    upstream_session = session.upstream.id if session else None
     resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
     return (await read_answer(reply, request_id, read_timeout, resume, limit)).response
 

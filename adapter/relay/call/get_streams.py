@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, MessageTooLong, SessionUnknown, UpstreamBroken
+from adapter.relay.background import breathe, slices
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
@@ -19,7 +20,6 @@ from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan
-from adapter.relay.turns import breathe, slices
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.sse import SseReader, replace_data
 

@@ -21,7 +21,7 @@ from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import Envelope, dump, error_response, parse
-from adapter.wire.repeats import repeats
+from adapter.wire.names import repeats_a_key
 from adapter.wire.spans import Drop, Insert, Replace, edit
 
 LIVE = "walk"
@@ -143,7 +143,7 @@ class Planned:
     def _put(self, call: Call, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
         """Have the request say what the stages saw and made of it, and its mirrors too."""
         said = params.get("arguments") or {}
-        if repeats(call.request):
+        if repeats_a_key(call.request):
             text = dump({**params, "arguments": dict(arguments)})
             call.request = edit(call.request, [Replace(("params",), text)])
         elif arguments is not said and arguments != said:

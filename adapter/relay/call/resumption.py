@@ -7,8 +7,8 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.exchange import ClientRequest, forwardable
 from adapter.relay.replies import discard
+from adapter.relay.sessions.own_session import Resumption
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import Resumption
 from adapter.relay.stages import Call, Stages, finish
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
 from adapter.wire.envelope import Envelope
@@ -45,7 +45,7 @@ class ExchangeRecovery:
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
-        upstream_session = self._session.upstream_session if self._session else None
+        upstream_session = self._session.upstream.id if self._session else None
         resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version, ask.query)
         return await resumption.after(last_event_id, None)
 
@@ -62,11 +62,11 @@ class ExchangeRecovery:
     def cancel_upstream(self) -> None:
         """Tell a legacy upstream that nobody waits any more; a modern one reads it from the closed connection."""
         session = self._session
-        if session is None or session.upstream_session is None:
+        if session is None or session.upstream.id is None:
             return
         # The request may have been compressed; this is not.
         fields = forwardable(self._ask.headers, drop=frozenset({"content-encoding"}))
-        headers = [*fields, ("Mcp-Session-Id", session.upstream_session)]
+        headers = [*fields, ("Mcp-Session-Id", session.upstream.id)]
         for request in self._requests:
             body = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'

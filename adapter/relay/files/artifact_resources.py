@@ -17,7 +17,7 @@ from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
 from adapter.wire.envelope import error_response, parse
-from adapter.wire.handles import artifact_uri, parse_artifact
+from adapter.wire.signed_urls import artifact_uri, parse_artifact
 from adapter.wire.spans import find
 
 

@@ -14,7 +14,7 @@ from adapter.relay.files.signed_urls import Links
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import Shown
-from adapter.wire.handles import artifact_uri
+from adapter.wire.signed_urls import artifact_uri
 
 
 class FileAccess(NamedTuple):

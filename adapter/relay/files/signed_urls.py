@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote, urlsplit
 
 from adapter.errors import CredentialRefused
-from adapter.relay.secret import kept_secret
+from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import FileRecord
 from adapter.state.port import ABSENT, Conflict, Store
 from adapter.wire.signed_urls import (

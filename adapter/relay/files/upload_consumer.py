@@ -21,7 +21,7 @@ from adapter.rules.calls.arguments import ambiguous, replaced, values
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import tool_result, without_paths
-from adapter.wire.handles import parse_artifact, parse_upload
+from adapter.wire.signed_urls import parse_artifact, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 

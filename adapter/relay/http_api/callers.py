@@ -1,4 +1,4 @@
-"""Callers over HTTP as the relay takes them: their requests as Asks, made as ingress makes those of MCP's clients."""
+"""Callers over HTTP, and their requests in the form that ingress gives to those of MCP clients."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import MODERN_VERSION
-from adapter.relay.sessions.upstream_sessions import ACCEPT
+from adapter.relay.sessions.own_session import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import ANONYMOUS, Caller
 from adapter.wire.envelope import dump, envelope_of, parse
@@ -18,7 +17,6 @@ from adapter.wire.eras import Era, encode_mirror
 
 METHOD_NOT_FOUND = -32601
 NO_INPUT = "The tool asks for more input, which a call over HTTP cannot give."
-CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
 Message = dict[str, Any]
 """A JSON-RPC message."""
@@ -53,7 +51,7 @@ class Who:
     caller: Caller = field(init=False)
 
     def __post_init__(self) -> None:
-        # Whoever asks again on the same connection is the same caller.
+        # Requests on one connection share the caller.
         object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields, self.withhold))
 
 
@@ -85,7 +83,7 @@ class Asks:
         return ask
 
     def end(self, principal: str) -> ClientRequest:
-        """The end of the legacy session, said without its caller."""
+        """The end of the legacy session, without a request of its caller."""
         return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
 
     def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> ClientRequest:
@@ -113,35 +111,21 @@ class Asks:
         return self._last[1]
 
     def _filtered(self, who: Who) -> list[tuple[str, str]]:
-        said: Sequence[tuple[str, str]] = list(who.fields.items())
-        absent = missing(self.server.required, said)
+        fields: Sequence[tuple[str, str]] = list(who.fields.items())
+        absent = missing(self.server.required, fields)
         if absent is not None:
             raise BadRequest(f"This server requires the header {absent} with every request.")
         server = self.server
         passed = to_upstream(
-            said, passthrough=server.passthrough, static=server.static, withhold=who.withhold
+            fields, passthrough=server.passthrough, static=server.static, withhold=who.withhold
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 
 
-def request(number: int, method: str, params: Message) -> Message:
-    """A JSON-RPC request."""
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-
-
 def refusal(number: Any, code: int, sentence: str) -> Message:
     """A JSON-RPC error in answer to a server's own request."""
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": sentence}}
-
-
-def modern_meta() -> dict[str, Any]:
-    """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
-    return {
-        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-        "io.modelcontextprotocol/clientInfo": CLIENT,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
 
 
 def object_of(data: bytes) -> dict[str, Any]:
@@ -157,10 +141,10 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a response. Raises ToolRefused, UpstreamBroken."""
     error, result = response.get("error"), response.get("result")
     if isinstance(error, dict):
-        code, said = error.get("code"), error.get("message")
+        code, sentence = error.get("code"), error.get("message")
         raise ToolRefused(
             code if isinstance(code, int) else -32603,
-            said if isinstance(said, str) else "The upstream server refused the request.",
+            sentence if isinstance(sentence, str) else "The upstream server refused the request.",
             error.get("data"),
         )
     if not isinstance(result, dict):

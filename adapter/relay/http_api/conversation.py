@@ -1,7 +1,7 @@
 """A client of the relay's own: what a caller over HTTP asks becomes JSON-RPC, in a session or stateless.
 
 It is a client like any other: everything goes through ``Relay.handle``, so gate, stages, files and limits are those
-of MCP. What an upstream asks of its client on the way is refused at once, for nobody here could answer it.
+of MCP. What an upstream asks of its client on the way is refused at once, because a caller over HTTP cannot answer it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,23 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnanswered,
 )
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, breathe, in_turns, slices
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
-    CLIENT,
     INITIALIZED,
     METHOD_NOT_FOUND,
     Asks,
     Message,
     ToolRefused,
     Who,
-    modern_meta,
     object_of,
     refusal,
-    request,
     result_of,
 )
 from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.upstream_sessions import LONGEST_RETRY
-from adapter.relay.turns import breathe, in_turns, slices
+from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, LONGEST_RETRY, modern_meta, rpc_request
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import long_response
 from adapter.upstream.port import header
@@ -49,7 +45,7 @@ from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
-"""Told of a call's progress, as ``progress``, ``total`` and ``message`` of which only the first is always there."""
+"""Takes a call's progress: ``progress``, ``total`` and ``message``, of which only the first is always there."""
 
 MOST_REPLIES = 16
 """Requests of the server that one conversation refuses at the same time. Its next message is read after one of these
@@ -62,7 +58,7 @@ LISTS = {"tools/list": "tools", "resources/list": "resources"}
 _PROGRESS = ("progress", "total", "message")
 
 
-class _Heard(NamedTuple):
+class _StreamEnd(NamedTuple):
     """The response that a stream brought, or the event id to resume it from after ``retry`` milliseconds."""
 
     response: dict[str, Any] | None
@@ -71,7 +67,7 @@ class _Heard(NamedTuple):
 
 
 class Conversation:
-    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while nobody knows."""
+    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known."""
 
     def __init__(self, relay: Relay, server: Server, era: Era | None, background: BackgroundTasks) -> None:
         self._relay = relay
@@ -108,9 +104,9 @@ class Conversation:
         """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
         asks.session_id = asks.version = None
-        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
-        answer = await self._relay.handle(asks.post(who, Era.LEGACY, request(number, "initialize", params)))
-        result = ((await self._heard(answer, who, number)).response or {}).get("result")
+        message = rpc_request(number, "initialize", INITIALIZE_PARAMS)
+        answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
+        result = ((await self._read_response(answer, who, number)).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
             raise _refused_by_status(answer.status)
@@ -131,7 +127,7 @@ class Conversation:
         return True
 
     async def close(self, principal: str, within: float = CLOSE_SECONDS) -> None:
-        """End the session, if there is one; what the upstream does not close ``within`` seconds the janitor does."""
+        """End the session, if there is one; what the upstream does not close ``within`` seconds the cleanup does."""
         if self._asks.session_id is None:
             return
         ask = self._asks.end(principal)
@@ -150,7 +146,7 @@ class Conversation:
         tell: Tell | None = None,
         mirrors: Iterable[tuple[str, str]] = (),
     ) -> dict[str, Any]:
-        """The result of one request. Whoever cancels the wait cancels the request.
+        """The result of one request. Cancelling the wait cancels the request.
 
         Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
         wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
@@ -171,14 +167,14 @@ class Conversation:
         meta: dict[str, Any] = modern_meta() if era is Era.MODERN else {}
         if tell is not None:
             meta["progressToken"] = number
-        message = request(number, method, {**params, "_meta": meta} if meta else params)
+        message = rpc_request(number, method, {**params, "_meta": meta} if meta else params)
         try:
             ask = self._asks.post(who, era, message, mirrors)
             response = await self._response(ask, who, number, tell, LISTS.get(method))
         except AdapterError:
             raise
         except BaseException:
-            # Whoever waited has gone. A modern upstream reads that from the connection, which is closed by now.
+            # The caller has gone. A modern upstream reads that from the connection, which is closed by now.
             if era is Era.LEGACY:
                 self._background.run(self._say_cancelled(who, number))
             raise
@@ -192,7 +188,7 @@ class Conversation:
         try:
             return await self._followed(answer, ask, who, number, tell, listed)
         except (SessionMissing, SessionUnknown):
-            # Whoever hears of an unknown session opens another and asks anew; but this request has left.
+            # For an unknown session a caller opens another and repeats its request; but this one has left.
             if ask.repeatable():
                 raise
             raise UpstreamUnanswered(
@@ -214,27 +210,27 @@ class Conversation:
         """
         last_id = b""
         for _ in range(RESUMPTIONS):
-            heard = await self._heard(answer, who, number, tell, listed)
-            if heard.response is not None:
-                return heard.response
+            end = await self._read_response(answer, who, number, tell, listed)
+            if end.response is not None:
+                return end.response
             if answer.status != 200:
                 raise _refused_by_status(answer.status)
-            if ask.era is Era.MODERN or heard.last_id in (b"", last_id):
+            if ask.era is Era.MODERN or end.last_id in (b"", last_id):
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
-            last_id = heard.last_id
-            await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
+            last_id = end.last_id
+            await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
             answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
         await answer.close()
         raise UpstreamBroken(f"The upstream server deferred its answer on {RESUMPTIONS} streams in a row.")
 
-    async def _heard(
+    async def _read_response(
         self,
         answer: ClientResponse,
         who: Who,
         number: int,
         tell: Tell | None = None,
         listed: str | None = None,
-    ) -> _Heard:
+    ) -> _StreamEnd:
         """Read an answer up to the response, then close it. Raises AdapterError."""
         limit = self._asks.server.answer_limit
         try:
@@ -245,7 +241,7 @@ class Conversation:
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
-                return _Heard(await _response_in(body, number, listed))
+                return _StreamEnd(await _response_in(body, number, listed))
             reader = SseReader(limit)
             async for piece in _pieces(answer):
                 for part in slices(piece):
@@ -255,31 +251,31 @@ class Conversation:
                             continue
                         response = await _response_in(event.data, number, listed)
                         if response is not None:
-                            return _Heard(response)
+                            return _StreamEnd(response)
                         await self._observe(event.data, who, number, tell)
                     await breathe(len(events))
-            return _Heard(None, reader.last_id, reader.retry)
+            return _StreamEnd(None, reader.last_id, reader.retry)
         except MessageTooLong:
             raise too_large(limit) from None
         finally:
             await answer.close()
 
-    # --- what is said on the way ------------------------------------------------------------------------------
+    # --- messages before the response --------------------------------------------------------------------------
 
     async def _observe(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
-        """A message before the response: progress is told, a request of the server's refused."""
+        """Pass on progress, refuse a request of the server."""
         message = object_of(data)
         params = message.get("params")
         if message.get("method") == "notifications/progress" and isinstance(params, dict):
             if tell is not None and params.get("progressToken") == number:
                 await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
         elif "method" in message and "id" in message:
-            # Apart, for the server may not read it before it has been heard out here.
+            # In the background: the server may not read the refusal before its own message was read to the end.
             await self._replies.acquire()
             self._background.run(self._answer_server(who, message["id"], message["method"]))
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
-        """Refuse a request of the server's, but for a ping; then another may be refused."""
+        """Answer a ping of the server, refuse any other request; then another may be refused."""
         if method == "ping":
             message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
@@ -296,7 +292,7 @@ class Conversation:
         )
 
     async def _send_quietly(self, who: Who, message: Message) -> None:
-        """A message that nobody waits for; an upstream that does not take it has had its chance."""
+        """Send a message that no caller waits for; failures are ignored."""
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()

@@ -1,17 +1,167 @@
-"""The last exchanges, and news of each one that ends for those who watch.
+"""The last exchanges with the timings of their stages, and news for operators of each one that ends.
 
-Nothing of what was said is kept: no arguments, no results, no header fields.
+No contents are kept: no arguments, no results, no header fields.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from adapter.errors import LimitReached
-from adapter.relay.http_api.stage_timings import LONGEST, WalkedStage, begin_walk, walked
+from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.tracing import Attributes, Span
+
+STAGES = 64
+"""Stages of one exchange that are kept."""
+
+LONGEST = 128
+"""Characters that are kept of a name."""
+
+_STAGE = "stage."
+
+
+class WalkedStage(NamedTuple):
+    """``start_ms`` is since the exchange began. ``outcome``: ok, failed, cancelled, timeout, busy, rate, unfinished."""
+
+    name: str
+    start_ms: float
+    ms: float
+    outcome: str
+
+
+class StageTimings:
+    """The stages of one exchange, in the order they began."""
+
+    __slots__ = ("_began", "_stages")
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._stages: list[_Stage] = []
+
+    def __repr__(self) -> str:
+        return f"<StageTimings of {len(self._stages)} stages>"
+
+    def stage(self, name: str) -> AbstractContextManager[Span]:
+        """A stage that begins and ends with a block."""
+        if len(self._stages) >= STAGES:
+            return nullcontext(_NOTHING)
+        stage = _Stage(name[:LONGEST])
+        self._stages.append(stage)
+        return stage
+
+    def so_far(self) -> tuple[WalkedStage, ...]:
+        """The stages that were walked until now."""
+        # Most exchanges walk none.
+        return tuple(stage.timing(self._began) for stage in self._stages) if self._stages else ()
+
+
+_walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
+
+
+def begin_walk() -> None:
+    """An exchange begins: the stages of this task, and of the tasks that it starts, are its own from now on."""
+    _walk.set(StageTimings())
+
+
+def walked() -> tuple[WalkedStage, ...]:
+    """The stages of this task's exchange until now."""
+    walk = _walk.get()
+    return () if walk is None else walk.so_far()
+
+
+class _Stage:
+    __slots__ = ("_began", "_ended", "_name", "_outcome")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._outcome = "ok"
+        self._began = time.perf_counter()
+        self._ended: float | None = None
+
+    def __enter__(self) -> _Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended = time.perf_counter()
+        if error is not None:
+            self.fail(error)
+
+    def set(self, key: str, value: str | int | float | bool) -> None:
+        """See Span. What is noted there is for traces; here it would only take room."""
+
+    def fail(self, error: BaseException) -> None:
+        """See Span."""
+        if isinstance(error, asyncio.CancelledError):
+            self._outcome = "cancelled"
+        elif isinstance(error, StageFailed) and error.reason is not None:
+            self._outcome = error.reason
+        else:
+            self._outcome = "failed"
+
+    def timing(self, exchange_began: float) -> WalkedStage:
+        # A stage may outlast its exchange by a moment, when that was cut off.
+        ended, outcome = self._ended, self._outcome
+        if ended is None:
+            ended, outcome = time.perf_counter(), "unfinished"
+        return WalkedStage(
+            self._name,
+            _milliseconds(self._began - exchange_began),
+            _milliseconds(ended - self._began),
+            outcome,
+        )
+
+
+class _Nothing:
+    def set(self, key: str, value: str | int | float | bool) -> None:
+        """See Span."""
+
+    def fail(self, error: BaseException) -> None:
+        """See Span."""
+
+
+_NOTHING = _Nothing()
+
+
+class Waterfall:
+    """The Tracing that keeps stages with the exchange they belong to. Other spans are nothing to it."""
+
+    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:  # noqa: ARG002 - a Tracing
+        """See Tracing."""
+        walk = _walk.get()
+        if walk is None or not name.startswith(_STAGE):
+            return nullcontext(_NOTHING)
+        return walk.stage(name.removeprefix(_STAGE))
+
+    def call_span(
+        self,
+        name: str,  # noqa: ARG002 - a Tracing
+        attributes: Attributes,  # noqa: ARG002 - a Tracing
+        carrier: Mapping[str, object],  # noqa: ARG002 - a Tracing
+    ) -> AbstractContextManager[Span]:
+        """See Tracing."""
+        return nullcontext(_NOTHING)
+
+    def current(self) -> Span:
+        """See Tracing."""
+        return _NOTHING
+
+    def trace_id(self) -> str | None:
+        """None: what is kept here has no id."""
+        return None
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
 
 KEPT = 500
 """Exchanges that are kept."""
@@ -41,12 +191,12 @@ class PastExchange(NamedTuple):
     stages: tuple[WalkedStage, ...]
     principal: str | None
 
-    def told(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """For people to see, without whose it was."""
-        told = self._asdict()
-        del told["principal"]
-        told["stages"] = [stage._asdict() for stage in self.stages]
-        return told
+        fields = self._asdict()
+        del fields["principal"]
+        fields["stages"] = [stage._asdict() for stage in self.stages]
+        return fields
 
 
 class News(NamedTuple):
@@ -57,7 +207,7 @@ class News(NamedTuple):
 
 
 class Subscription:
-    """One watcher's news. ``whose``: the principal whose exchanges it is told of, None: everybody's."""
+    """One watcher's news. ``whose``: the principal whose exchanges it sees, None: everybody's."""
 
     def __init__(self, whose: str | None) -> None:
         self._whose = whose
@@ -77,11 +227,11 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """There will be no more news; those that wait can still be had."""
+        """End the news; those that wait can still be read."""
         self._closed = True
         self._arrived.set()
 
-    async def news(self, patience: float) -> News | None:
+    async def next_news(self, patience: float) -> News | None:
         """Return news as soon as there is any; empty news after ``patience`` seconds, None at the end."""
         if not self._arrived.is_set():
             try:
@@ -147,7 +297,7 @@ class Recent:
         return [each for each in reversed(self._kept) if whose is None or each.principal == whose]
 
     def subscribe(self, whose: str | None = None) -> Subscription:
-        """Be told of what ends from now on, until ``unsubscribe``. Raises LimitReached."""
+        """Watch the exchanges that end from now on, until ``unsubscribe``. Raises LimitReached."""
         if len(self._watchers) >= WATCHERS:
             raise LimitReached(
                 f"{WATCHERS} viewers watch the exchanges, and no more are allowed; try again later.",
@@ -161,7 +311,7 @@ class Recent:
         return watcher
 
     def unsubscribe(self, watcher: Subscription) -> None:
-        """Harmless when said twice."""
+        """End a watch. Idempotent."""
         self._watchers.discard(watcher)
 
     @property
@@ -170,7 +320,7 @@ class Recent:
         return len(self._watchers)
 
     def close(self) -> None:
-        """The adapter stops: whoever watches has seen it all."""
+        """End all watches: the adapter stops."""
         self._closed = True
         for watcher in self._watchers:
             watcher.close()

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.relay.turns import in_turns
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
@@ -42,7 +41,7 @@ class _Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _CallerSession:
     """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it."""
 
     conversation: Conversation
@@ -85,10 +84,10 @@ class HttpSessions:
         self._found: Era | None = None
         self._idle = idle
         self._most = most
-        self._held: OrderedDict[_Key, _Held] = OrderedDict()
+        self._sessions: OrderedDict[_Key, _CallerSession] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<HttpSessions of {self._server.id!r}: {len(self._held)}>"
+        return f"<HttpSessions of {self._server.id!r}: {len(self._sessions)}>"
 
     # --- what can be asked ------------------------------------------------------------------------------------
 
@@ -98,21 +97,21 @@ class HttpSessions:
         Raises AdapterError, ToolRefused.
         """
 
-        async def listing(held: _Held) -> Sequence[dict[str, Any]]:
-            found = await _all(held.conversation, who, "tools/list")
-            held.tools, held.places = found, await in_turns(_places(found))
-            held.listed = self._clock()
+        async def listing(session: _CallerSession) -> Sequence[dict[str, Any]]:
+            found = await _all(session.conversation, who, "tools/list")
+            session.tools, session.places = found, await in_turns(_places(found))
+            session.listed = self._clock()
             return found
 
         return await self._using(who, listing)
 
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
-        held = self._held.get(_Key(who.principal, who.tab))
-        if held is None or self._clock() - held.listed >= KNOWN_FOR or name not in held.places:
+        session = self._sessions.get(_Key(who.principal, who.tab))
+        if session is None or self._clock() - session.listed >= KNOWN_FOR or name not in session.places:
             await self.tools(who)
-            held = self._held.get(_Key(who.principal, who.tab))
-        return held.known(name) if held is not None else None
+            session = self._sessions.get(_Key(who.principal, who.tab))
+        return session.known(name) if session is not None else None
 
     async def call(
         self, who: Who, name: str, arguments: Mapping[str, Any], progress: Tell | None = None
@@ -123,24 +122,24 @@ class HttpSessions:
         ``progress`` raises.
         """
 
-        async def calling(held: _Held) -> dict[str, Any]:
+        async def calling(session: _CallerSession) -> dict[str, Any]:
             mirrors: list[tuple[str, str]] = []
-            if held.conversation.era is Era.MODERN:
-                definition = held.known(name) or await self.tool(who, name) or {}
+            if session.conversation.era is Era.MODERN:
+                definition = session.known(name) or await self.tool(who, name) or {}
                 mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
             params = {"name": name, "arguments": dict(arguments)}
-            return await held.conversation.ask(who, "tools/call", params, tell=progress, mirrors=mirrors)
+            return await session.conversation.ask(who, "tools/call", params, tell=progress, mirrors=mirrors)
 
         return await self._using(who, calling)
 
     async def resources(self, who: Who) -> Sequence[dict[str, Any]]:
         """The resources on all pages, artifacts among them. Raises as ``tools``."""
-        return await self._using(who, lambda held: _all(held.conversation, who, "resources/list"))
+        return await self._using(who, lambda session: _all(session.conversation, who, "resources/list"))
 
     async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
         """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
         result = await self._using(
-            who, lambda held: held.conversation.ask(who, "resources/read", {"uri": uri})
+            who, lambda session: session.conversation.ask(who, "resources/read", {"uri": uri})
         )
         contents = result.get("contents")
         if not isinstance(contents, list) or not all(isinstance(each, dict) for each in contents):
@@ -149,91 +148,95 @@ class HttpSessions:
 
     def key_of(self, who: Who) -> str | None:
         """The key of the adapter session that this caller has open; None without one, and in the modern era."""
-        held = self._held.get(_Key(who.principal, who.tab))
-        return None if held is None else held.conversation.session_key
+        session = self._sessions.get(_Key(who.principal, who.tab))
+        return None if session is None else session.conversation.session_key
 
     # --- holding ----------------------------------------------------------------------------------------------
 
-    async def _using(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
+    async def _using(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
         """Act in the caller's session; one that is not known any more is opened again, once."""
         try:
             return await self._in_session(who, act)
         except (SessionMissing, SessionUnknown):
             return await self._in_session(who, act)
 
-    async def _in_session(self, who: Who, act: Callable[[_Held], Awaitable[T]]) -> T:
+    async def _in_session(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
         key = _Key(who.principal, who.tab)
-        held = self._take(key)
-        held.busy += 1
+        session = self._take(key)
+        session.busy += 1
         try:
-            if not held.conversation.is_open:
-                await self._open(held, who)
-            return await act(held)
+            if not session.conversation.is_open:
+                await self._open(session, who)
+            return await act(session)
         except (SessionMissing, SessionUnknown):
-            self._forget(key, held)
+            self._forget(key, session)
             raise
         except UpstreamBroken:
             # Perhaps it speaks another era by now. A session stays, for there are files in it.
-            if held.conversation.era is Era.MODERN:
+            if session.conversation.era is Era.MODERN:
                 self._found = None
-                self._forget(key, held)
+                self._forget(key, session)
             raise
         finally:
-            held.busy -= 1
-            held.used = self._clock()
-            if not held.conversation.is_open and not held.busy:
-                self._forget(key, held)
-            if not held.busy and self._held.get(key) is not held:
-                self._background.run(held.conversation.close(key.principal))
+            session.busy -= 1
+            session.used = self._clock()
+            if not session.conversation.is_open and not session.busy:
+                self._forget(key, session)
+            if not session.busy and self._sessions.get(key) is not session:
+                self._background.run(session.conversation.close(key.principal))
 
-    async def _open(self, held: _Held, who: Who) -> None:
+    async def _open(self, session: _CallerSession, who: Who) -> None:
         """Of all who come at once, one opens it."""
-        async with held.opening:
-            if not held.conversation.is_open:
-                await held.conversation.open(who)
-                self._found = held.conversation.era
+        async with session.opening:
+            if not session.conversation.is_open:
+                await session.conversation.open(who)
+                self._found = session.conversation.era
 
-    def _take(self, key: _Key) -> _Held:
-        held = self._held.get(key)
-        if held is None:
+    def _take(self, key: _Key) -> _CallerSession:
+        session = self._sessions.get(key)
+        if session is None:
             self._make_room()
             era = self._era() or self._found
-            held = _Held(Conversation(self._relay, self._server, era, self._background), self._clock())
-            self._held[key] = held
-        self._held.move_to_end(key)
-        return held
+            session = _CallerSession(
+                Conversation(self._relay, self._server, era, self._background), self._clock()
+            )
+            self._sessions[key] = session
+        self._sessions.move_to_end(key)
+        return session
 
     def _make_room(self) -> None:
         """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""
-        if len(self._held) < self._most:
+        if len(self._sessions) < self._most:
             return
-        resting = next(((key, held) for key, held in self._held.items() if not held.busy), None)
+        resting = next(((key, session) for key, session in self._sessions.items() if not session.busy), None)
         if resting is None:
             raise LimitReached(
                 f"{self._most} callers over HTTP are connected, and no more are allowed; try again shortly.",
                 retry_after=1,
             )
-        key, held = resting
-        self._forget(key, held)
-        self._background.run(held.conversation.close(key.principal))
+        key, session = resting
+        self._forget(key, session)
+        self._background.run(session.conversation.close(key.principal))
 
-    def _forget(self, key: _Key, held: _Held) -> None:
+    def _forget(self, key: _Key, session: _CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
-        if self._held.get(key) is held:
-            del self._held[key]
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
 
     async def tidy(self) -> None:
-        """Close what has been idle."""
+        """Close the sessions that have been idle."""
         since = self._clock() - self._idle
-        resting = [(key, held) for key, held in self._held.items() if not held.busy and held.used <= since]
-        for key, held in resting:
-            self._forget(key, held)
-        await asyncio.gather(*(held.conversation.close(key.principal) for key, held in resting))
+        idle = [(key, each) for key, each in self._sessions.items() if not each.busy and each.used <= since]
+        for key, session in idle:
+            self._forget(key, session)
+        await asyncio.gather(*(session.conversation.close(key.principal) for key, session in idle))
 
     async def close(self, within: float) -> None:
         """Close every session, upstream as far as that takes no longer than ``within`` seconds."""
-        held, self._held = self._held, OrderedDict()
-        await asyncio.gather(*(each.conversation.close(key.principal, within) for key, each in held.items()))
+        session, self._sessions = self._sessions, OrderedDict()
+        await asyncio.gather(
+            *(each.conversation.close(key.principal, within) for key, each in session.items())
+        )
 
 
 async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[dict[str, Any]]:

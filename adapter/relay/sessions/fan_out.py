@@ -1,4 +1,4 @@
-"""One GET stream of a server for all who share its session: each message goes to whom it is for, or to everybody."""
+"""One GET stream of a server for all who share its session: each message goes to its addressee, or to everybody."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
-from adapter.errors import AdapterError, LimitReached
-from adapter.relay.replies import media_type, require_plain
-from adapter.relay.turns import slices
-from adapter.rules.access.shared_sessions import MANY
+from adapter.errors import AdapterError, LimitReached, MessageTooLong
+from adapter.relay.background import breathe, slices
+from adapter.relay.replies import kept_fields, media_type, require_plain, too_large
+from adapter.rules.access.shared_sessions import MANY, EventHistory, SentEvent
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
 from adapter.wire.sse import SseEvent, SseReader, encode, replace_data, replace_id
@@ -26,28 +25,91 @@ QUEUE_EVENTS = 1000
 JOINED_BYTES = 64 << 10
 """Bytes of several events that are handed on at once."""
 
-TELLINGS = 1000
-"""Events times listeners after which others get their turns."""
+BURST = 1000
+"""Events times listeners after which the server's stream is not read for ``PAUSE`` seconds."""
 
 PAUSE = 0.005
-"""Seconds of those. Each event wakes every listener, so a flood without a pause would fill each turn of the loop."""
-
-REPLAY_EVENTS = 256
-"""Events that are kept for listeners that come back with ``Last-Event-ID``."""
-
-REPLAY_BYTES = 1 << 20
-"""Bytes of those events."""
+"""Seconds. Each event wakes every listener, so a flood without a pause would fill each turn of the loop."""
 
 RETRY_AFTER = 5.0
 
 _MARKED = re.compile(r"[0-9a-f]{8}\*")
 
 ReadEvent = Callable[[bytes, int], Awaitable[list[Addressed]]]
-"""The messages in the data of an event, which so many streams are going to get."""
+"""The messages in the data of an event that so many streams are going to get."""
+
+
+class EditedStream:
+    """An UpstreamReply that is an event stream, each message of which passes through ``edit``.
+
+    ``edit`` returns the data of an event as the client may have it; None: it is for somebody else. ``done`` is called
+    once, when the stream has ended or was dropped. ``limit``: bytes of one event.
+    """
+
+    whole: bytes | None = None
+
+    def __init__(
+        self,
+        reply: UpstreamReply,
+        edit: Callable[[bytes], Awaitable[bytes | None]],
+        limit: int,
+        done: Callable[[], None],
+    ) -> None:
+        self.status = reply.status
+        self.headers = kept_fields(reply.headers)
+        self._reply = reply
+        self._edit = edit
+        self._reader = SseReader(limit)
+        self._done: Callable[[], None] | None = done
+
+    @property
+    def needs_request(self) -> bool:
+        """See UpstreamReply."""
+        return self._reply.needs_request
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply. Raises AnswerTooLarge for an event above the limit."""
+        while True:
+            chunk = await self._reply.read(read_timeout)
+            if not chunk:
+                rest = self._reader.rest if self._done is not None else b""
+                self._finish()
+                return rest
+            if piece := await self._edited(chunk):
+                return piece
+
+    async def _edited(self, chunk: bytes) -> bytes:
+        leaving: list[bytes] = []
+        try:
+            for part in slices(chunk):
+                events = self._reader.feed(part)
+                for event in events:
+                    data = await self._edit(event.data) if event.data else event.data
+                    if data is event.data:
+                        leaving.append(event.raw)
+                    elif data is not None:
+                        leaving.append(replace_data(event, data))
+                await breathe(len(events))
+        except BaseException as error:
+            self.abort()
+            if isinstance(error, MessageTooLong):
+                raise too_large(self._reader.limit) from None
+            raise
+        return b"".join(leaving)
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._reply.abort()
+        self._finish()
+
+    def _finish(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done()
 
 
 class ListenerReply:
-    """An UpstreamReply: the stream of one listener. ``left`` is called when nobody listens to it any more."""
+    """An UpstreamReply: the stream of one listener. ``left`` is called when it ends, ``over`` is true from then on."""
 
     status = 200
     whole: bytes | None = None
@@ -59,17 +121,12 @@ class ListenerReply:
         self._left = left
         self._queue: deque[bytes] = deque()
         self._size = 0
-        self._news = asyncio.Event()
-        self._over = False
-
-    @property
-    def over(self) -> bool:
-        """True when nothing more is taken."""
-        return self._over
+        self._arrived = asyncio.Event()
+        self.over = False
 
     def put(self, piece: bytes) -> None:
         """Take whole events. One more than fits ends the stream, behind what is there."""
-        if self._over:
+        if self.over:
             return
         full = self._size + len(piece) > QUEUE_BYTES or len(self._queue) >= QUEUE_EVENTS
         if self._queue and full:
@@ -77,48 +134,37 @@ class ListenerReply:
             return
         self._queue.append(piece)
         self._size += len(piece)
-        self._news.set()
+        self._arrived.set()
 
     def end(self) -> None:
         """Let the stream end when what is there was read."""
-        self._over = True
+        self.over = True
         self._left(self)
-        self._news.set()
+        self._arrived.set()
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
         try:
             async with asyncio.timeout(read_timeout):
-                while not self._queue and not self._over:
-                    self._news.clear()
-                    await self._news.wait()
+                while not self._queue and not self.over:
+                    self._arrived.clear()
+                    await self._arrived.wait()
         except TimeoutError:
             raise silent(read_timeout) from None
         # The queues of all listeners hold the same pieces; what is joined is this one's alone, so it is not much.
-        taken: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
-        while self._queue and (not taken or size + len(self._queue[0]) <= JOINED_BYTES):
-            taken.append(self._queue.popleft())
-            size += len(taken[-1])
+        while self._queue and (not pieces or size + len(self._queue[0]) <= JOINED_BYTES):
+            pieces.append(self._queue.popleft())
+            size += len(pieces[-1])
         self._size -= size
-        return taken[0] if len(taken) == 1 else b"".join(taken)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def abort(self) -> None:
         """See UpstreamReply."""
-        if not self._over:
-            self._over = True
+        if not self.over:
             self._queue.clear()
-            self._left(self)
-            self._news.set()
-
-
-@dataclass(slots=True)
-class _Said:
-    """An event that was said. ``tag``: for whom it is, None for everybody."""
-
-    id: bytes
-    tag: str | None
-    raw: bytes
+            self.end()
 
 
 class FanOut:
@@ -135,17 +181,13 @@ class FanOut:
         self._listeners: list[ListenerReply] = []
         self._opening = asyncio.Lock()
         self._reading: asyncio.Task[None] | None = None
-        self._said: deque[_Said] = deque()
-        self._said_bytes = 0
+        self._history = EventHistory()
 
     def __repr__(self) -> str:
         return f"<FanOut: {len(self._listeners)} listeners>"
 
     def place(self, last_event_id: str | None) -> tuple[bool, str | None]:
-        """Tell whether that event, or none, is of this stream, and give the server's own id of it.
-
-        That is None for no event, and for one of the session before.
-        """
+        """Tell whether that event, or none, is of this stream, and its id at the server: None after a new session."""
         if last_event_id is None:
             return True, None
         mark = self._mark.decode("ascii")
@@ -161,20 +203,18 @@ class FanOut:
         ``listen`` opens the server's stream; a refusal is the answer. Raises LimitReached, and what ``listen`` raises.
         """
         if len(self._listeners) >= self._most:
+            setting = "core.upstream.max_streams"
             raise LimitReached(
-                f"{self._most} streams are open in this session, and core.upstream.max_streams allows no more.",
-                data={
-                    "limit": self._most,
-                    "setting": "core.upstream.max_streams",
-                    "retry_after": RETRY_AFTER,
-                },
+                f"{self._most} streams are open in this session, and {setting} allows no more.",
+                data={"limit": self._most, "setting": setting, "retry_after": RETRY_AFTER},
                 retry_after=RETRY_AFTER,
             )
         listener = ListenerReply(member, self._leave)
         self._listeners.append(listener)
         if self._reading is not None:
             if after is not None:
-                self._repeat(listener, after.encode("latin-1", "replace"))
+                for missed in self._history.after(after.encode("latin-1", "replace"), member):
+                    listener.put(missed)
             return listener
         try:
             refusal = await self._open(listen)
@@ -201,22 +241,22 @@ class FanOut:
             return None
 
     def tell(self, tag: str | None, piece: bytes) -> None:
-        """Say whole events to whom they are for.
+        """Send whole events to the member of that tag, to everybody without one.
 
-        Several clients speak for some members. What is for one of those comes on its own request's stream only, for
-        here nobody could tell which of them it is.
+        Members that stand for several clients get only what is for everybody: the rest comes on the stream of the
+        request that it belongs to.
         """
         if tag is None:
             for listener in self._one_of_each():
                 listener.put(piece)
             return
-        whose = [each for each in self._listeners if each.member == tag and not tag.startswith(MANY)]
+        streams = [each for each in self._listeners if each.member == tag and not tag.startswith(MANY)]
         # A message goes to one stream of a client only (MCP 2025-11-25, "Multiple Connections").
-        for listener in whose[-1:]:
+        for listener in streams[-1:]:
             listener.put(piece)
 
     def tell_others(self, member: str, data: bytes) -> None:
-        """Say a message to everybody but that member."""
+        """Send a message to everybody but that member."""
         for listener in self._one_of_each():
             if listener.member != member:
                 listener.put(encode(data))
@@ -236,22 +276,22 @@ class FanOut:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _read(self, reply: UpstreamReply) -> None:
-        """Read the server's stream to its end or break, which is the end of all listeners; they come back."""
+        """Read the server's stream to its end or break, which ends the streams of all listeners; they come back."""
         reader = SseReader(self._limit)
-        tellings = 0
+        count = 0
         try:
             while chunk := await reply.read(None):
                 for part in slices(chunk):
                     for event in reader.feed(part):
                         await self._pass(event)
-                        tellings += 1 + len(self._listeners)
-                        if tellings > TELLINGS:
-                            tellings = 0
+                        count += 1 + len(self._listeners)
+                        if count > BURST:
+                            count = 0
                             await asyncio.sleep(PAUSE)
         except AdapterError:
             return
         finally:
-            # Where nobody listened any more, who has come since waits for another stream.
+            # Listeners that came after the last one had left wait for another stream.
             if self._reading is asyncio.current_task():
                 self._reading = None
                 for listener in list(self._listeners):
@@ -259,46 +299,28 @@ class FanOut:
 
     async def _pass(self, event: SseEvent) -> None:
         if not event.data:
-            self._say(event, None, event.raw)
+            self._send(event, None, event.raw)
             return
         for message in await self._read_event(event.data, len(self._one_of_each())):
             same = message.data is event.data
-            self._say(event, message.tag, event.raw if same else replace_data(event, message.data))
+            self._send(event, message.tag, event.raw if same else replace_data(event, message.data))
 
-    def _say(self, event: SseEvent, tag: str | None, raw: bytes) -> None:
+    def _send(self, event: SseEvent, tag: str | None, raw: bytes) -> None:
         raw = raw[event.lead :]
         if event.id is not None:
             raw = replace_id(SseEvent(raw, event.data), self._mark + event.id)
-            self._remember(_Said(event.id, tag, raw))
+            self._history.add(SentEvent(event.id, tag, raw))
         self.tell(tag, raw)
-
-    def _remember(self, said: _Said) -> None:
-        self._said.append(said)
-        self._said_bytes += len(said.raw)
-        while len(self._said) > REPLAY_EVENTS or self._said_bytes > REPLAY_BYTES:
-            self._said_bytes -= len(self._said.popleft().raw)
-
-    def _repeat(self, listener: ListenerReply, after: bytes) -> None:
-        """Say again what was said behind that event, as far as it was for this listener."""
-        missed: list[_Said] | None = None
-        for said in self._said:
-            if missed is not None:
-                missed.append(said)
-            if said.id == after:
-                missed = []
-        for said in missed or ():
-            if said.tag is None or (said.tag == listener.member and not said.tag.startswith(MANY)):
-                listener.put(said.raw)
 
     # --- listeners --------------------------------------------------------------------------------------------
 
     def _one_of_each(self) -> list[ListenerReply]:
-        """The newest stream of each member, and all of those that several clients speak for."""
+        """The newest stream of each member; all streams of members that stand for several clients."""
         newest = {each.member: each for each in self._listeners}
         return [each for each in self._listeners if each.member[:1] == MANY or newest[each.member] is each]
 
     def _leave(self, listener: ListenerReply) -> None:
-        """Nobody listens there any more; without any listener the server's stream is closed."""
+        """Remove a listener; without any listener the server's stream is closed."""
         with contextlib.suppress(ValueError):
             self._listeners.remove(listener)
         if not self._listeners and self._reading is not None:

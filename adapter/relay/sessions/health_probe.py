@@ -1,4 +1,4 @@
-"""An upstream's health: pings in a session of their own, the breaker they feed, and the figures that are told of it."""
+"""An upstream's health: pings in a session of their own, the breaker they feed, and their figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.relay.server import Server
-from adapter.relay.sessions.late_sessions import LATEST
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
+from adapter.relay.sessions.renewal import LATEST
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.wire.eras import Era
 
@@ -66,24 +66,24 @@ class Probe:
         self._patience = max(timeout, server.timeouts.request)
         self._latest = latest
         self._opening: asyncio.Task[int] | None = None
-        self.visit = OwnSession(server, timeout)
+        self.own_session = OwnSession(server, timeout)
 
     async def ping(self) -> None:
         """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
 
         A refusal for want of credentials is an answer too: they are the clients' to bring.
         """
-        if self._opening is not None or not self.visit.is_open or not await self._answers():
+        if self._opening is not None or not self.own_session.is_open or not await self._answers():
             await self._open()
 
     async def _answers(self) -> bool:
         """Tell whether the open session is still one. Raises UpstreamUnreachable where nothing comes in time."""
         try:
             async with asyncio.timeout(self._timeout):
-                if self.visit.era is Era.MODERN:
-                    await self.visit.discover()
+                if self.own_session.era is Era.MODERN:
+                    await self.own_session.discover()
                     return True
-                status = (await self.visit.ask("ping")).status
+                status = (await self.own_session.ask("ping")).status
         except TimeoutError:
             raise UpstreamUnreachable(f"No answer to a ping within {self._timeout:g} s.") from None
         return status == 200 or status in REFUSED
@@ -91,7 +91,7 @@ class Probe:
     async def _open(self) -> None:
         if self._opening is None:
             self._server.wiring.changed()
-            opening = self.visit.open(self._patience + self._latest)
+            opening = self.own_session.open(self._patience + self._latest)
             self._opening = asyncio.get_running_loop().create_task(opening)
         await asyncio.wait((self._opening,), timeout=self._patience)
         if not self._opening.done():
@@ -105,7 +105,7 @@ class Probe:
             self._opening.cancel()
             with contextlib.suppress(asyncio.CancelledError, AdapterError):
                 await self._opening
-        await self.visit.close()
+        await self.own_session.close()
 
 
 class HealthMonitor:
@@ -126,7 +126,7 @@ class HealthMonitor:
         self._probe = Probe(server, settings.timeout)
         self._clock = clock
         self._log = log
-        self._told = BreakerState.CLOSED
+        self._logged_state = BreakerState.CLOSED
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
 
@@ -157,8 +157,8 @@ class HealthMonitor:
             self._succeeded(began, loop.time())
         self.first.set()
         # Not each try in between: a server that stays away would fill the log.
-        if breaker is not None and breaker.state not in (self._told, BreakerState.HALF_OPEN):
-            self._told = breaker.state
+        if breaker is not None and breaker.state not in (self._logged_state, BreakerState.HALF_OPEN):
+            self._logged_state = breaker.state
             self._log.warning(
                 "breaker changed", server=self.server.id, state=breaker.state.value, why=self.pulse.error
             )
@@ -176,15 +176,20 @@ class HealthMonitor:
             self.server.breaker.failed(now)
 
     def _succeeded(self, began: float, now: float) -> None:
-        pulse, visit = self.pulse, self._probe.visit
-        if visit.refusal is not None and pulse.refusal is None:
+        pulse, own_session = self.pulse, self._probe.own_session
+        if own_session.refusal is not None and pulse.refusal is None:
             self._log.warning(
                 "the upstream refuses the adapter's own credentials",
                 server=self.server.id,
-                answer=visit.refusal,
+                answer=own_session.refusal,
                 setting="servers[].upstream.static_headers",
             )
-        pulse.reached, pulse.error, pulse.era, pulse.refusal = True, None, visit.era, visit.refusal
+        pulse.reached, pulse.error, pulse.era, pulse.refusal = (
+            True,
+            None,
+            own_session.era,
+            own_session.refusal,
+        )
         pulse.latency = now - began
         pulse.last_success = self._clock()
         self.history.append((pulse.last_success, round(pulse.latency * 1000, 2)))
@@ -196,7 +201,7 @@ class HealthMonitor:
         """Look for the configured tools: once when the server begins anew, and again while any is missing."""
         wiring = self.server.wiring
         try:
-            if await self._guarded(wiring.look(self._probe.visit, self.server.timeouts.request)):
+            if await self._guarded(wiring.look(self._probe.own_session, self.server.timeouts.request)):
                 wiring.log_missing(self.server.id, self._log)
         except AdapterError as error:
             # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.

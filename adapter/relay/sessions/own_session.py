@@ -1,28 +1,38 @@
-"""A session of the adapter's own at an upstream, in whichever era that speaks: no client has a part in it."""
+"""Requests of the adapter's own to an upstream, and a session in which it asks without any client.
+
+The session speaks the era that the upstream speaks.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.relay.exchange import LATEST_LEGACY
+from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import decoded, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.upstream_sessions import (
-    ABANDON_SILENCE,
-    ACCEPT,
-    INITIALIZED,
-    Resumption,
-    initialize_result,
-    negotiated_version,
-)
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header, never
 from adapter.wire.envelope import answers, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.spans import find
+
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+ACCEPT = "application/json, text/event-stream"
+
+ABANDON_SILENCE = 2.0
+"""Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
+
+LONGEST_RETRY = 10.0
+"""Seconds of an upstream's ``retry:`` that are waited at most when the adapter itself resumes a stream."""
 
 MODERN_VERSION = MODERN_VERSIONS[-1]
 
@@ -35,10 +45,77 @@ REFUSAL_BYTES = 4096
 REFUSAL_SHOWN = 300
 """Characters of it that are kept, for people to see."""
 
-_CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+CLIENT = {"name": "mcp-file-adapter", "version": "1"}
+
+INITIALIZE_PARAMS = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+"""Of the adapter's own ``initialize``: a client that can do nothing but ask."""
 
 
-class Told(NamedTuple):
+def initialize_result(response: bytes | None) -> bytes | None:
+    """The bytes of a successful initialize result, or None."""
+    if response is None:
+        return None
+    span = find(response, ("result",))
+    return response[span[0] : span[1]] if span else None
+
+
+def negotiated_version(result: bytes) -> str:
+    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says."""
+    try:
+        read = orjson.loads(result)
+    except orjson.JSONDecodeError as error:
+        # Only the envelope has been read so far; what is between its braces may be anything.
+        raise UpstreamBroken("The upstream server's answer to initialize is not valid JSON.") from error
+    version = read.get("protocolVersion") if isinstance(read, dict) else None
+    return version if isinstance(version, str) else "2025-03-26"
+
+
+def opened(session_id: str | None, result: bytes, generation: int = 0) -> UpstreamSession:
+    """The upstream session that an initialize result stands for. Raises UpstreamBroken for no JSON."""
+    return UpstreamSession(
+        session_id, negotiated_version(result), hashlib.sha256(result).hexdigest(), generation
+    )
+
+
+class Resumption:
+    """GET with ``Last-Event-ID`` by the adapter itself (MCP 2025-11-25, "Resumability and Redelivery")."""
+
+    def __init__(
+        self,
+        server: Server,
+        headers: list[tuple[str, str]],
+        upstream_session: str | None,
+        version: str | None,
+        query: str = "",
+    ) -> None:
+        self._server = server
+        self._query = query
+        self._headers = [*forwardable(headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
+        if version:
+            self._headers.append(("MCP-Protocol-Version", version))
+        if upstream_session is not None:
+            self._headers.append(("Mcp-Session-Id", upstream_session))
+
+    async def after(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
+        """The stream after ``last_event_id``, asked for when ``retry`` milliseconds have passed; None if refused."""
+        if retry:
+            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
+        headers = [*self._headers, ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        try:
+            reply = await self._server.upstream.send(
+                UpstreamRequest("GET", headers, query=self._query, repeatable=always),
+                self._server.timeouts.request,
+            )
+        except AdapterError:
+            return None
+        kind = (header(reply.headers, "content-type") or "").lower()
+        if reply.status == 200 and kind.startswith("text/event-stream"):
+            return reply
+        reply.abort()
+        return None
+
+
+class OwnAnswer(NamedTuple):
     """The answer of an upstream: the HTTP status, and the JSON-RPC response, None if there was none."""
 
     status: int
@@ -49,7 +126,7 @@ class OwnSession:
     """Speaks to one upstream under its static headers. ``read_timeout`` in seconds.
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
-    said when it last refused the adapter's credentials, None where it did not.
+    answered when it last refused the adapter's credentials, None if it accepted them.
     """
 
     def __init__(self, server: Server, read_timeout: float) -> None:
@@ -81,8 +158,8 @@ class OwnSession:
         self.era = None
         read_timeout = patience or self._read_timeout
         number = next(self._ids)
-        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
-        request = self._request(_request(number, "initialize", params), [], repeatable=False)
+        message = rpc_request(number, "initialize", INITIALIZE_PARAMS)
+        request = self._request(dump(message), [], repeatable=False)
         reply = await self._server.upstream.send(request, read_timeout)
         if reply.status != 200:
             if reply.status in REFUSED:
@@ -102,18 +179,18 @@ class OwnSession:
 
     async def discover(self) -> int:
         """Find out whether the upstream speaks the modern era; otherwise as ``open``."""
-        told = await self._ask_modern("server/discover", {})
-        if told.status >= 500:
-            raise UpstreamBroken(f"The upstream server answered with HTTP status {told.status}.")
-        self.era = Era.MODERN if told.status == 200 else None
-        return told.status
+        answer = await self._ask_modern("server/discover", {})
+        if answer.status >= 500:
+            raise UpstreamBroken(f"The upstream server answered with HTTP status {answer.status}.")
+        self.era = Era.MODERN if answer.status == 200 else None
+        return answer.status
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Told:
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> OwnAnswer:
         """Ask something that changes nothing in the open session. Raises what the upstream raises."""
         if self.era is Era.MODERN:
             return await self._ask_modern(method, params or {})
         number = next(self._ids)
-        return await self._told(_request(number, method, params), self._session_fields(), number)
+        return await self._send(rpc_request(number, method, params), self._session_fields(), number)
 
     async def close(self) -> None:
         """End the session upstream, if there is one; an upstream that does not answer is left alone."""
@@ -126,36 +203,32 @@ class OwnSession:
         with contextlib.suppress(AdapterError):
             await discard(await self._server.upstream.send(request, read_timeout), read_timeout)
 
-    async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> Told:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-            "io.modelcontextprotocol/clientInfo": _CLIENT,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
+    async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> OwnAnswer:
         number = next(self._ids)
         fields = [("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", method)]
-        return await self._told(_request(number, method, {**params, "_meta": meta}), fields, number)
+        message = rpc_request(number, method, {**params, "_meta": modern_meta()})
+        return await self._send(message, fields, number)
 
-    async def _told(self, body: bytes, fields: list[tuple[str, str]], number: int) -> Told:
-        reply = await self._post(body, fields)
+    async def _send(self, message: dict[str, Any], fields: list[tuple[str, str]], number: int) -> OwnAnswer:
+        reply = await self._post(dump(message), fields)
         if reply.status in REFUSED:
-            return Told(await self._refused(reply), None)
+            return OwnAnswer(await self._refused(reply), None)
         if reply.status == 200:
             self.refusal = None
-        return Told(reply.status, await self._response(reply, number, self._read_timeout))
+        return OwnAnswer(reply.status, await self._response(reply, number, self._read_timeout))
 
     async def _refused(self, reply: UpstreamReply) -> int:
         """Keep what the upstream says to credentials that it does not take. Returns the status."""
-        said = b""
+        body = b""
         try:
-            while len(said) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
-                said += chunk
+            while len(body) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
+                body += chunk
         except AdapterError:
             # The status says enough.
             pass
         finally:
             reply.abort()
-        text = shown(said[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
+        text = shown(body[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
         self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
         return reply.status
 
@@ -196,8 +269,18 @@ class OwnSession:
         return fields
 
 
-def _request(number: int, method: str, params: Mapping[str, Any] | None) -> bytes:
+def rpc_request(number: int, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A JSON-RPC request."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:
         message["params"] = params
-    return dump(message)
+    return message
+
+
+def modern_meta() -> dict[str, Any]:
+    """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }

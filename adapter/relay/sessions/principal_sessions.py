@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from adapter.errors import SessionMissing, SessionUnknown
+from adapter.relay.background import SingleFlight
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.sessions.session import KEPT, Session
+from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, OwnSession, rpc_request
+from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
-from adapter.rules.access.sessions import SessionRecord, SessionState, decode, encode
+from adapter.rules.access.sessions import (
+    Handshake,
+    SessionRecord,
+    SessionState,
+    SessionTimes,
+    UpstreamSession,
+    decode,
+    encode,
+)
 from adapter.state.port import ABSENT, Conflict, Store
 from adapter.wire.envelope import dump
 
-LOOK_AGAIN = 30.0
+PROBE_AGAIN = 30.0
 """Seconds after which a server that opened the adapter no session is asked for one again."""
 
-_PLAIN = dump(
-    {
-        "jsonrpc": "2.0",
-        "id": 0,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": LATEST_LEGACY,
-            "capabilities": {},
-            "clientInfo": {"name": "mcp-file-adapter", "version": "1"},
-        },
-    }
-)
-"""The ``initialize`` for a principal of which none was seen: a client that can do nothing but ask."""
+_PLAIN = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
+"""The ``initialize`` for a principal of which none was seen."""
 
 
-class KeptSessions:
+class PrincipalSessions:
     """Finds the session of a legacy request without an id. ``serves``: also at servers that issue ids. ``clock`` gives
     Unix time in seconds.
 
@@ -51,11 +49,11 @@ class KeptSessions:
         self._serves = serves
         # By server and principal: as many as there are tokens, for each server.
         self._stateless: dict[str, Session] = {}
-        self._looking: dict[str, asyncio.Task[None]] = {}
-        self._looked: dict[str, float] = {}
+        self._probes = SingleFlight[str, None]()
+        self._probed_at: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<KeptSessions: {len(self._stateless)} of stateless servers>"
+        return f"<PrincipalSessions: {len(self._stateless)} of stateless servers>"
 
     async def find(self, ask: ClientRequest) -> Session:
         """The session of the request's principal. Raises SessionMissing, and what the upstream raises.
@@ -64,7 +62,7 @@ class KeptSessions:
         """
         server = ask.server
         if server.issues_ids is None and not self._serves:
-            await self._look(server)
+            await self._find_out(server)
         key = _key(server.id, ask.principal)
         if server.issues_ids is False:
             return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.principal)
@@ -79,14 +77,16 @@ class KeptSessions:
         key = _key(record.server, record.principal)
         row = await self._store.get(TABLE, key)
         before = decode(row.value) if row else None
-        kept = self._resting(record.server, record.principal, record.initialize)
+        next_record = self._resting(record.server, record.principal, record.handshake.initialize)
         if before is not None and before.state in (SessionState.OPEN, SessionState.IDLE):
-            kept = replace(before, initialize=record.initialize, initialized=None)
+            next_record = replace(before, handshake=next_record.handshake)
         # When an open one was last used only its row's time tells.
-        is_open = kept.state is SessionState.OPEN
-        due = row.due if row is not None and is_open else self._sessions.due(kept)
+        is_open = next_record.state is SessionState.OPEN
+        due = row.due if row is not None and is_open else self._sessions.due(next_record)
         try:
-            await self._store.put(TABLE, key, encode(kept), expected=row.version if row else ABSENT, due=due)
+            await self._store.put(
+                TABLE, key, encode(next_record), expected=row.version if row else ABSENT, due=due
+            )
         except Conflict:
             await self.remember(record)
 
@@ -108,23 +108,18 @@ class KeptSessions:
             return session
         return self._sessions.adopt(key, record)
 
-    async def _look(self, server: Server) -> None:
-        """Find out whether the server issues ids; once for all who wait."""
-        looking = self._looking.get(server.id)
-        if looking is None:
-            if self._clock() < self._looked.get(server.id, 0.0) + LOOK_AGAIN:
-                return
-            looking = self._looking[server.id] = asyncio.ensure_future(self._visit(server))
-        await asyncio.shield(looking)
+    async def _find_out(self, server: Server) -> None:
+        """Learn whether the server issues ids; once for all who wait, and not again for ``PROBE_AGAIN`` seconds."""
+        if self._clock() >= self._probed_at.get(server.id, 0.0) + PROBE_AGAIN:
+            await self._probes.get(server.id, partial(self._open_own_session, server))
 
-    async def _visit(self, server: Server) -> None:
-        visit = OwnSession(server, server.timeouts.request)
+    async def _open_own_session(self, server: Server) -> None:
+        own_session = OwnSession(server, server.timeouts.request)
         try:
-            await visit.open()
-            self._looked[server.id] = self._clock()
+            await own_session.open()
+            self._probed_at[server.id] = self._clock()
         finally:
-            await visit.close()
-            del self._looking[server.id]
+            await own_session.close()
 
     def _resting(self, server: str, principal: str, initialize: bytes) -> SessionRecord:
         """A session at rest: the first request in it opens one upstream."""
@@ -132,33 +127,19 @@ class KeptSessions:
         return SessionRecord(
             server=server,
             principal=principal,
-            upstream_session=None,
-            protocol_version=LATEST_LEGACY,
-            initialize=initialize,
-            initialized=None,
-            said="",
-            generation=0,
+            handshake=Handshake(initialize),
+            upstream=UpstreamSession(None, LATEST_LEGACY),
             state=SessionState.IDLE,
-            created=now,
-            last_seen=now,
-            reason=None,
+            times=SessionTimes(now, now),
         )
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
-        session = self._stateless[key] = Session(
-            key=key,
-            server=server,
-            principal=principal,
-            upstream_session=None,
-            protocol_version="",
-            generation=0,
-            last_seen=0.0,
-            kept=True,
-        )
+        session = self._stateless[key] = Session(key, server, principal, UpstreamSession(None, ""), 0.0)
+        session.unnamed = True
         return session
 
 
 def _key(server: str, principal: str) -> str:
     """The key of a row that no session id leads to: those of ids are hexadecimal."""
     named = f"{len(server)}:{server}{principal}"
-    return KEPT + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+    return UNNAMED + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()

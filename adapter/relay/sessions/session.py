@@ -1,4 +1,4 @@
-"""A session as the hot path knows it, and the limits of sessions."""
+"""A session as the hot path knows it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
@@ -65,7 +66,7 @@ class Guarded:
 def without_lists(data: bytes) -> bytes:
     """The part of a message on a GET stream that may leave if tools are hidden.
 
-    A list of tools that nobody waits for may not leave.
+    A list of tools that no request waits for may not leave.
     """
     if data.isascii() and b"\\" not in data and b"tools" not in data.lower().translate(None, b"_- \x7f"):
         # No member could be read as ``tools`` in any spelling.
@@ -82,7 +83,7 @@ def without_lists(data: bytes) -> bytes:
     return b""
 
 
-KEPT = "kept-"
+UNNAMED = "kept-"
 """How keys of sessions begin that have no id."""
 
 AT_ONCE = 32
@@ -91,32 +92,30 @@ AT_ONCE = 32
 
 @dataclass(slots=True)
 class Session:
-    """A session as far as the hot path needs it. The record in the store has the rest.
+    """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
 
-    ``kept``: it has no id, and belongs to all requests of a principal that name none.
-    ``asleep``: a tombstone that was asked for again; it needs a new upstream session before anything is sent.
-    ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded`` are its calls whose
-    answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session does; ``over`` from
-    then on.
+    ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
+    ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
+    is not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded``
+    are the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
+    does; ``over`` from then on.
     """
 
     key: str
     server: str
     principal: str
-    upstream_session: str | None
-    protocol_version: str
-    generation: int
+    upstream: UpstreamSession
     last_seen: float
     created: float = 0.0
     asleep: bool = False
-    kept: bool = False
-    in_flight: int = 0
-    touched: bool = False
-    renewal: asyncio.Task[None] | None = field(default=None, repr=False)
-    guarded: Guarded = field(default_factory=Guarded)
-    over: bool = False
+    unnamed: bool = field(default=False, init=False)
+    in_flight: int = field(default=0, init=False)
+    touched: bool = field(default=False, init=False)
+    renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
+    guarded: Guarded = field(default_factory=Guarded, init=False)
+    over: bool = field(default=False, init=False)
     # Most sessions hold none, and there may be very many of those.
-    streams: set[UpstreamReply] | None = field(default=None, repr=False)
+    streams: set[UpstreamReply] | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
@@ -146,14 +145,3 @@ def _end(streams: list[UpstreamReply]) -> None:
         streams.pop().abort()
     if streams:
         asyncio.get_running_loop().call_soon(_end, streams)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Every None means: no limit. Times in seconds."""
-
-    max_active: int | None = None
-    max_in_flight: int | None = None
-    idle_ttl: float | None = None
-    allow_revival: bool = True
-    tombstone_ttl: float = 86400.0

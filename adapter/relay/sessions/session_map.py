@@ -15,17 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.sessions.session import KEPT, Session, SessionLimits
+from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.rules.access.sessions import (
     Event,
-    Refuse,
+    SessionLimits,
     SessionRecord,
     SessionState,
     advance,
     decode,
     due,
     encode,
-    judge,
+    refusal,
     session_id_from,
     session_key,
     well_formed,
@@ -123,7 +123,7 @@ class Sessions:
         try:
             await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
         except asyncio.CancelledError:
-            # It may be written all the same, and nobody will ever know its id.
+            # It may be written all the same, and no client will ever know its id.
             await self._store.delete(TABLE, key)
             raise
         self._keep(key, record).guarded.everything = False
@@ -151,17 +151,9 @@ class Sessions:
             raise SessionUnknown()
         row = await self._store.get(TABLE, key)
         record = self._last_known(row) if row else None
-        verdict = judge(
-            record,
-            server=server,
-            principal=principal,
-            now=self._clock(),
-            idle_ttl=self._limits.idle_ttl,
-            tombstone_ttl=self._limits.tombstone_ttl,
-            allow_revival=self._limits.allow_revival,
-        )
-        if isinstance(verdict, Refuse):
-            raise verdict.failure()
+        refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self._limits)
+        if refused is not None:
+            raise refused
         assert record is not None, "only a session that exists is served"
         return self._open.get(key) or self._keep(key, record)
 
@@ -173,10 +165,10 @@ class Sessions:
         Modern requests have no session and count by principal.
         """
         limit = self._limits.max_in_flight
-        held = session.in_flight if session else self._modern_in_flight.get(principal, 0)
-        if limit is not None and held + requests > limit:
+        in_flight = session.in_flight if session else self._modern_in_flight.get(principal, 0)
+        if limit is not None and in_flight + requests > limit:
             raise LimitReached(
-                f"{held} calls are running in this session, and sessions.max_in_flight_per_session allows "
+                f"{in_flight} calls are running in this session, and sessions.max_in_flight_per_session allows "
                 f"{limit}; wait until one ends.",
                 data={"limit": limit, "setting": "sessions.max_in_flight_per_session", "retry_after": 1},
                 retry_after=1,
@@ -219,7 +211,7 @@ class Sessions:
         return row, record
 
     async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
-        """Write the session's new mapping if nobody else has since ``row``. False: somebody has; theirs is kept."""
+        """Write the session's new mapping unless another process has since ``row``; False: its mapping is kept."""
         try:
             await self._store.put(
                 TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
@@ -232,9 +224,7 @@ class Sessions:
         return True
 
     def _adopt(self, session: Session, record: SessionRecord) -> None:
-        session.upstream_session = record.upstream_session
-        session.generation = record.generation
-        session.protocol_version = record.protocol_version
+        session.upstream = record.upstream
         session.asleep = record.state is SessionState.IDLE
 
     def begin_end(self, session: Session) -> None:
@@ -245,7 +235,7 @@ class Sessions:
         self._forget(session)
 
     async def end(self, session: Session, *, closed: bool) -> None:
-        """Write the end down. Unless it is ``closed`` upstream too, the janitor is to see to that."""
+        """Write the end down. Unless the session is ``closed`` upstream too, the cleanup closes it there."""
         try:
             if closed:
                 await self._store.delete(TABLE, session.key)
@@ -269,10 +259,9 @@ class Sessions:
         if row is None or record is None or record.state not in (SessionState.OPEN, SessionState.IDLE):
             return None
         revoked = replace(
-            record,
+            record.seen(self._clock()),
             state=advance(record.state, Event.REVOKED_BY_DRIFT),
-            upstream_session=None,
-            last_seen=self._clock(),
+            upstream=record.upstream._replace(id=None),
             reason=reason,
         )
         try:
@@ -288,7 +277,7 @@ class Sessions:
         record = decode(row.value) if row else None
         if row is None or record is None or record.state is SessionState.ENDED:
             return
-        ended = replace(record, state=advance(record.state, Event.DELETED), last_seen=self._clock())
+        ended = replace(record.seen(self._clock()), state=advance(record.state, Event.DELETED))
         try:
             await self._store.put(TABLE, key, encode(ended), expected=row.version, due=self._clock())
         except Conflict:
@@ -345,7 +334,7 @@ class Sessions:
         resting = replace(
             self._last_known(row),
             state=advance(record.state, Event.EXPIRED_IDLE),
-            upstream_session=None,
+            upstream=record.upstream._replace(id=None),
         )
         with contextlib.suppress(Conflict):
             await self._store.put(
@@ -354,30 +343,28 @@ class Sessions:
             self._drop(row.key)
 
     def _last_known(self, row: Row) -> SessionRecord:
-        """The record with the time it was last seen, which for an open session only ``due`` was told."""
+        """The record with the time it was last seen, which for an open session only the row's ``due`` tells."""
         record = decode(row.value)
         ttl = self._limits.idle_ttl
         if record.state is not SessionState.OPEN or ttl is None or row.due is None:
             return record
-        return replace(record, last_seen=max(record.last_seen, row.due - ttl))
+        return record.seen(max(record.times.last_seen, row.due - ttl))
 
     def due(self, record: SessionRecord) -> float | None:
-        """When the janitor is to look at a session, in Unix seconds; None: never."""
-        return due(record, self._limits.idle_ttl, self._limits.tombstone_ttl)
+        """When the cleanup is to look at a session, in Unix seconds; None: never."""
+        return due(record, self._limits)
 
     def _keep(self, key: str, record: SessionRecord) -> Session:
         session = Session(
             key=key,
             server=record.server,
             principal=record.principal,
-            upstream_session=record.upstream_session,
-            protocol_version=record.protocol_version,
-            generation=record.generation,
-            last_seen=record.last_seen,
-            created=record.created,
+            upstream=record.upstream,
+            last_seen=record.times.last_seen,
+            created=record.times.created,
             asleep=record.state is SessionState.IDLE,
-            kept=key.startswith(KEPT),
         )
+        session.unnamed = key.startswith(UNNAMED)
         self._open[key] = session
         return session
 
@@ -386,7 +373,7 @@ class Sessions:
             self._drop(session.key)
 
     def _drop(self, key: str) -> None:
-        """Know a session no longer that is not open any more; its streams end."""
+        """Remove a session that is not open any more, and end its streams."""
         session = self._open.pop(key, None)
         if session is not None:
             session.end_streams()

@@ -10,11 +10,17 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, UpstreamBroken
+from adapter.relay.background import apart
 from adapter.relay.exchange import asking_plain
-from adapter.relay.replies import ReadReply, decoded, media_type, read_body, require_plain
-from adapter.relay.sessions.fan_out import FanOut
-from adapter.relay.sessions.shared_replies import EditedStream, kept_fields
-from adapter.relay.turns import apart
+from adapter.relay.replies import (
+    ReadReply,
+    decoded,
+    kept_fields,
+    media_type,
+    read_body,
+    require_plain,
+)
+from adapter.relay.sessions.fan_out import EditedStream, FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
@@ -26,7 +32,7 @@ from adapter.wire.shared_ids import (
     Addressed,
     AskedId,
     about,
-    asked,
+    asked_id,
     downward,
     named,
     plain_answer,
@@ -167,8 +173,8 @@ class SharedSession:
                 return await self._notification(message, member)
 
     async def _response(self, response: Envelope, member: str) -> bytes | None:
-        """An answer to a request of the server's. One that comes too late, or that nobody asked for, stays here."""
-        found = asked(response.id)
+        """A client's answer to the server; None for one that comes too late or answers no request."""
+        found = asked_id(response.id)
         if found is None or not self._is_of(found, member):
             return None
         refused = response.failed and await apart(response.body, partial(_refuses, response.body))
@@ -185,7 +191,7 @@ class SharedSession:
     async def _notification(self, message: Envelope, member: str) -> bytes | None:
         body = message.body
         if message.method == "notifications/initialized":
-            # It was said when the session was opened.
+            # It was sent when the session was opened.
             return None
         if message.method not in (PROGRESS, CANCELLED):
             return body
@@ -196,7 +202,7 @@ class SharedSession:
 
     def _token(self, value: object, member: str) -> bytes | None:
         """The server's own token of a request, by the one that clients were given."""
-        found = asked(value)
+        found = asked_id(value)
         return found.id if found is not None and self._is_of(found, member) else None
 
     def _number(self, value: object, member: str) -> bytes | None:
@@ -293,14 +299,13 @@ class SharedSession:
 
 def plain_body(request: UpstreamRequest) -> bytes:
     """The message of a request, also where its client compressed it; ingress has read it so before."""
-    coding = (header(request.headers, "content-encoding") or "identity").strip().lower()
-    if coding == "identity":
+    if (header(request.headers, "content-encoding") or "identity").strip().lower() == "identity":
         return request.body
     return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(request.body)
 
 
 def _withdrawn(number: str) -> bytes:
-    """Tell a client that somebody else has answered what it was asked."""
+    """The notification that another client has answered a request."""
     params = {"requestId": number, "reason": "Another client has answered."}
     return dump({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
 

@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
-from adapter.relay.replies import ReadReply, discard, media_type, read_answer, read_body
+from adapter.relay.replies import ReadReply, discard, kept_fields, media_type, read_answer, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.shared_replies import kept_fields
-from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
-from adapter.relay.sessions.upstream_sessions import (
+from adapter.relay.sessions.own_session import (
     INITIALIZED,
     LONGEST_RETRY,
     initialize_result,
     negotiated_version,
 )
-from adapter.relay.turns import apart
+from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
 from adapter.rules.access.shared_sessions import (
     MANY,
     Membership,
@@ -37,6 +36,7 @@ from adapter.rules.access.shared_sessions import (
 from adapter.state.port import Conflict, Row, Store
 from adapter.upstream.port import (
     Headers,
+    InitializeRequest,
     Share,
     UpstreamReply,
     UpstreamRequest,
@@ -82,14 +82,14 @@ class SharedSessions:
         self._clock = clock
         # By principal: as many as there are tokens.
         self._shared: dict[str, SharedSession] = {}
-        self._opening: dict[str, asyncio.Task[SharedSession | _Unshared]] = {}
+        self._opening = SingleFlight[str, SharedSession | _Unshared]()
 
     def __repr__(self) -> str:
         return f"<SharedSessions of {self._server.id!r}: {len(self._shared)}>"
 
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises StoreUnavailable."""
-        if request.share is not None:
+        if isinstance(request, InitializeRequest) and request.share is not None:
             return await self._initialize(request, request.share, read_timeout)
         named = membership(header(request.headers, "mcp-session-id"))
         if named is None:
@@ -101,16 +101,14 @@ class SharedSessions:
 
     async def close(self) -> None:
         """See Upstream. The sessions at the server go on, for the next process."""
-        for opening in self._opening.values():
-            opening.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await self._opening.close()
         await asyncio.gather(*(each.listeners.close() for each in self._shared.values()))
         await self._upstream.close()
 
     # --- opening ----------------------------------------------------------------------------------------------
 
     async def _initialize(
-        self, request: UpstreamRequest, share: Share, read_timeout: float | None
+        self, request: InitializeRequest, share: Share, read_timeout: float | None
     ) -> UpstreamReply:
         """Answer from the shared session, which is opened if there is none; once for all who wait."""
         plain = plain_body(request)
@@ -119,13 +117,7 @@ class SharedSessions:
         key = principal_key(share.principal)
         found: SharedSession | _Unshared | None = self._shared.get(key)
         if found is None:
-            opening = self._opening.get(key)
-            if opening is None:
-                opening = asyncio.ensure_future(self._open(key, request, envelope, read_timeout))
-                opening.add_done_callback(_noticed)
-                self._opening[key] = opening
-            # It goes on when the client that began it leaves, for the others wait for it.
-            found = await asyncio.shield(opening)
+            found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
         if isinstance(found, _Unshared):
             return ReadReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
         found.used = self._clock()
@@ -135,26 +127,23 @@ class SharedSessions:
         return ReadReply(200, fields, body)
 
     async def _open(
-        self, key: str, request: UpstreamRequest, envelope: Envelope, read_timeout: float | None
+        self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | _Unshared:
-        try:
-            return await self._load(key) or await self._open_upstream(key, request, envelope, read_timeout)
-        finally:
-            del self._opening[key]
+        return await self._load(key) or await self._open_upstream(key, request, envelope, read_timeout)
 
     async def _open_upstream(
-        self, key: str, request: UpstreamRequest, envelope: Envelope, read_timeout: float | None
+        self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | _Unshared:
         fields = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
-        asked = replace(request, headers=fields, body=envelope.body, share=None)
-        reply = await self._upstream.send(asked, read_timeout)
+        plain_request = replace(request, headers=fields, body=envelope.body, share=None)
+        reply = await self._upstream.send(plain_request, read_timeout)
         if reply.status != 200:
             body = await read_body(reply, read_timeout, self._limits.answer)
             return _Unshared(reply.status, kept_fields(reply.headers), body)
         session = header(reply.headers, "mcp-session-id")
         kind = media_type(reply)
         try:
-            resume = partial(self._resume, asked, session, read_timeout)
+            resume = partial(self._resume, plain_request, session, read_timeout)
             answer = await read_answer(reply, envelope.id, read_timeout, resume, self._limits.answer)
             result = initialize_result(answer.response)
             if result is None or session is None:
@@ -163,18 +152,23 @@ class SharedSessions:
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
                 fields.append(JSON if answer.response is not None else ("Content-Type", kind))
                 return _Unshared(200, fields, body)
-            return await self._opened(key, asked, session, result, read_timeout)
+            return await self._opened(key, plain_request, session, result, read_timeout)
         except BaseException:
             await self._close_upstream(session, None, request)
             raise
 
     async def _opened(
-        self, key: str, asked: UpstreamRequest, session: str, result: bytes, read_timeout: float | None
+        self,
+        key: str,
+        plain_request: UpstreamRequest,
+        session: str,
+        result: bytes,
+        read_timeout: float | None,
     ) -> SharedSession:
         """Complete a session's opening and write it down."""
         version = negotiated_version(result)
-        fields = [*asked.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
-        initialized = replace(asked, headers=fields, body=INITIALIZED, repeatable=always)
+        fields = [*plain_request.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
+        initialized = replace(plain_request, headers=fields, body=INITIALIZED, repeatable=always)
         await discard(await self._upstream.send(initialized, read_timeout), read_timeout)
         record = SharedRecord(session, version, result, secrets.token_hex(16))
         await self._store.put(self._table, key, record.encoded(), due=self._due(self._clock()))
@@ -182,7 +176,7 @@ class SharedSessions:
 
     async def _resume(
         self,
-        asked: UpstreamRequest,
+        plain_request: UpstreamRequest,
         session: str | None,
         read_timeout: float | None,
         last_event_id: bytes,
@@ -191,9 +185,9 @@ class SharedSessions:
         """The rest of an answer to ``initialize`` that comes on another stream."""
         if retry:
             await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
-        fields = [*forwardable(asked.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
+        fields = [*forwardable(plain_request.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         fields += [("Mcp-Session-Id", session or ""), ("Last-Event-ID", last_event_id.decode("latin-1"))]
-        request = UpstreamRequest("GET", fields, query=asked.query, repeatable=always)
+        request = UpstreamRequest("GET", fields, query=plain_request.query, repeatable=always)
         reply = await self._upstream.send(request, read_timeout)
         if reply.status == 200 and media_type(reply) == "text/event-stream":
             return reply
@@ -290,14 +284,8 @@ class SharedSessions:
         return None if self._idle_ttl is None else used + self._idle_ttl
 
 
-def _noticed(opening: asyncio.Future[SharedSession | _Unshared]) -> None:
-    """Take note of a failure that nobody waits for any more."""
-    if not opening.cancelled():
-        opening.exception()
-
-
 def _under_id(body: bytes, number: bytes) -> bytes:
-    """The answer to somebody else's ``initialize`` under the id of another."""
+    """The answer to another client's ``initialize`` under this id."""
     with contextlib.suppress(AdapterError):
         answer = read_envelope(body)
         if isinstance(answer, Envelope) and answer.id is not None:

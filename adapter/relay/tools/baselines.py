@@ -14,11 +14,10 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BoundByFile, CatalogueMoved, NothingToAccept
-from adapter.relay.background import SingleFlight
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
-from adapter.relay.turns import in_turns
 from adapter.rules.access.principals import Scope, name_of
 from adapter.rules.tools.catalogue import Catalogue, Pinning
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
@@ -170,7 +169,7 @@ class Baselines:
         return accepted or new
 
     async def forget(self, scope_id: str) -> None:
-        """Remove the pin of a scope that has ended. The janitor removes those that this process does not know."""
+        """Remove the pin of a scope that has ended. The cleanup removes those that this process does not know."""
         self.cache.end(scope_id)
         if self.cache.pins.pop(scope_id, None) is not None:
             await self._pins.remove(ScopeKey(self.server, scope_id))

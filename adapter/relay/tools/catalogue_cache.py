@@ -33,9 +33,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.pins import Pin
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 
 SCOPES = 100_000
@@ -88,7 +88,7 @@ class CatalogueCache:
         self.reads: dict[str, asyncio.Future[CatalogueSnapshot | None]] = {}
         """Reads under way, by the scope that they are for."""
         self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
-        self.last_verdict = self._verdicts.kept.get
+        self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
         self.pins = OrderedDict[str, Pin]()
         self._ended = OrderedDict[str, None]()

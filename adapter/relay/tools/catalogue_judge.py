@@ -9,14 +9,13 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.background import SingleFlight
-from adapter.relay.last_used import LastUsed
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.tool_lists import Listed, ToolLists
-from adapter.relay.turns import in_turns
+from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict, judge
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data

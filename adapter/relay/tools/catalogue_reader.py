@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
 from adapter.pipeline.call import PlannedCall
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.call.planned import CALL
-from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.stages import Call, Fetch
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.tool_lists import Listed, ToolLists
-from adapter.relay.turns import in_turns
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import CatalogueSnapshot, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.drift import Drift

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Set
 
-from adapter.relay.background import SingleFlight
-from adapter.relay.last_used import LastUsed, Weight
-from adapter.relay.turns import in_turns
+from adapter.relay.background import SingleFlight, in_turns
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import Catalogue, decode, encode
 from adapter.state.port import Conflict, Row, Store
 
@@ -68,7 +67,7 @@ class Catalogues:
         digest = catalogue.digest
         if self._sure.get(digest, 0.0) <= self._clock():
             await self._keeping.get(digest, lambda: self._keep(server, catalogue))
-        if digest not in self._loaded.kept:
+        if digest not in self._loaded.values:
             self._loaded.put(digest, catalogue)
 
     async def _keep(self, server: str, catalogue: Catalogue) -> None:

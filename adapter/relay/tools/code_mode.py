@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import ToolUnknown
-from adapter.relay.background import SingleFlight
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, Plan, Stages
 from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
 from adapter.relay.tools.tool_lists import own_list
-from adapter.relay.turns import in_turns
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.code_mode import (

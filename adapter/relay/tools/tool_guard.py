@@ -13,7 +13,7 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, own_turn
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
@@ -21,7 +21,6 @@ from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists, Way
-from adapter.relay.turns import own_turn
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.catalogue import Verdict

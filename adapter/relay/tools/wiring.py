@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamSilent
-from adapter.relay.turns import in_turns
+from adapter.relay.background import in_turns
 from adapter.rules.tools.lists import names_on
 
 PAGES = 1000

@@ -91,7 +91,7 @@ def name_of(principal: str) -> str:
 SESSION_ID = "mcp-session-id"
 
 Entrance = Literal["mcp", "http"]
-"""By which door a call came: MCP, or the HTTP tool API."""
+"""The entrance of a call: MCP, or the HTTP tool API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Caller:
     def told_fields(self) -> dict[str, str]:
         """The fields that the user's own code may know, by their names in lower case.
 
-        Whoever has the adapter's token, or where there is none the id of a session, can act as this caller.
+        The adapter's token, or without tokens the id of a session, lets anybody act as this caller.
         """
         return {
             name: value

@@ -1,18 +1,18 @@
-"""A client session: its states, its record in the store, and the verdict on a request that names it."""
+"""A client session: its states, its record in the store, and the refusal of a request that names it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from adapter.errors import AdapterError, SessionUnknown
+from adapter.errors import SessionUnknown
 
 
 class SessionState(Enum):
@@ -25,17 +25,14 @@ class SessionState(Enum):
 
 
 class Event(Enum):
-    USED = "used"
     REINITIALIZED = "reinitialized"
     EXPIRED_IDLE = "expired_idle"
     REVIVED = "revived"
     DELETED = "deleted"
     REVOKED_BY_DRIFT = "revoked_by_drift"
-    TOMBSTONE_EXPIRED = "tombstone_expired"
 
 
 TRANSITIONS: dict[tuple[SessionState, Event], SessionState] = {
-    (SessionState.OPEN, Event.USED): SessionState.OPEN,
     (SessionState.OPEN, Event.REINITIALIZED): SessionState.OPEN,
     (SessionState.OPEN, Event.EXPIRED_IDLE): SessionState.IDLE,
     (SessionState.OPEN, Event.DELETED): SessionState.ENDED,
@@ -44,9 +41,7 @@ TRANSITIONS: dict[tuple[SessionState, Event], SessionState] = {
     (SessionState.IDLE, Event.DELETED): SessionState.ENDED,
     # Coming back is a re-initialization, and that may find another catalogue than before.
     (SessionState.IDLE, Event.REVOKED_BY_DRIFT): SessionState.REVOKED,
-    (SessionState.IDLE, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
     (SessionState.REVOKED, Event.DELETED): SessionState.ENDED,
-    (SessionState.REVOKED, Event.TOMBSTONE_EXPIRED): SessionState.ENDED,
 }
 
 
@@ -88,27 +83,47 @@ def _raw(text: str) -> bytes:
 # --- the record ---------------------------------------------------------------------------------------------
 
 
+class Handshake(NamedTuple):
+    """The bodies with which a client opened its session, as received; they are sent again after a loss."""
+
+    initialize: bytes
+    initialized: bytes | None = None
+
+
+class UpstreamSession(NamedTuple):
+    """The upstream's end of a session: its ``Mcp-Session-Id`` (None: none is open) and the negotiated version.
+
+    ``digest`` is the SHA-256 (hex) of the result of ``initialize``; ``generation`` counts the renewals.
+    """
+
+    id: str | None
+    protocol_version: str
+    digest: str = ""
+    generation: int = 0
+
+
+class SessionTimes(NamedTuple):
+    """Unix seconds."""
+
+    created: float
+    last_seen: float
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """The facts that the adapter knows about one client session. Times are Unix seconds.
-
-    ``initialize`` and ``initialized`` are the bodies as received, to be sent again when the upstream forgot
-    the session; ``generation`` counts how often that happened. ``said`` is the SHA-256 (hex) of what the
-    upstream said of itself then.
-    """
+    """One client session as the store holds it. ``reason`` tells why it was revoked."""
 
     server: str
     principal: str
-    upstream_session: str | None
-    protocol_version: str
-    initialize: bytes
-    initialized: bytes | None
-    said: str
-    generation: int
+    handshake: Handshake
+    upstream: UpstreamSession
     state: SessionState
-    created: float
-    last_seen: float
-    reason: str | None
+    times: SessionTimes
+    reason: str | None = None
+
+    def seen(self, now: float) -> SessionRecord:
+        """The record of a session that was last used at ``now``."""
+        return replace(self, times=SessionTimes(self.times.created, now))
 
 
 _FORMAT = 1
@@ -116,20 +131,21 @@ _FORMAT = 1
 
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
+    (initialize, initialized), upstream = record.handshake, record.upstream
     return orjson.dumps(
         {
             "format": _FORMAT,
             "server": _packed(record.server),
             "principal": _packed(record.principal),
-            "upstream_session": _packed(record.upstream_session),
-            "protocol_version": _packed(record.protocol_version),
-            "initialize": record.initialize.decode("latin-1"),
-            "initialized": None if record.initialized is None else record.initialized.decode("latin-1"),
-            "said": _packed(record.said),
-            "generation": record.generation,
+            "upstream_session": _packed(upstream.id),
+            "protocol_version": _packed(upstream.protocol_version),
+            "initialize": initialize.decode("latin-1"),
+            "initialized": None if initialized is None else initialized.decode("latin-1"),
+            "said": _packed(upstream.digest),
+            "generation": upstream.generation,
             "state": record.state.value,
-            "created": record.created,
-            "last_seen": record.last_seen,
+            "created": record.times.created,
+            "last_seen": record.times.last_seen,
             "reason": _packed(record.reason),
         }
     )
@@ -145,15 +161,18 @@ def decode(data: bytes) -> SessionRecord:
         return SessionRecord(
             server=_text(fields["server"]),
             principal=_text(fields["principal"]),
-            upstream_session=_optional_text(fields["upstream_session"]),
-            protocol_version=_text(fields["protocol_version"]),
-            initialize=fields["initialize"].encode("latin-1"),
-            initialized=None if initialized is None else initialized.encode("latin-1"),
-            said=_text(fields["said"]),
-            generation=fields["generation"],
+            handshake=Handshake(
+                fields["initialize"].encode("latin-1"),
+                None if initialized is None else initialized.encode("latin-1"),
+            ),
+            upstream=UpstreamSession(
+                _optional_text(fields["upstream_session"]),
+                _text(fields["protocol_version"]),
+                _text(fields["said"]),
+                fields["generation"],
+            ),
             state=SessionState(fields["state"]),
-            created=fields["created"],
-            last_seen=fields["last_seen"],
+            times=SessionTimes(fields["created"], fields["last_seen"]),
             reason=_optional_text(fields["reason"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -177,76 +196,56 @@ def _optional_text(packed: str | None) -> str | None:
 # --- what may happen to it ----------------------------------------------------------------------------------
 
 
-def due(record: SessionRecord, idle_ttl: float | None, tombstone_ttl: float) -> float | None:
-    """When the janitor has something to do with this session, or None: never.
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Every None means: no limit. Times in seconds."""
 
-    An open one turns into a tombstone, a tombstone or a revoked one is deleted; an ended one is due at once,
-    since its upstream session is to be closed.
+    max_active: int | None = None
+    max_in_flight: int | None = None
+    idle_ttl: float | None = None
+    allow_revival: bool = True
+    tombstone_ttl: float = 86400.0
+
+
+def due(record: SessionRecord, limits: SessionLimits) -> float | None:
+    """When the cleanup is to look at this session, in Unix seconds; None: never.
+
+    An open session turns into a tombstone, a tombstone or a revoked session is deleted. An ended one is due at once,
+    because its upstream session is to be closed.
     """
+    last_seen = record.times.last_seen
     match record.state:
         case SessionState.OPEN:
-            return None if idle_ttl is None else record.last_seen + idle_ttl
+            return None if limits.idle_ttl is None else last_seen + limits.idle_ttl
         case SessionState.IDLE:
-            return record.last_seen + (idle_ttl or 0.0) + tombstone_ttl
+            return last_seen + (limits.idle_ttl or 0.0) + limits.tombstone_ttl
         case SessionState.REVOKED:
-            return record.last_seen + tombstone_ttl
+            return last_seen + limits.tombstone_ttl
         case SessionState.ENDED:
-            return record.last_seen
+            return last_seen
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
-    """The session is open: forward the request in it."""
+def refusal(
+    record: SessionRecord | None, *, server: str, principal: str, now: float, limits: SessionLimits
+) -> SessionUnknown | None:
+    """The failure of a request that names this session; None: it is served, though the cleanup may be late.
 
-
-@dataclass(frozen=True, slots=True)
-class Revive:
-    """The session is a tombstone whose client came back: initialize the upstream again, then forward."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Answer with ``error(sentence)``."""
-
-    error: type[AdapterError]
-    sentence: str
-
-    def failure(self) -> AdapterError:
-        return self.error(self.sentence)
-
-
-_SERVE = Serve()
-_REVIVE = Revive()
-UNKNOWN = Refuse(SessionUnknown, SessionUnknown.hint)
-"""For a session that is not there, has ended, or belongs to somebody else: the answers must not differ."""
-
-
-def judge(
-    record: SessionRecord | None,
-    *,
-    server: str,
-    principal: str,
-    now: float,
-    idle_ttl: float | None,
-    tombstone_ttl: float,
-    allow_revival: bool,
-) -> Serve | Revive | Refuse:
-    """Decide about a request that names this session (RELAY §2), even if the janitor is late."""
-    if record is None or record.server != server or record.principal != principal:
-        return UNKNOWN
+    A session that is not there, has ended, or belongs to somebody else gets the same answer.
+    """
+    if record is None or (record.server, record.principal) != (server, principal):
+        return SessionUnknown()
     if record.state is SessionState.REVOKED:
-        return Refuse(SessionUnknown, _revoked(record.reason))
+        return SessionUnknown(_revoked(record.reason))
     if record.state is SessionState.ENDED:
-        return UNKNOWN
-    deadline = due(record, idle_ttl, tombstone_ttl)
-    overdue = deadline is not None and deadline <= now
-    if record.state is SessionState.OPEN:
-        if not overdue:
-            return _SERVE
+        return SessionUnknown()
+    deadline = due(record, limits)
+    if deadline is None or now < deadline:
+        served = record.state is SessionState.OPEN or limits.allow_revival
+    else:
         # Not yet a tombstone, so its upstream session is still there: going on costs less than reviving.
-        idle_since = record.last_seen + (idle_ttl or 0.0)
-        return _SERVE if allow_revival and now < idle_since + tombstone_ttl else UNKNOWN
-    return _REVIVE if allow_revival and not overdue else UNKNOWN
+        is_late = record.state is SessionState.OPEN and now < deadline + limits.tombstone_ttl
+        served = is_late and limits.allow_revival
+    return None if served else SessionUnknown()
 
 
 def _revoked(reason: str | None) -> str:

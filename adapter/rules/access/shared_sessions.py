@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ def shared_record(data: bytes) -> SharedRecord:
 
 @dataclass(slots=True)
 class _Open:
-    """``waiting``: streams on which it was asked and nobody has refused. ``answered``: all else comes too late."""
+    """``waiting``: streams whose clients have not refused yet. ``answered``: further answers come too late."""
 
     tag: str
     waiting: int
@@ -146,3 +146,47 @@ class ServerRequests:
             return False
         found.answered = True
         return True
+
+
+REPLAY_EVENTS = 256
+"""Events that are kept for listeners that come back with ``Last-Event-ID``."""
+
+REPLAY_BYTES = 1 << 20
+"""Bytes of those events."""
+
+
+class SentEvent(NamedTuple):
+    """An event of the server's stream. ``tag``: the client it is for, None for everybody."""
+
+    id: bytes
+    tag: str | None
+    raw: bytes
+
+
+class EventHistory:
+    """The newest events of a stream that have ids."""
+
+    def __init__(self) -> None:
+        self._events: deque[SentEvent] = deque()
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<EventHistory: {len(self._events)} events, {self._size} bytes>"
+
+    def add(self, event: SentEvent) -> None:
+        """Keep the event, and drop the oldest above REPLAY_EVENTS or REPLAY_BYTES."""
+        self._events.append(event)
+        self._size += len(event.raw)
+        while len(self._events) > REPLAY_EVENTS or self._size > REPLAY_BYTES:
+            self._size -= len(self._events.popleft().raw)
+
+    def after(self, event_id: bytes, member: str) -> list[bytes]:
+        """The events for that member behind the last one of this id; none where that is not known any more."""
+        missed: list[SentEvent] = []
+        known = False
+        for event in self._events:
+            missed.append(event)
+            if event.id == event_id:
+                missed, known = [], True
+        own = None if member.startswith(MANY) else member
+        return [event.raw for event in missed if known and event.tag in (None, own)]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from adapter.rules.calls.arguments import steps
 from adapter.wire.envelope import dump, parse
-from adapter.wire.handles import upload_handle
+from adapter.wire.signed_urls import upload_handle
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
 # What a schema may ask of a text that no handle can promise; formats and lengths are looked at.

@@ -15,7 +15,7 @@ import pytest
 from adapter.rules.calls.param_headers import annotated
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer
-from adapter.wire.handles import parse_artifact
+from adapter.wire.signed_urls import parse_artifact
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import whole
 from tests.relay.tooling import (

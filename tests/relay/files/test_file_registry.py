@@ -55,7 +55,7 @@ async def test_each_kind_has_its_time() -> None:
 
 
 async def test_last_access_is_written_behind() -> None:
-    """Finding a file writes nothing; the janitor's round writes each file that was used once, as touches."""
+    """Finding a file writes nothing; the cleanup's round writes each file that was used once, as touches."""
     filing = Filing()
     [one], [two] = await filing.upload(b"1"), await filing.upload(b"2")
     await filing.registry.tidy()
@@ -282,7 +282,7 @@ async def test_staged_artifact_is_placed_or_discarded() -> None:
 
 
 async def test_expired_files_make_room_before_living_ones() -> None:
-    """Though the janitor has not come round yet."""
+    """Though the cleanup has not come round yet."""
     filing = Filing(upload_ttl=1000.0)
     artifact = await filing.artifact(b"a" * 600)
     filing.clock.now += 101

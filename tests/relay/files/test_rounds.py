@@ -21,8 +21,7 @@ from adapter.rules.files.file_records import FileKind
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer
-from adapter.wire.handles import upload_handle
-from adapter.wire.signed_urls import parameters
+from adapter.wire.signed_urls import parameters, upload_handle
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import Clock, whole
 from tests.relay.tooling import (

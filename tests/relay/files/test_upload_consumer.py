@@ -20,7 +20,7 @@ from adapter.rules.calls.param_headers import annotated
 from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer
-from adapter.wire.handles import upload_handle
+from adapter.wire.signed_urls import upload_handle
 from tests.relay.relaying import whole
 from tests.relay.tooling import META, READ, arguments_of, producing, result, said, saying, tools, uri_of
 

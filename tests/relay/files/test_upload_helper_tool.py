@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from adapter.errors import CredentialRefused, StoreUnavailable
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope
 from adapter.state.memory import MemoryStore

@@ -12,9 +12,15 @@ import pytest
 
 from adapter.errors import LimitReached
 from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.tracing import Attributes, Span, Tracing
-from adapter.relay.http_api.recent_exchanges import KEPT, WAITING, WATCHERS, Recent
-from adapter.relay.http_api.stage_timings import STAGES, BothTracings, Waterfall
+from adapter.pipeline.tracing import Attributes, BothTracings, Span, Tracing
+from adapter.relay.http_api.recent_exchanges import (
+    KEPT,
+    STAGES,
+    WAITING,
+    WATCHERS,
+    Recent,
+    Waterfall,
+)
 
 STAGE: Attributes = {"tool.name": "weigh"}
 
@@ -51,7 +57,7 @@ def test_an_exchange_is_told_without_whose_it_was() -> None:
     """Only a tool is named: other names are URIs, which may say more."""
     recent = Recent()
     ended(recent)
-    assert recent.last()[0].told() == {
+    assert recent.last()[0].shown() == {
         "at": 1.5,
         "server": "scales",
         "method": "tools/call",
@@ -80,7 +86,7 @@ async def test_watchers_are_told_of_what_concerns_them() -> None:
     ended(recent, "bob:1", name="saw")
     ended(recent, "ann:0", name="weigh")
     ended(recent, None, name="knock")
-    all_news, own_news = await everybody.news(1), await ann.news(1)
+    all_news, own_news = await everybody.next_news(1), await ann.next_news(1)
     assert all_news is not None and [each.tool for each in all_news.exchanges] == ["saw", "weigh", "knock"]
     assert own_news is not None and [each.tool for each in own_news.exchanges] == ["weigh"]
     assert names(recent, "bob:1") == ["saw"]
@@ -89,7 +95,7 @@ async def test_watchers_are_told_of_what_concerns_them() -> None:
 async def test_without_news_a_watcher_waits_no_longer_than_it_may() -> None:
     """Then it is told of nothing, and can say that it is still there."""
     watcher = Recent().subscribe()
-    assert await watcher.news(0.01) == ((), 0)
+    assert await watcher.next_news(0.01) == ((), 0)
 
 
 async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
@@ -98,11 +104,11 @@ async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
     watcher = recent.subscribe()
     for number in range(WAITING + 7):
         ended(recent, name=f"tool-{number}")
-    news = await watcher.news(1)
+    news = await watcher.next_news(1)
     assert news is not None and (news.lost, len(news.exchanges)) == (7, WAITING)
     assert news.exchanges[0].tool == "tool-7"
     ended(recent)
-    news = await watcher.news(1)
+    news = await watcher.next_news(1)
     assert news is not None and (news.lost, len(news.exchanges)) == (0, 1)
 
 
@@ -110,14 +116,14 @@ async def test_at_the_end_a_watcher_gets_what_waits_and_leaves() -> None:
     """One that waits is woken; one that comes later leaves at once."""
     recent = Recent()
     watcher, waiting = recent.subscribe(), recent.subscribe("nobody")
-    leaving = asyncio.create_task(waiting.news(60))
+    leaving = asyncio.create_task(waiting.next_news(60))
     ended(recent)
     await asyncio.sleep(0)
     recent.close()
-    news = await watcher.news(60)
+    news = await watcher.next_news(60)
     assert news is not None and len(news.exchanges) == 1
-    assert await watcher.news(60) is None and await leaving is None
-    assert await recent.subscribe().news(60) is None
+    assert await watcher.next_news(60) is None and await leaving is None
+    assert await recent.subscribe().next_news(60) is None
     assert recent.watchers == 0
 
 

@@ -460,7 +460,7 @@ async def test_at_the_end_all_sessions_are_closed() -> None:
 
 
 async def test_a_server_that_hangs_holds_up_no_stop() -> None:
-    """Its session has ended here after the time that was given; the janitor closes it with the server later."""
+    """Its session has ended here after the time that was given; the cleanup closes it with the server later."""
     never, dripping = asyncio.Event(), ScriptedAnswer(chunks=[b"x", asyncio.Event()])
     serving = Serving(*opening("a"), *opening("b"))
     serving.relaying.server.timeouts = Timeouts(60, 60)
@@ -474,7 +474,7 @@ async def test_a_server_that_hangs_holds_up_no_stop() -> None:
     assert serving.relaying.sessions.active == 0
     serving.upstream.then(*ENDED)
     serving.upstream.then(*ENDED)
-    await serving.relaying.janitor.go_round()
+    await serving.relaying.cleanup.run_once()
     assert serving.upstream.unplayed == []
 
 

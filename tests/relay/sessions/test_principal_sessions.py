@@ -56,11 +56,11 @@ async def test_files_of_such_a_request_belong_to_its_principal() -> None:
     relaying = Relaying(upstream)
     await relaying.post_first(INITIALIZE)
     ask = relaying.ask(LIST, None, era=Era.LEGACY)
-    session = await relaying.kept.find(ask)
+    session = await relaying.principal_sessions.find(ask)
     calling = relaying.relay.get_streams.call_gate
     assert calling.scope_of(session, "anonymous") == calling.scope_of(None, "anonymous")
     other = relaying.ask(LIST, None, era=Era.LEGACY, principal="bea")
-    assert await relaying.kept.find(other) is not session
+    assert await relaying.principal_sessions.find(other) is not session
 
 
 async def test_client_of_a_stateless_server_gets_an_id_all_the_same() -> None:
@@ -210,7 +210,7 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
     await relaying.post_first(LIST)
     for _ in range(3):
         relaying.clock.now += 100
-        await relaying.janitor.go_round()
+        await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and relaying.sessions.active == 0
     for step in (
         (initialize(), opened("two")),

@@ -347,10 +347,10 @@ async def test_idle_session_is_closed_and_a_used_one_is_not() -> None:
     process.clock.now += 50
     await ada.call(1, "a")
     process.clock.now += 50
-    await process.janitor.go_round()
+    await process.cleanup.run_once()
     assert upstream.alive == {"real-1"}
     process.clock.now += 50
-    await process.janitor.go_round()
+    await process.cleanup.run_once()
     assert upstream.alive == set()
     assert await ada.call(2, "a") == "a" and upstream.alive == {"real-2"}
 

@@ -1,4 +1,4 @@
-"""Sessions: the table, the ids, the record as bytes, and the verdict on a request."""
+"""Sessions: the table, the ids, the record as bytes, and the refusal of a request."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from adapter.errors import SessionUnknown
 from adapter.rules.access.sessions import (
     TRANSITIONS,
-    UNKNOWN,
     Event,
-    Refuse,
-    Revive,
-    Serve,
+    Handshake,
+    SessionLimits,
     SessionRecord,
     SessionState,
+    SessionTimes,
+    UpstreamSession,
     advance,
     decode,
     due,
     encode,
-    judge,
+    refusal,
     session_id_from,
     session_key,
     well_formed,
 )
 
 _TABLE = """
-          used  reinitialized  expired_idle  revived  deleted  revoked_by_drift  tombstone_expired
-open      open  open           idle          -        ended    revoked           -
-idle      -     -              -             open     ended    revoked           ended
-ended     -     -              -             -        -        -                 -
-revoked   -     -              -             -        ended    -                 ended
+          reinitialized  expired_idle  revived  deleted  revoked_by_drift
+open      open           idle          -        ended    revoked
+idle      -              -             open     ended    revoked
+ended     -              -             -        -        -
+revoked   -              -             -        ended    -
 """
 
 
@@ -102,33 +102,23 @@ def test_a_surrogate_escaped_id_has_a_key_too() -> None:
 OPEN = SessionRecord(
     server="browser",
     principal="alice:0123456789abcdef",
-    upstream_session="upstream-1",
-    protocol_version="2025-11-25",
-    initialize=b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}',
-    initialized=None,
-    said="ab" * 32,
-    generation=0,
+    handshake=Handshake(b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}'),
+    upstream=UpstreamSession("upstream-1", "2025-11-25", "ab" * 32),
     state=SessionState.OPEN,
-    created=1000.0,
-    last_seen=2000.0,
-    reason=None,
+    times=SessionTimes(1000.0, 2000.0),
 )
 
 # Surrogates included: header text may hold them where the bytes were no UTF-8.
 _any_text = st.text(st.characters(codec=None))
+_any_time = st.floats(allow_nan=False, allow_infinity=False)
 _records = st.builds(
     SessionRecord,
     server=_any_text,
     principal=_any_text,
-    upstream_session=st.none() | _any_text,
-    protocol_version=_any_text,
-    initialize=st.binary(),
-    initialized=st.none() | st.binary(),
-    said=_any_text,
-    generation=st.integers(0, 2**53),
+    handshake=st.builds(Handshake, st.binary(), st.none() | st.binary()),
+    upstream=st.builds(UpstreamSession, st.none() | _any_text, _any_text, _any_text, st.integers(0, 2**53)),
     state=st.sampled_from(SessionState),
-    created=st.floats(allow_nan=False, allow_infinity=False),
-    last_seen=st.floats(allow_nan=False, allow_infinity=False),
+    times=st.builds(SessionTimes, _any_time, _any_time),
     reason=st.none() | _any_text,
 )
 
@@ -137,6 +127,26 @@ _records = st.builds(
 def test_decode_undoes_encode(record: SessionRecord) -> None:
     """Any bytes and any text come back from the store as they went in."""
     assert decode(encode(record)) == record
+
+
+def test_a_row_of_an_earlier_release_is_read() -> None:
+    """Rows that were written before the record had parts are read, and written again byte for byte."""
+    row = (
+        b'{"format":1,"server":"browser","principal":"alice:0123456789abcdef","upstream_session":"upstream-1",'
+        b'"protocol_version":"2025-11-25","initialize":"{\\"id\\":1,\\"method\\":\\"initialize\\"}",'
+        b'"initialized":"{\\"method\\":\\"notifications/initialized\\"}","said":"abab","generation":3,'
+        b'"state":"revoked","created":1000.0,"last_seen":2000.5,"reason":"The tools changed."}'
+    )
+    assert decode(row) == SessionRecord(
+        "browser",
+        "alice:0123456789abcdef",
+        Handshake(b'{"id":1,"method":"initialize"}', b'{"method":"notifications/initialized"}'),
+        UpstreamSession("upstream-1", "2025-11-25", "abab", 3),
+        SessionState.REVOKED,
+        SessionTimes(1000.0, 2000.5),
+        "The tools changed.",
+    )
+    assert encode(decode(row)) == row
 
 
 def test_a_record_reads_like_json_in_the_store() -> None:
@@ -154,7 +164,7 @@ def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
         decode(value)
 
 
-# --- due and judge ---
+# --- due and refused ---
 
 
 @pytest.mark.parametrize(
@@ -168,33 +178,32 @@ def test_what_is_no_record_is_a_value_error(value: bytes) -> None:
         (SessionState.ENDED, 60.0, 2000.0),
     ],
 )
-def test_when_the_janitor_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
+def test_when_the_cleanup_is_due(state: SessionState, idle_ttl: float | None, expected: float | None) -> None:
     """Each state has its time, counted from when the session was last seen."""
-    assert due(replace(OPEN, state=state), idle_ttl, 900.0) == expected
+    limits = SessionLimits(idle_ttl=idle_ttl, tombstone_ttl=900.0)
+    assert due(replace(OPEN, state=state), limits) == expected
 
 
-def _verdict(
+UNKNOWN = str(SessionUnknown())
+
+
+def _refusal(
     record: SessionRecord | None,
     *,
     server: str = "browser",
     principal: str = OPEN.principal,
     now: float = 2001.0,
     allow_revival: bool = True,
-) -> Serve | Revive | Refuse:
-    return judge(
-        record,
-        server=server,
-        principal=principal,
-        now=now,
-        idle_ttl=60.0,
-        tombstone_ttl=900.0,
-        allow_revival=allow_revival,
-    )
+) -> str | None:
+    """The sentence with which the request is refused."""
+    limits = SessionLimits(idle_ttl=60.0, tombstone_ttl=900.0, allow_revival=allow_revival)
+    refused = refusal(record, server=server, principal=principal, now=now, limits=limits)
+    return None if refused is None else str(refused)
 
 
 def test_an_open_session_is_served() -> None:
     """The owner of an open session, at its server, in time."""
-    assert _verdict(OPEN) == Serve()
+    assert _refusal(OPEN) is None
 
 
 @pytest.mark.parametrize("state", SessionState)
@@ -202,64 +211,60 @@ def test_another_principals_session_is_as_unknown_as_none(state: SessionState) -
     """A stolen id, or one of another server, learns nothing: no state, no reason."""
     record = replace(OPEN, state=state, reason="The tools changed.")
     assert (
-        _verdict(record, principal="mallory:0")
-        == _verdict(record, server="shell")
-        == _verdict(None)
+        _refusal(record, principal="mallory:0")
+        == _refusal(record, server="shell")
+        == _refusal(None)
         == UNKNOWN
     )
 
 
 def test_an_ended_session_is_unknown() -> None:
     """Deleted sessions answer like ones that never were."""
-    assert _verdict(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
+    assert _refusal(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
 
 
 def test_a_revoked_session_says_why() -> None:
     """The sentence holds the reason and what to do next, under the status that makes clients do it."""
-    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
-    assert isinstance(verdict, Refuse)
-    failure = verdict.failure()
-    assert isinstance(failure, SessionUnknown)
-    assert failure.http == 404
-    assert str(failure) == ("This session was revoked: the upstream's tools changed. Send initialize again.")
+    sentence = _refusal(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
+    assert SessionUnknown.http == 404
+    assert sentence == ("This session was revoked: the upstream's tools changed. Send initialize again.")
 
 
 def test_a_revoked_session_without_a_reason_says_what_to_do() -> None:
     """No reason leaves no gap in the sentence."""
-    verdict = _verdict(replace(OPEN, state=SessionState.REVOKED))
-    assert isinstance(verdict, Refuse)
-    assert verdict.sentence == "This session was revoked: send initialize again."
+    assert (
+        _refusal(replace(OPEN, state=SessionState.REVOKED))
+        == "This session was revoked: send initialize again."
+    )
 
 
 @pytest.mark.parametrize(
     ("now", "allow_revival", "expected"),
     [
-        (2900.0, True, Revive()),
-        (2959.9, True, Revive()),
+        (2900.0, True, None),
+        (2959.9, True, None),
         (2960.0, True, UNKNOWN),
         (2900.0, False, UNKNOWN),
     ],
 )
-def test_a_tombstone_is_revived_in_its_time(
-    now: float, allow_revival: bool, expected: Revive | Refuse
-) -> None:
+def test_a_tombstone_is_revived_in_its_time(now: float, allow_revival: bool, expected: str | None) -> None:
     """Until the tombstone's end, and only where revival is allowed."""
     record = replace(OPEN, state=SessionState.IDLE)
-    assert _verdict(record, now=now, allow_revival=allow_revival) == expected
+    assert _refusal(record, now=now, allow_revival=allow_revival) == expected
 
 
 @pytest.mark.parametrize(
     ("now", "allow_revival", "expected"),
     [
-        (2059.9, False, Serve()),
+        (2059.9, False, None),
         (2060.0, False, UNKNOWN),
-        (2060.0, True, Serve()),
-        (2959.9, True, Serve()),
+        (2060.0, True, None),
+        (2959.9, True, None),
         (2960.0, True, UNKNOWN),
     ],
 )
-def test_an_open_session_the_janitor_has_not_got_to(
-    now: float, allow_revival: bool, expected: Serve | Refuse
+def test_an_open_session_the_cleanup_has_not_got_to(
+    now: float, allow_revival: bool, expected: str | None
 ) -> None:
-    """A late janitor lets nobody in who would have been refused; who may come back just goes on."""
-    assert _verdict(OPEN, now=now, allow_revival=allow_revival) == expected
+    """A late cleanup lets nobody in who would have been refused; who may come back just goes on."""
+    assert _refusal(OPEN, now=now, allow_revival=allow_revival) == expected

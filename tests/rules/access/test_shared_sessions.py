@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from adapter.rules.access.sessions import well_formed
 from adapter.rules.access.shared_sessions import (
+    MANY,
+    REPLAY_BYTES,
+    REPLAY_EVENTS,
+    EventHistory,
     Membership,
+    SentEvent,
     ServerRequests,
     SharedRecord,
     belongs,
@@ -109,3 +114,24 @@ def test_id_that_is_used_again_is_a_new_request() -> None:
     for _ in range(2):
         requests.ask(b"1", "*", 1)
         assert requests.answer(b"1", refused=False)
+
+
+def test_listener_that_comes_back_gets_what_it_missed() -> None:
+    """The events behind the last one it names, for everybody or for it alone."""
+    history = EventHistory()
+    for number, tag in enumerate((None, "a" * 16, "b" * 16, None)):
+        history.add(SentEvent(b"%d" % number, tag, b"event %d" % number))
+    assert history.after(b"0", "a" * 16) == [b"event 1", b"event 3"]
+    assert history.after(b"3", "a" * 16) == history.after(b"9", "a" * 16) == []
+    assert history.after(b"0", MANY + "c" * 16) == [b"event 3"]
+
+
+@pytest.mark.parametrize(
+    ("events", "size", "kept"), [(REPLAY_EVENTS + 5, 1, REPLAY_EVENTS), (5, REPLAY_BYTES // 3, 3)]
+)
+def test_history_of_events_is_bounded(events: int, size: int, kept: int) -> None:
+    """Neither many events nor large ones are kept without end."""
+    history = EventHistory()
+    for number in range(events):
+        history.add(SentEvent(b"%d" % number, None, b"x" * size))
+    assert repr(history) == f"<EventHistory: {kept} events, {kept * size} bytes>"

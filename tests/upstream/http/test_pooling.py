@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.connection import KEPT_SECONDS, Connection, kept_for
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.places import ExchangeLimit
+from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
 from tests.upstream.http.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of

@@ -1,13 +1,29 @@
-"""The limit of exchanges of one purpose with an upstream: more than that wait their turn or are refused."""
+"""Limits of an upstream: exchanges of one purpose at once, and files that the system lets this process open."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from adapter.errors import AdapterError, LimitReached
+
+RESERVE = 64
+"""Open files that are kept free for connections of another kind, where the system allows many."""
+
+
+def scarce(number: int, reserves: int) -> bool:
+    """Tell whether fewer files than ``reserves`` times the reserve may still be opened beside the one of this number.
+
+    A new file has the lowest number that is free, so all below it are in use.
+    """
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed == resource.RLIM_INFINITY:
+        return False
+    return number >= allowed - reserves * min(RESERVE, allowed // 8)
+
 
 C = TypeVar("C")
 
@@ -30,7 +46,7 @@ class ExchangeLimit(Generic[C]):
         self._setting = setting
 
     def __repr__(self) -> str:
-        return f"<Places: {self.taken} of {self.limit} taken, {len(self.queue)} wait>"
+        return f"<ExchangeLimit: {self.taken} of {self.limit} taken, {len(self.queue)} wait>"
 
     async def turn(self, give_back: Callable[[C], None]) -> C | None:
         """Wait for a place with a connection that is free, or for a place to open one in (None).
@@ -53,9 +69,7 @@ class ExchangeLimit(Generic[C]):
             raise
 
     def give(self, connection: C | None) -> bool:
-        """Hand a place that became free, with its connection or without one, to who waits longest. False where nobody
-        waits.
-        """
+        """Hand a free place, with its connection or without one, to the longest waiter; False if none waits."""
         while self.queue:
             turn = self.queue.popleft()
             if not turn.done():

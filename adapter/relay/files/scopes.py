@@ -1,16 +1,29 @@
-"""Scopes as the relay knows them: whose a call's files are, and what a public scope id stands for."""
+"""Scopes: the owners of a call's files, the public ids of scopes, and the secrets that ids and links rest on."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from functools import lru_cache, partial
 
-from adapter.relay.secret import kept_secret
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionState, decode
-from adapter.state.port import Store
+from adapter.state.port import ABSENT, Conflict, Store
+
+SECRETS = "secrets"
+
+
+async def kept_secret(store: Store, name: str) -> bytes:
+    """The secret of that name, 32 random bytes, made now if it is asked for first. Raises StoreUnavailable."""
+    if (row := await store.get(SECRETS, name)) is not None:
+        return row.value
+    try:
+        return (await store.put(SECRETS, name, secrets.token_bytes(32), expected=ABSENT)).value
+    except Conflict:  # another process was quicker, and its secret is there to stay
+        return await kept_secret(store, name)
+
 
 TABLE = "scopes"
 
@@ -19,7 +32,7 @@ _CACHED = 4096
 
 
 class Scopes:
-    """Derives scopes, and remembers the ones that a client was told of.
+    """Derives scopes, and remembers those whose ids clients have seen.
 
     ``per_principal``: files belong to who authenticated also where there is a session. ``open`` comes first.
     """
@@ -41,7 +54,7 @@ class Scopes:
 
     def of(self, session: Session | None, principal: str) -> Scope:
         """The owner of this call's files: the session, or the principal if the client names no session."""
-        if session is None or session.kept or self._per_principal:
+        if session is None or session.unnamed or self._per_principal:
             return self._of_principal(principal)
         return self._of_session(session.key)
 
@@ -50,7 +63,7 @@ class Scopes:
         return self._of_principal(principal)
 
     def of_session_key(self, key: str) -> Scope:
-        """The scope that a session owns by itself, whoever else may own files too."""
+        """The scope of the session itself, also where files belong to principals."""
         return self._of_session(key)
 
     async def remember(self, scope: Scope) -> None:

@@ -20,7 +20,7 @@ class Weight(NamedTuple):
 class LastUsed(Generic[K, V]):
     """At most ``most`` values, whose parts weigh at most ``most_bytes``, though always the last one.
 
-    ``kept`` may be looked into directly, which counts as no use.
+    ``values`` may be looked into directly, which counts as no use.
     """
 
     def __init__(self, most: int, most_bytes: int, weigh: Callable[[V], Weight]) -> None:
@@ -28,23 +28,23 @@ class LastUsed(Generic[K, V]):
         self._most_bytes = most_bytes
         self._weigh = weigh
         self._sharing: dict[Hashable, int] = {}
-        self.kept: OrderedDict[K, V] = OrderedDict()
+        self.values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
 
     def __repr__(self) -> str:
-        return f"<LastUsed: {len(self.kept)} values, {self.size} bytes>"
+        return f"<LastUsed: {len(self.values)} values, {self.size} bytes>"
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.values)
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self.kept)
+        return iter(self.values)
 
     def get(self, key: K) -> V | None:
         """The value, which has been used by that."""
-        value = self.kept.get(key)
+        value = self.values.get(key)
         if value is not None:
-            self.kept.move_to_end(key)
+            self.values.move_to_end(key)
         return value
 
     def put(self, key: K, value: V) -> None:
@@ -55,13 +55,13 @@ class LastUsed(Generic[K, V]):
         self._sharing[part] = sharers + 1
         if not sharers:
             self.size += size
-        self.kept[key] = value
-        while len(self.kept) > 1 and (len(self.kept) > self._most or self.size > self._most_bytes):
-            self.drop(next(iter(self.kept)))
+        self.values[key] = value
+        while len(self.values) > 1 and (len(self.values) > self._most or self.size > self._most_bytes):
+            self.drop(next(iter(self.values)))
 
     def drop(self, key: K) -> None:
         """Let go of a value, if there is one."""
-        value = self.kept.pop(key, None)
+        value = self.values.pop(key, None)
         if value is None:
             return
         part, size = self._weigh(value)
@@ -72,6 +72,6 @@ class LastUsed(Generic[K, V]):
 
     def clear(self) -> None:
         """Let go of everything."""
-        self.kept.clear()
+        self.values.clear()
         self._sharing.clear()
         self.size = 0

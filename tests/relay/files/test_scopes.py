@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapter.relay.sessions.scopes import TABLE, Scopes
+from adapter.relay.files.scopes import TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
-from adapter.rules.access.sessions import SessionState, session_key
+from adapter.rules.access.sessions import SessionState, UpstreamSession, session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
@@ -23,7 +23,7 @@ async def opened(store: MemoryStore, *, per_principal: bool = False) -> Scopes:
 
 
 def session(key: str, principal: str = "alice:0") -> Session:
-    return Session(key, "one", principal, "up-1", "2025-11-25", 0, 0.0)
+    return Session(key, "one", principal, UpstreamSession("up-1", "2025-11-25"), 0.0)
 
 
 async def test_files_belong_to_the_session_or_to_who_has_none() -> None:
@@ -110,7 +110,7 @@ async def test_session_that_cannot_be_read_keeps_its_files() -> None:
 
 
 async def test_scope_that_was_not_remembered_here_ends_without_the_store() -> None:
-    """What another process wrote is left to the janitor."""
+    """What another process wrote is left to the cleanup."""
     store = MemoryStore()
     earlier, scopes = await opened(store), await opened(store)
     await earlier.remember(earlier.of_session_key("1"))
@@ -124,7 +124,7 @@ async def test_scope_that_was_not_remembered_here_ends_without_the_store() -> No
 async def test_scope_of_an_ended_session_is_forgotten(
     forget: Callable[[Scopes, Scope], Awaitable[None]],
 ) -> None:
-    """When its end is told, or by the janitor where that was missed; principals stay."""
+    """When its end is told, or by the cleanup where that was missed; principals stay."""
     store = MemoryStore()
     scopes = await opened(store)
     scope, principal = scopes.of_session_key("1"), scopes.of(None, "alice:0")

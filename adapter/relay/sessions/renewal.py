@@ -1,0 +1,333 @@
+"""Renewal of sessions that an upstream lost: it answers 404, and is sent the client's ``initialize`` again.
+
+Only the status 404 starts a renewal, never the text of a result. A 404 that brings the result of a call is the answer
+of that call. An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
+such a late session is closed, because nobody will use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    SessionMissing,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+)
+from adapter.relay.background import BackgroundTasks, settle
+from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable, requests_of
+from adapter.relay.replies import discard, read_answer, with_result
+from adapter.relay.server import Server
+from adapter.relay.sessions.own_session import (
+    ABANDON_SILENCE,
+    ACCEPT,
+    INITIALIZED,
+    Resumption,
+    initialize_result,
+    opened,
+)
+from adapter.relay.sessions.session_map import Session, Sessions
+from adapter.rules.access.sessions import (
+    Event,
+    Handshake,
+    SessionRecord,
+    SessionState,
+    UpstreamSession,
+    advance,
+)
+from adapter.upstream.port import (
+    InitializeRequest,
+    Share,
+    UpstreamReply,
+    UpstreamRequest,
+    always,
+    header,
+    silent,
+)
+from adapter.wire.envelope import Envelope, read_envelope
+
+LATEST = 120.0
+"""Seconds that a late answer to ``initialize`` is waited for."""
+
+MOST = 16
+"""Late answers of one server that are waited for. Connections of further ones are dropped."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds without a byte after which the closing of a late session is given up."""
+
+ATTEMPTS = 3
+"""Attempts to renew an idle session while other processes change its record."""
+
+
+class LateSessions:
+    """Sends ``initialize``, and closes sessions that open too late. ``latest`` in seconds."""
+
+    def __init__(
+        self, background: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST
+    ) -> None:
+        self._background = background
+        self._log = log
+        self._latest = latest
+        self._waiting: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<LateSessions: {sum(self._waiting.values())} answers waited for>"
+
+    async def initialize(
+        self, server: Server, request: UpstreamRequest, read_timeout: float
+    ) -> UpstreamReply:
+        """The answer to an ``initialize``, by its head. Raises UpstreamSilent, and what Upstream.send raises.
+
+        A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
+        """
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
+        # What asyncio.wait does, in a third of its steps: every session is opened here.
+        over: asyncio.Future[None] = loop.create_future()
+        sending.add_done_callback(partial(settle, over))
+        alarm = loop.call_later(read_timeout, settle, over)
+        try:
+            await over
+        except asyncio.CancelledError:
+            self._leave(server, request, sending)
+            raise
+        finally:
+            alarm.cancel()
+        if sending.done():
+            return sending.result()
+        self._leave(server, request, sending)
+        raise silent(read_timeout)
+
+    def _leave(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        """Wait for the answer in the background, unless too many are waited for already."""
+        if self._waiting.get(server.id, 0) >= MOST and not sending.done():
+            sending.cancel()
+            return
+        self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
+        self._background.run(self._close(server, request, sending))
+
+    async def _close(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._latest):
+                reply = await sending
+            reply.abort()
+            session = header(reply.headers, "mcp-session-id")
+            if session is not None:
+                await close_session(server, request, session, LATEST_LEGACY, CLOSE_SILENCE)
+                self._log.info("a session that came too late was closed", server=server.id)
+        except (AdapterError, TimeoutError):
+            # It never came, or cannot be closed: asking again would not help.
+            return
+        finally:
+            self._waiting[server.id] -= 1
+
+
+async def close_session(
+    server: Server, opened: UpstreamRequest, session: str, version: str, read_timeout: float
+) -> None:
+    """End a session upstream, as the request that ``opened`` it was sent. Raises what Upstream.send raises."""
+    fields = forwardable(opened.headers, drop=POST_FIELDS)
+    fields += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
+    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
+    reply = await server.upstream.send(request, read_timeout)
+    await discard(reply, read_timeout)
+
+
+async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
+    """Close an upstream session that no client's session maps to, if the upstream answers soon."""
+    if upstream.id is not None:
+        opened = UpstreamRequest("POST", ask.headers, query=ask.query)
+        with contextlib.suppress(AdapterError):
+            await close_session(ask.server, opened, upstream.id, upstream.protocol_version, ABANDON_SILENCE)
+
+
+class Renewal:
+    """Replaces the upstream sessions that stand behind clients' sessions. ``clock`` gives Unix time in seconds."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        late: LateSessions,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._sessions = sessions
+        self._late = late
+        self._clock = clock
+        self._log = log
+
+    async def after_404(
+        self, ask: ClientRequest, session: Session, seen: int, reply: UpstreamReply
+    ) -> UpstreamReply | None:
+        """Renew the session of generation ``seen``, which the upstream lost. None: the request may be sent again.
+
+        A 404 that brings the result of a request that must not run twice is returned instead. Raises SessionUnknown
+        where the upstream opens no session for this client, and what Upstream.send raises.
+        """
+        result = await _result_of(ask, reply)
+        if result is None:
+            reply.abort()
+            await self.renew(ask, session, seen)
+            if ask.renewed is not None:
+                await ask.renewed(ask)
+        return result
+
+    async def wake(self, ask: ClientRequest, session: Session) -> None:
+        """Open an upstream session for an idle one. Raises SessionMissing where others change it again and again."""
+        for _ in range(ATTEMPTS):
+            await self.renew(ask, session)
+            if not session.asleep:
+                break
+        else:
+            raise SessionMissing()
+        if ask.renewed is not None:
+            await ask.renewed(ask)
+
+    async def renew(self, ask: ClientRequest, session: Session, seen: int | None = None) -> None:
+        """Open a new upstream session in place of the one of generation ``seen``; once for many callers.
+
+        The renewal goes on when the caller that began it is cancelled, because others may wait for it.
+        """
+        if session.renewal is None:
+            if not session.asleep and session.upstream.generation != seen:
+                return
+            session.renewal = asyncio.ensure_future(self._renew_once(ask, session, seen))
+        # All callers share one outcome: with an attempt of its own each would wait for all before it.
+        await asyncio.shield(session.renewal)
+
+    async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
+        try:
+            row, record = await self._sessions.record(session)
+            if seen is not None and record.upstream.generation != seen:
+                # Another process was first: its mapping is in the store.
+                await self._sessions.remap(session, row, record)
+                ask.server.began_anew()
+                return
+            renewed = await self._replay(ask, session, record)
+            remapped = False
+            try:
+                remapped = await self._sessions.remap(session, row, renewed)
+            finally:
+                if not remapped:
+                    await abandon(ask, renewed.upstream)
+            ask.server.began_anew()
+            if not remapped:
+                return
+            ask.server.counters.reinitialized += 1
+            self._log.info(
+                "upstream session renewed",
+                server=ask.server.id,
+                changed=renewed.upstream.digest != record.upstream.digest,
+                generation=renewed.upstream.generation,
+            )
+        finally:
+            session.renewal = None
+
+    async def _replay(self, ask: ClientRequest, session: Session, record: SessionRecord) -> SessionRecord:
+        """Send the client's handshake again. Raises SessionUnknown if it is refused, UpstreamBroken if it fails."""
+        record = _resendable(ask.server, record)
+        credentials = forwardable(ask.headers, drop=POST_FIELDS)
+        common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
+        read_timeout = ask.server.timeouts.request
+        try:
+            share = (
+                Share(record.principal, many=session.unnamed)
+                if session.unnamed or ask.server.shares
+                else None
+            )
+            initialize = record.handshake.initialize
+            request = InitializeRequest("POST", common, initialize, query=ask.query, share=share)
+            reply = await self._late.initialize(ask.server, request, read_timeout)
+        except UpstreamUnanswered:
+            # Only the initialize may have run, not the call that needs the session.
+            raise UpstreamBroken(
+                "The upstream server cannot open a session now; the call was not sent."
+            ) from None
+        if reply.status >= 500:
+            reply.abort()
+            raise UpstreamBroken(
+                f"The upstream server cannot open a session now (HTTP status {reply.status})."
+            )
+        upstream_session = header(reply.headers, "mcp-session-id")
+        try:
+            renewed = await self._complete(ask, record, reply, upstream_session, common)
+        except BaseException:
+            await abandon(ask, record.upstream._replace(id=upstream_session))
+            raise
+        ask.server.issues_ids = upstream_session is not None
+        if session.unnamed:
+            return renewed
+        # Each request of a client names the version that it negotiated itself.
+        version = record.upstream.protocol_version
+        return replace(renewed, upstream=renewed.upstream._replace(protocol_version=version))
+
+    async def _complete(
+        self,
+        ask: ClientRequest,
+        record: SessionRecord,
+        reply: UpstreamReply,
+        upstream_session: str | None,
+        common: list[tuple[str, str]],
+    ) -> SessionRecord:
+        """Read the answer to ``initialize`` and send ``notifications/initialized``."""
+        read_timeout = ask.server.timeouts.request
+        initialize = read_envelope(record.handshake.initialize)
+        assert isinstance(initialize, Envelope)
+        version = record.upstream.protocol_version
+        resume = Resumption(ask.server, common, upstream_session, version, ask.query).after
+        answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.answer_limit)
+        result = initialize_result(answer.response)
+        if result is None:
+            raise SessionUnknown(
+                "The upstream server refused to open this session again: send initialize again."
+            )
+        upstream = opened(upstream_session, result, record.upstream.generation + 1)
+        headers = [*common, ("MCP-Protocol-Version", upstream.protocol_version)]
+        if upstream_session is not None:
+            headers.append(("Mcp-Session-Id", upstream_session))
+        body = record.handshake.initialized or INITIALIZED
+        reply = await ask.server.upstream.send(
+            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), read_timeout
+        )
+        await discard(reply, read_timeout)
+        event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
+        return replace(record.seen(self._clock()), state=advance(record.state, event), upstream=upstream)
+
+
+async def _result_of(ask: ClientRequest, reply: UpstreamReply) -> UpstreamReply | None:
+    """The 404 itself, where it brings the result of a request that must not run twice; None for any other."""
+    if ask.repeatable() or not (requests := requests_of(ask.envelope)):
+        return None
+    return await with_result(reply, {request.id for request in requests}, ABANDON_SILENCE)
+
+
+def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
+    """The record without what a guard does not let pass: the server may have had none when the session was opened.
+
+    Raises SessionUnknown where that is ``initialize`` itself.
+    """
+    try:
+        server.require_clear(read_envelope(record.handshake.initialize))
+    except BadRequest as error:
+        raise SessionUnknown(
+            f"This session's initialize cannot be repeated: {error} Send a new one."
+        ) from None
+    if record.handshake.initialized is not None:
+        try:
+            server.require_clear(read_envelope(record.handshake.initialized))
+        except BadRequest:
+            return replace(record, handshake=Handshake(record.handshake.initialize))
+    return record
