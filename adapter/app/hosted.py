@@ -18,7 +18,7 @@ from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.hosted.scripts.scripts import Handling
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer, Served
 from adapter.hosted.statement import Asking, Database, Keeping, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth.auth_stage import fingerprint
@@ -32,6 +32,7 @@ from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
 from adapter.settings.validation import ConnectorSettings
+from adapter.upstream.local.upstream import LocalUpstream
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -68,7 +69,7 @@ class Hosting:
     log: FilteringBoundLogger
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
-    upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
+    upstreams: dict[str, LocalUpstream[HostedServer]] = field(default_factory=dict)
     timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
     plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
     kept: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -153,13 +154,8 @@ class Hosting:
             for index, said in enumerate(entry.tools.define)
             if (tool := self._tool(entry, said, f"{place}[{index}]")) is not None
         ]
-        self.upstreams[entry.id] = HostedUpstream(
-            tools,
-            name=entry.id,
-            version=_version(),
-            log=self.log,
-            unknown_tool_code=self.settings.core.errors.unknown_tool_code,
-        )
+        served = Served(entry.id, _version(), unknown_tool_code=self.settings.core.errors.unknown_tool_code)
+        self.upstreams[entry.id] = LocalUpstream(HostedServer(served, tools, self.log))
 
     def _tool(self, entry: ServerSettings, said: ToolSettings, place: str) -> HostedTool | None:
         problems = self.planning.loading.problems

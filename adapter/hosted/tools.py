@@ -10,34 +10,51 @@ from typing import Any, Protocol
 from adapter.pipeline.call import CallTime, PlannedCall, ProgressReporter, Say, say_nothing
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.calls.input_schemas import DeclaredInputs
+from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.port import Fields
-from adapter.wire.eras import Era
 
 
 @dataclass(slots=True)
 class ToolCall:
     """One ``tools/call`` as a tool gets it.
 
-    ``headers`` are those that the relay let pass, by lower-case name; ``caller`` is who made the request of the relay.
     ``say`` reaches the client where it listens in the same session. ``planned`` is the call as stages know it, put
     there by a tool that has any.
-    ``capabilities`` are the client's as it declared them, in its session or with this request. ``session`` is the
-    upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the request.
     """
 
     tool: str
     arguments: dict[str, Any]
-    era: Era
+    request: LocalRequest
     progress: ProgressReporter
-    headers: Fields = field(default_factory=dict)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
-    session: str | None = None
-    caller: Caller = NOBODY
     say: Say = say_nothing
     planned: PlannedCall | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """The principal that made the request of the relay."""
+        return self.request.head.caller
+
+    @property
+    def headers(self) -> Fields:
+        """The headers that the relay let pass, by lower-case name."""
+        return self.request.head.fields
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The ``_meta`` of the request."""
+        return self.request.meta
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The client's capabilities as it declared them, in its session or with this request."""
+        return self.request.capabilities
+
+    @property
+    def session(self) -> str | None:
+        """The id of the upstream session, None in the modern era."""
+        return None if self.request.session is None else self.request.session.id
 
 
 class Answered(Protocol):
@@ -49,8 +66,10 @@ class Answered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallLimit:
-    """``seconds`` are how long calls of a tool may take in all. ``overdue`` gives what one that takes longer is
-    answered with, before it is cancelled; None: it is about to end by itself. May raise CallRefused.
+    """The ``seconds`` that a call of a tool may take in all.
+
+    ``overdue`` gives the answer to one that takes longer, before it is cancelled; None: it is about to end by itself.
+    It may raise CallRefused.
     """
 
     seconds: float

@@ -211,7 +211,7 @@ class Exercise:
             threading.active_count(),
             len(asyncio.all_tasks()),
             int(sessions[1]),
-            upstream.running,
+            upstream.server.running,
             hosting.planning.loading.scripts.leftover,
         )
 
@@ -255,7 +255,7 @@ class Exercise:
         """Or another one does, of those beside it; it is given up all the same."""
         for _ in range(20):
             await asyncio.sleep(0)
-            if self._app.hosting.upstreams["bench"].running:
+            if self._app.hosting.upstreams["bench"].server.running:
                 return
 
     def _request(
