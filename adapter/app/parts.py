@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 
 from adapter.app.hosted import Hosting
 from adapter.edge.http.access import Cors, Guard
@@ -21,7 +22,7 @@ from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
@@ -38,8 +39,31 @@ def store(settings: Settings) -> Store:
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
 
 
+def _over_http(settings: Settings, entry: ServerSettings, _: Hosting) -> Upstream:
+    upstream, limits = entry.upstream, settings.core.upstream
+    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
+    return HttpUpstream(
+        upstream.url,
+        insecure_tls=upstream.insecure_tls,
+        connect_timeout=limits.connect_timeout_seconds,
+        max_connections=limits.max_connections,
+        max_streams=limits.max_streams,
+    )
+
+
+def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting) -> Upstream:
+    return hosting.servers[entry.id].upstream
+
+
+UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting], Upstream]] = {
+    "streamable_http": _over_http,
+    "hosted": _hosted,
+}
+"""The makers of upstreams, by ``upstream.transport``."""
+
+
 def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
-    """One entry of ``servers``: what is behind its transport is the upstream's affair alone."""
+    """Build one entry of ``servers``. Its upstream alone knows what is behind its transport."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
         failure_threshold=ping.failure_threshold,
@@ -50,7 +74,7 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
     return Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=hosting.upstreams.get(entry.id) or _over_http(settings, upstream),
+        upstream=UPSTREAMS[upstream.transport](settings, entry, hosting),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -75,17 +99,6 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
                 if ("tools/call", tool) in plan.named
             )
         ),
-    )
-
-
-def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
-    assert said.url is not None, "settings refuse a streamable_http upstream without a url"
-    return HttpUpstream(
-        said.url,
-        insecure_tls=said.insecure_tls,
-        connect_timeout=settings.core.upstream.connect_timeout_seconds,
-        max_connections=settings.core.upstream.max_connections,
-        max_streams=settings.core.upstream.max_streams,
     )
 
 

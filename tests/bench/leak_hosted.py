@@ -201,7 +201,7 @@ class Exercise:
 
     def _found(self) -> Holding:
         me, hosting = os.getpid(), self._app.hosting
-        upstream = hosting.upstreams["bench"]
+        upstream = hosting.servers["bench"].upstream
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
         return Holding(
@@ -255,7 +255,7 @@ class Exercise:
         """Or another one does, of those beside it; it is given up all the same."""
         for _ in range(20):
             await asyncio.sleep(0)
-            if self._app.hosting.upstreams["bench"].server.running:
+            if self._app.hosting.servers["bench"].upstream.server.running:
                 return
 
     def _request(
