@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.connectors.port import Connector, ConnectorFailed, QueryFailed, QueryTimedOut, Rows
+from adapter.hosted.connectors.port import (
+    Connector,
+    ConnectorFailed,
+    QueryFailed,
+    QueryTimedOut,
+    Rows,
+    not_opened,
+)
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
@@ -76,9 +83,7 @@ class Database:
                 await self.connector.open()
             self._is_open = True
         except TimeoutError:
-            raise ConnectorFailed(
-                f"connector '{self.connector.name}' ({self.connector.kind}): no answer within {self.timeout:g} s"
-            ) from None
+            raise not_opened(self.connector, f"no answer within {self.timeout:g} s") from None
         finally:
             if not self._is_open:
                 await self.connector.close()

@@ -24,13 +24,13 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
     QueryFailed,
     QueryTimedOut,
     Rows,
+    not_opened,
+    plain,
     reason,
     within,
 )
@@ -87,14 +87,14 @@ class MongodbConnector:
             )
         except (ConfigurationError, InvalidURI, ValueError, TypeError):
             # The driver's sentence may repeat a part of the URL, so it is not chained either.
-            raise self._failed("the connection string or an option is not valid") from None
+            raise not_opened(self, "the connection string or an option is not valid") from None
         try:
             async with within(OPEN_TIMEOUT):
                 hello = await client.admin.command("hello")
         except (PyMongoError, QueryTimedOut) as error:
             why = _why_closed(error, client)
             await client.close()
-            raise self._failed(why) from error
+            raise not_opened(self, why) from error
         self._has_sessions = "logicalSessionTimeoutMinutes" in hello
         self._client = client
 
@@ -141,9 +141,6 @@ class MongodbConnector:
             except asyncio.CancelledError:
                 await asyncio.shield(_kill(client, session))
                 raise
-
-    def _failed(self, why: str) -> ConnectorFailed:
-        return ConnectorFailed(f"connector '{self.name}' (mongodb): {why}")
 
 
 async def _kill(client: AsyncMongoClient[Document], session: AsyncClientSession) -> None:

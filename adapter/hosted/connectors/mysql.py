@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import aiomysql
 from pymysql.constants import CLIENT, FIELD_TYPE
 
-from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import DriverPool
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
+    DriverPool,
     QueryFailed,
     Rows,
+    not_opened,
     of_the_call,
+    plain,
     reason,
     within,
 )
@@ -133,12 +133,12 @@ class MysqlConnector:
     kind: Kind = "mysql"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
+        self.name = name
         try:
             address = address_of(connection_string)
         except ValueError:
-            raise ConnectorFailed(f"connector '{name}' (mysql): the connection string is not valid") from None
+            raise not_opened(self, "the connection string is not valid") from None
         chosen = ConnectorOptions(self.kind, name, {**address.options, **options})
-        self.name = name
         self._arguments = {
             **address.arguments,
             "charset": _CHARSET,
@@ -154,7 +154,7 @@ class MysqlConnector:
                 pass
         except (aiomysql.MySQLError, OSError, LookupError, RuntimeError) as error:
             why = _REASONS.get(_code(error)) or reason(error) or "the server refused the connection"
-            raise ConnectorFailed(f"connector '{self.name}' (mysql): {why}") from error
+            raise not_opened(self, why) from error
 
     async def close(self) -> None:
         await self._pool.close()

@@ -1,15 +1,21 @@
-"""The port of what hosted tools ask data of: a bound statement goes in, rows come out."""
+"""The port of databases that hosted tools ask: a bound statement goes in, rows come out.
+
+Here too is what connectors share: their options, reasons of failures, a pool, and values as JSON.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import math
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from datetime import date, datetime, time, timedelta
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from adapter.rules.statements.statements import Bound, Kind
 
@@ -115,6 +121,11 @@ class Connector(Protocol):
         """
 
 
+def not_opened(connector: Connector, why: str) -> ConnectorFailed:
+    """The failure of a connector that cannot be opened; ``why`` holds nothing of how it was configured."""
+    return ConnectorFailed(f"connector '{connector.name}' ({connector.kind}): {why}")
+
+
 @asynccontextmanager
 async def within(seconds: float) -> AsyncIterator[None]:
     """Cancels its body after ``seconds``. Raises QueryTimedOut then, and lets every other failure pass."""
@@ -173,3 +184,114 @@ class ConnectorOptions:
 
 def _spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+C = TypeVar("C")
+
+
+class DriverPool(Generic[C]):
+    """At most ``size`` connections, made when they are needed; the one used last is used next.
+
+    ``usable`` is asked before a connection is handed out and before it is taken back: whoever leaves a statement
+    unfinished closes the connection, and the pool sees that.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        connect: Callable[[], Awaitable[C]],
+        usable: Callable[[C], bool],
+        drop: Callable[[C], Awaitable[None]],
+    ) -> None:
+        self._free = asyncio.Semaphore(size)
+        self._connect = connect
+        self._usable = usable
+        self._drop = drop
+        self._idle: list[C] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[C]:
+        """A connection for one statement; waits for as long as all are in use."""
+        async with self._free:
+            connection = await self._taken()
+            try:
+                yield connection
+            finally:
+                await self._put_back(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._drop(self._idle.pop())
+
+    async def _taken(self) -> C:
+        if self._closed:
+            raise QueryFailed("the connector is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if self._usable(connection):
+                return connection
+            await self._drop(connection)
+        return await self._connect()
+
+    async def _put_back(self, connection: C) -> None:
+        if not self._closed and self._usable(connection):
+            self._idle.append(connection)
+        else:
+            # A caller that is cancelled once more must not leave a socket behind.
+            await asyncio.shield(self._drop(connection))
+
+
+def plain(value: Any) -> Any:
+    """``value`` in the terms of JSON; mappings, lists, tuples and sets are gone through.
+
+    Bytes become text where they are UTF-8 and base64 where they are not; dates and times ISO 8601; a span of time
+    ``[-]HH:MM:SS``; a number that JSON cannot spell (NaN, Infinity) its name. Everything else becomes its text: a
+    decimal keeps all its digits, a UUID its hyphens.
+    """
+    match value:
+        case None | bool():
+            return value
+        # Drivers have subclasses of numbers and texts, which a strict serializer refuses.
+        case int():
+            return int(value)
+        case str():
+            return str(value)
+        case float():
+            return float(value) if math.isfinite(value) else _NAMES[str(float(value))]
+        case bytes() | bytearray() | memoryview():
+            return _text(bytes(value))
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return _span(value)
+        case Mapping():
+            return {_key(key): plain(member) for key, member in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(member) for member in value]
+        case _:
+            return str(value)
+
+
+_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
+
+
+def _key(key: Any) -> str:
+    plainly = plain(key)
+    return plainly if isinstance(plainly, str) else str(plainly)
+
+
+def _span(value: timedelta) -> str:
+    seconds, sign = abs(value), "-" if value < timedelta(0) else ""
+    minutes, rest = divmod(seconds.days * 86_400 + seconds.seconds, 60)
+    fraction = f".{seconds.microseconds:06d}" if seconds.microseconds else ""
+    return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}{fraction}"

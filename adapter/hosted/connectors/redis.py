@@ -12,13 +12,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
     QueryFailed,
     QueryTimedOut,
     Rows,
+    not_opened,
+    plain,
     reason,
     within,
 )
@@ -53,7 +53,7 @@ class RedisConnector:
                 retry=Retry(NoBackoff(), 0),
             )
         except (ValueError, TypeError):
-            raise self._failed("the connection string is not valid") from None
+            raise not_opened(self, "the connection string is not valid") from None
         self._opened = False
 
     async def open(self) -> None:
@@ -62,7 +62,7 @@ class RedisConnector:
                 await self._answer(("PING",))
         except (RedisError, OSError, QueryTimedOut) as error:
             await self._pool.disconnect()
-            raise self._failed(_why_closed(error)) from error
+            raise not_opened(self, _why_closed(error)) from error
         self._opened = True
 
     async def close(self) -> None:
@@ -107,9 +107,6 @@ class RedisConnector:
         if not kept:
             await connection.disconnect(nowait=True)
         await self._pool.release(connection)
-
-    def _failed(self, why: str) -> ConnectorFailed:
-        return ConnectorFailed(f"connector '{self.name}' (redis): {why}")
 
 
 def _rows(answer: Any, max_rows: int) -> Rows:

@@ -17,9 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import DriverPool
-from adapter.hosted.connectors.port import ConnectorFailed, ConnectorOptions, QueryFailed, Rows, within
+from adapter.hosted.connectors.port import (
+    ConnectorOptions,
+    DriverPool,
+    QueryFailed,
+    Rows,
+    not_opened,
+    plain,
+    within,
+)
 from adapter.rules.statements.statements import Bound, Kind
 
 MODES = ("ro", "rw", "rwc")
@@ -91,7 +97,7 @@ class SqliteConnector:
                 await self._in_thread(partial(_ping, connection, self._journal))
         except sqlite3.Error as error:
             await self.close()
-            raise ConnectorFailed(f"connector '{self.name}' (sqlite): {why_not_opened(error)}") from error
+            raise not_opened(self, why_not_opened(error)) from error
 
     async def close(self) -> None:
         if self._threads is None:

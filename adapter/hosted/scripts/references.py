@@ -74,6 +74,22 @@ class Reference:
     function: str | None
 
 
+class LoadedFile:
+    """The file of a script as it was when it was loaded."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference.text
+        self._path = reference.path
+        self._stamp = stamp_of(reference.path)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.reference!r}>"
+
+    def stale(self) -> bool:
+        """Tell whether the file is another than when it was loaded, or gone."""
+        return stamp_of(self._path) != self._stamp
+
+
 def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
     """The script that ``text`` names. Raises ScriptInvalid if there is no such file.
 

@@ -19,12 +19,12 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import BadJson
 from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import (
+    LoadedFile,
     Reference,
     ScriptFailed,
     ScriptInvalid,
     ScriptTimedOut,
     Tell,
-    stamp_of,
 )
 from adapter.rules.results.outcomes import Result, ToolUserError
 from adapter.rules.text.json_values import MOST_VALUES
@@ -91,7 +91,7 @@ class Confinement:
         return {name: value for name, value in wanted.items() if value is not None}
 
 
-class SubprocessScript:
+class SubprocessScript(LoadedFile):
     """A Script that is a program. Raises ScriptInvalid when it can be none.
 
     A ``.py`` file runs under the adapter's interpreter, and with a function named it is imported and that function
@@ -100,9 +100,7 @@ class SubprocessScript:
     """
 
     def __init__(self, reference: Reference, confinement: Confinement, log: FilteringBoundLogger) -> None:
-        self.reference = reference.text
-        self._path = reference.path
-        self._stamp = stamp_of(reference.path)
+        super().__init__(reference)
         self._function = reference.function
         self._confinement = confinement
         self._log = log
@@ -111,13 +109,6 @@ class SubprocessScript:
             raise ScriptInvalid(f"{reference.text!r}: only of a .py file can a function be called.")
         if not self._python and not os.access(reference.path, os.X_OK):
             raise ScriptInvalid(f"{reference.text!r} is not executable.")
-
-    def __repr__(self) -> str:
-        return f"<SubprocessScript {self.reference!r}>"
-
-    def stale(self) -> bool:
-        """See Script."""
-        return stamp_of(self._path) != self._stamp
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """See Script. Of ``context`` a called function gets the members that are JSON, if it is a mapping."""
