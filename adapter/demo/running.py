@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 import selectors
+import shlex
 import socket
 import subprocess
 import sys
@@ -14,16 +16,23 @@ from pathlib import Path
 import yaml
 
 from adapter.app import serve
-from adapter.demo import shop
-from adapter.demo.welcome import welcome
 from adapter.settings.core import is_loopback
 from adapter.settings.file.load import load
+from adapter.upstream.demo import shop
 
 ROOT = Path("data/demo")
 """Where the demo keeps its state between starts, below the directory it was started in."""
 
 TOOLS = Path(__file__).with_name("tools")
 """The files of the shop's tools."""
+
+WELCOME = Path(__file__).with_name("welcome.txt")
+"""The text for a person who starts the demo, with commands to paste. ``@name@`` stands for a value; lines between
+``<console>`` and ``</console>`` are for a demo that has a console.
+"""
+
+_PLACE = re.compile(r"@(url|base|python|tools|root)@")
+_CONSOLE = re.compile(r"<console>\n(.*?)</console>\n", re.DOTALL)
 
 _DATABASE = "shop.sqlite3"
 _CUSTOMER = {
@@ -69,12 +78,27 @@ def run(host: str, port: int, root: Path | None = None) -> int:
         with _demo_server(root) as upstream:
             shop.stock(root / _DATABASE)
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
-            sys.stdout.write(welcome(host, port, root, TOOLS, console=is_loopback(host)))
+            sys.stdout.write(welcome(host, port, root))
             sys.stdout.flush()
             return serve(settings)
     except DemoFailed as error:
         sys.stderr.write(f"{error}\n")
         return 2
+
+
+def welcome(host: str, port: int, root: Path) -> str:
+    """The text printed at the start; ``root`` holds the demo's state."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
+    base = f"http://{reachable}:{port}"
+    values = {
+        "url": f"{base}/mcp/demo",
+        "base": base,
+        "python": shlex.quote(sys.executable),
+        "tools": str(TOOLS),
+        "root": str(root),
+    }
+    text = _CONSOLE.sub(r"\1" if is_loopback(host) else "", WELCOME.read_text())
+    return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def _free_port(host: str, port: int) -> int:
@@ -119,10 +143,10 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        said = selector.select(_START_SECONDS) and process.stdout.readline()
-    if not said:
+        line = selector.select(_START_SECONDS) and process.stdout.readline()
+    if not line:
         raise DemoFailed("The demo server did not start; what it wrote above says why.")
-    return said.decode().strip()
+    return line.decode().strip()
 
 
 def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
