@@ -79,7 +79,7 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=hosting.read_timeouts(entry) | _tool_silences(entry),
+            tools=hosting.read_timeouts(entry) | _tool_timeouts(entry),
         ),
         passthrough=frozenset(
             name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)
@@ -102,7 +102,7 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
     )
 
 
-def _tool_silences(entry: ServerSettings) -> dict[str, float | None]:
+def _tool_timeouts(entry: ServerSettings) -> dict[str, float | None]:
     """The tools whose adapter overrides how long a call may be silent."""
     return {
         tool: adapter.overrides.tool_call_timeout_seconds
@@ -113,13 +113,13 @@ def _tool_silences(entry: ServerSettings) -> dict[str, float | None]:
 
 
 def limits(settings: Settings) -> SessionLimits:
-    said = settings.sessions
+    sessions = settings.sessions
     return SessionLimits(
-        max_active=said.max_active,
-        max_in_flight=said.max_in_flight_per_session,
-        idle_ttl=said.idle_ttl_seconds,
-        allow_revival=said.allow_revival,
-        tombstone_ttl=said.tombstone_ttl_seconds,
+        max_active=sessions.max_active,
+        max_in_flight=sessions.max_in_flight_per_session,
+        idle_ttl=sessions.idle_ttl_seconds,
+        allow_revival=sessions.allow_revival,
+        tombstone_ttl=sessions.tombstone_ttl_seconds,
     )
 
 
@@ -158,13 +158,13 @@ def guard(settings: Settings) -> Guard:
     )
 
 
-def _cors(said: CorsSettings) -> Cors:
+def _cors(settings: CorsSettings) -> Cors:
     return Cors(
-        origins=tuple(said.allowed_origins),
-        methods=tuple(said.allowed_methods),
-        headers=tuple(said.allowed_headers),
-        credentials=said.allow_credentials,
-        max_age=int(said.max_age_seconds),
+        origins=tuple(settings.allowed_origins),
+        methods=tuple(settings.allowed_methods),
+        headers=tuple(settings.allowed_headers),
+        credentials=settings.allow_credentials,
+        max_age=int(settings.max_age_seconds),
     )
 
 

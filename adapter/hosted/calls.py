@@ -15,10 +15,10 @@ Overdue = Callable[[], LocalAnswer | None]
 
 
 class RunningCall:
-    """``token`` is what the client wants progress under, None where it wants none or can read no stream.
+    """One call, and the ``reply`` that its client gets.
 
-    ``ended`` is called once, when the tool has ended or was never begun. After ``limit`` seconds the call is answered
-    by itself. ``reply`` is what the client gets.
+    ``token`` is the client's progress token, None where it wants no progress or can read no stream. ``ended`` is called
+    once, when the tool has ended or was never begun. After ``limit`` seconds the call is answered by itself.
     """
 
     __slots__ = ("_alarm", "_ended", "_late", "_limit", "_overdue", "_percent", "_task", "_token", "reply")

@@ -1,4 +1,4 @@
-"""The MCP server of the adapter's own tools: what it answers to each method, in both eras."""
+"""The MCP server of the adapter's own tools: its answer to each method, in both eras."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -92,11 +92,11 @@ class HostedServer:
 
     @property
     def running(self) -> int:
-        """Calls whose tool has not ended, also those nobody waits for any more."""
+        """The number of calls whose tool has not ended, also of those that were given up."""
         return len(self._running)
 
     def offer(self, tools: Iterable[HostedTool]) -> None:
-        """Serve these tools from now on, and tell whoever listens if a client would see a difference."""
+        """Serve these tools from now on; clients that listen hear of it where a definition differs."""
         if self._replace(tools):
             for session in self.sessions.all():
                 session.send(notification(TOOLS_CHANGED))
@@ -123,7 +123,7 @@ class HostedServer:
         raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def observe(self, envelope: Envelope, session: LocalSession) -> None:
-        """See LocalServer. No notification but a cancellation means anything here, and nothing is ever asked."""
+        """See LocalServer. A hosted server sends no requests and has no use for notifications."""
 
     async def close(self) -> None:
         """Cancel every call, end every stream, and give the tools a moment to end."""
@@ -232,12 +232,24 @@ class HostedServer:
         return self._subscriptions.open(request.id_bytes, request.envelope.id, wanted)
 
 
+class _Subscription(NamedTuple):
+    """A stream, the id of the request that opened it (as it was spelled, and parsed), and what it wants to hear."""
+
+    stream: EventStream
+    id_bytes: bytes
+    number: Any
+    tools: bool
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return {SUBSCRIPTION_KEY: self.number}
+
+
 class Subscriptions:
     """The open streams of modern clients. Each hears everything under its request's id."""
 
     def __init__(self) -> None:
-        self._streams: dict[EventStream, tuple[bytes, Any]] = {}
-        self._deaf: set[EventStream] = set()
+        self._open: dict[EventStream, _Subscription] = {}
 
     def open(self, id_bytes: bytes, number: Any, wanted: dict[str, Any]) -> EventStream:
         """Open a stream for the request with this id; its first event names what it will be told.
@@ -245,34 +257,27 @@ class Subscriptions:
         Only changes of tools can be told; anything else that is wanted is left out.
         """
         stream = EventStream(lambda: self._forget(stream))
-        honoured = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
-        self._streams[stream] = (id_bytes, number)
-        if not honoured:
-            self._deaf.add(stream)
-        params = {"notifications": honoured, "_meta": {SUBSCRIPTION_KEY: number}}
+        tools = wanted.get("toolsListChanged") is True
+        opened = self._open[stream] = _Subscription(stream, id_bytes, number, tools)
+        params = {"notifications": {"toolsListChanged": True} if tools else {}, "_meta": opened.meta}
         stream.offer(encode(notification("notifications/subscriptions/acknowledged", params)))
         return stream
 
     def tools_changed(self) -> None:
         """Tell all streams that want to know; one that nobody reads ends instead."""
-        for stream, (_, number) in list(self._streams.items()):
-            if stream in self._deaf:
-                continue
-            message = notification(TOOLS_CHANGED, {"_meta": {SUBSCRIPTION_KEY: number}})
-            if not stream.offer(encode(message)):
-                self._forget(stream)
-                stream.end()
+        for each in [each for each in self._open.values() if each.tools]:
+            if not each.stream.offer(encode(notification(TOOLS_CHANGED, {"_meta": each.meta}))):
+                self._forget(each.stream)
+                each.stream.end()
 
     def close(self) -> None:
         """End every stream with the result that says it was meant."""
-        for stream, (id_bytes, number) in list(self._streams.items()):
-            self._forget(stream)
-            value = {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: number}}
-            stream.end(result(id_bytes, value))
+        for each in list(self._open.values()):
+            self._forget(each.stream)
+            each.stream.end(result(each.id_bytes, {"resultType": "complete", "_meta": each.meta}))
 
     def _forget(self, stream: EventStream) -> None:
-        self._streams.pop(stream, None)
-        self._deaf.discard(stream)
+        self._open.pop(stream, None)
 
 
 def _check_version(version: object) -> None:
@@ -284,7 +289,7 @@ def _check_version(version: object) -> None:
 def _modern(
     value: dict[str, Any], server_info: Mapping[str, Any], *, cacheable: bool = False
 ) -> dict[str, Any]:
-    """A result with what 2026-07-28 asks of each: its type, who answers, and how long it may be kept.
+    """A result with the members that 2026-07-28 requires: its type, the server, and how long it may be kept.
 
     Nobody but the client may keep it: the adapter in front may show different lists to two clients.
     """
@@ -298,7 +303,7 @@ def _refusal(call: ToolCall, code: int, message: str, data: Any) -> LocalAnswer:
 
 
 def _speaker(session: LocalSession | None) -> Say:
-    """The way to a legacy client outside of its calls; a modern one has asked for what it wants to hear."""
+    """The way to a legacy client outside of its calls. A modern client subscribes to what it wants to hear."""
     if session is None:
         return say_nothing
     return lambda method, params: session.send(notification(method, params))

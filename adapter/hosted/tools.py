@@ -78,7 +78,7 @@ class CallLimit:
 
 @dataclass(frozen=True, slots=True)
 class HostedTool:
-    """``definition`` is the entry of ``tools/list`` with at least ``name`` and ``inputSchema``; ``run`` does the work.
+    """A tool: its ``definition`` in ``tools/list``, with at least ``name`` and ``inputSchema``, and ``run``.
 
     ``run`` may raise CallRefused or an AdapterError; anything else is logged and answered in general. It is
     cancelled when nobody waits for the answer any more, and at the ``limit``, of which there need not be one.
@@ -99,7 +99,7 @@ Work = Callable[[PlannedCall], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A tool as it is declared, on a server of this id."""
+    """A tool as the settings declare it, on the server of this id."""
 
     server: str
     name: str
@@ -109,21 +109,21 @@ class Declaration:
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
     def definition(self) -> dict[str, Any]:
-        """Its entry in ``tools/list``."""
-        shown: dict[str, Any] = {"name": self.name}
-        if self.title:
-            shown["title"] = self.title
-        if self.description:
-            shown["description"] = self.description
-        shown["inputSchema"] = self.inputs.schema
-        if self.annotations:
-            shown["annotations"] = dict(self.annotations)
-        return shown
+        """The tool's entry in ``tools/list``."""
+        members = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.inputs.schema,
+            "annotations": dict(self.annotations),
+        }
+        # A schema may be empty, and is required all the same.
+        return {name: value for name, value in members.items() if value or name == "inputSchema"}
 
     def doing(
         self, work: Work, plan: ToolPlan, timeout: float, definition: Mapping[str, Any] | None = None
     ) -> HostedTool:
-        """The tool, with what it does behind the stages of its plan, all within ``timeout`` seconds."""
+        """The tool with its work behind the stages of its plan, all within ``timeout`` seconds."""
 
         def planned(call: ToolCall) -> PlannedCall:
             return PlannedCall(

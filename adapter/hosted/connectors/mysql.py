@@ -55,7 +55,7 @@ class Address:
 
 
 def address_of(connection_string: str) -> Address:
-    """Raises ValueError, whose sentence may hold the connection string, for what is neither form."""
+    """Read a connection string of either form. Raises ValueError, whose sentence may hold the connection string."""
     if "://" in connection_string:
         return _url(connection_string)
     if (found := _FORM.fullmatch(connection_string)) is None:
@@ -181,7 +181,7 @@ class MysqlConnector:
         connection = aiomysql.Connection(**self._arguments, connect_timeout=OPEN_TIMEOUT, autocommit=True)
         # The driver always asks for it; nothing here is more than one statement, nor shall it become so.
         connection.client_flag &= ~CLIENT.MULTI_STATEMENTS
-        connection.show_warnings = _unasked
+        connection.show_warnings = _no_warnings
         try:
             await connection._connect()  # connect() itself loses its socket when it is cancelled
             # The driver goes on without TLS where the server offers none, be it for want of it or of a man between.
@@ -194,7 +194,7 @@ class MysqlConnector:
         return connection
 
     async def _kill(self, thread: int) -> None:
-        """End what a connection of ours still runs; it may have ended by itself, and nobody is told of either."""
+        """End the statement that a connection of ours still runs. A failure is ignored: it may have ended by itself."""
         with contextlib.suppress(aiomysql.MySQLError, OSError, EOFError):
             async with asyncio.timeout(KILL_TIMEOUT):
                 connection = await self._connect()
@@ -205,10 +205,10 @@ class MysqlConnector:
 
 
 async def _require_charset(connection: aiomysql.Connection) -> None:
-    """Make the server read what the driver writes, where its settings (``init_connect``,
-    ``character-set-client-handshake``) have put another character set in the place of the one that was asked for.
+    """Set the connection's character set again where settings of the server (``init_connect``,
+    ``character-set-client-handshake``) have changed it.
 
-    In one whose letters may end in a backslash or a quote, a value would end its own quotes.
+    In a character set whose letters may end in a backslash or a quote, a value could end its own quotes.
     """
     async with connection.cursor(aiomysql.Cursor) as cursor:
         await cursor.execute(
@@ -219,8 +219,8 @@ async def _require_charset(connection: aiomysql.Connection) -> None:
         await connection.set_charset(_CHARSET)
 
 
-async def _unasked() -> None:
-    """In the place of the driver's question for warnings, which it would raise as those of Python."""
+async def _no_warnings() -> None:
+    """Replace the driver's query for warnings, which it would raise as Python warnings."""
 
 
 async def _execute(connection: aiomysql.Connection, bound: Bound, max_rows: int) -> Rows:

@@ -36,7 +36,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 def reason(error: BaseException) -> str | None:
     """The reason of a failed or lost connection, or None when ``error`` is neither.
 
-    Drivers wrap what the system said, so the chain of causes is searched too, the innermost first.
+    Drivers wrap the system's error, so the chain of causes is searched too, the innermost first.
     """
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
@@ -53,10 +53,10 @@ _QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
 
 
 def of_the_call(sentence: str, values: Iterable[object]) -> str:
-    """A server's sentence about a value or a place of the statement that it could not use, which it quotes.
+    """A server's sentence about a value or a place of the statement, with quotations left out.
 
     The value may be one of any row that the statement passed, and the place is followed by the rest of the
-    statement: what is quoted stays only where it is one of the call's own values.
+    statement: a quotation stays only where it is one of the call's own values.
     """
     own = {str(value) for value in values}
     return _QUOTED.sub(
@@ -84,13 +84,13 @@ class Rows:
 
 
 class ConnectorFailed(Exception):
-    """A connector cannot be opened. Its sentence names the connector and never repeats what it was configured
-    with, because a connection string holds a password."""
+    """A connector cannot be opened. Its sentence names the connector and never repeats the connection string, which
+    holds a password."""
 
 
 class QueryFailed(Exception):
     """The statement failed. The sentence is the driver's where the server answered, so it may hold a piece of the
-    statement: whoever shows it to a caller passes it through the rules of exposure."""
+    statement: it passes through the rules of exposure before a caller sees it."""
 
 
 class QueryTimedOut(QueryFailed):
@@ -110,7 +110,7 @@ class Connector(Protocol):
         """Connect once, to know that it works. Raises ConnectorFailed, and nothing is left open then."""
 
     async def close(self) -> None:
-        """Let go of every connection; those in use are dropped when their statement ends."""
+        """Close every connection; those in use are dropped when their statement ends."""
 
     async def run(self, bound: Bound, *, timeout: float, max_rows: int) -> Rows:
         """Run one statement and read at most ``max_rows`` of its rows. ``timeout`` is in seconds and includes the
@@ -128,7 +128,7 @@ def not_opened(connector: Connector, why: str) -> ConnectorFailed:
 
 @asynccontextmanager
 async def within(seconds: float) -> AsyncIterator[None]:
-    """Cancels its body after ``seconds``. Raises QueryTimedOut then, and lets every other failure pass."""
+    """Cancel the body after ``seconds`` and raise QueryTimedOut; every other failure passes."""
     scope = asyncio.timeout(seconds)
     try:
         async with scope:
@@ -140,8 +140,8 @@ async def within(seconds: float) -> AsyncIterator[None]:
 
 
 class ConnectorOptions:
-    """The options of one connector. Every method raises ConnectorFailed for a value that cannot be; the sentence
-    names the option, never its value."""
+    """The options of one connector. Every method raises ConnectorFailed for a wrong value; the sentence names the
+    option, never its value."""
 
     def __init__(self, kind: str, name: str, options: Mapping[str, Any]) -> None:
         self._left = dict(options)
@@ -169,12 +169,12 @@ class ConnectorOptions:
         return int(value)
 
     def rest(self) -> dict[str, str]:
-        """All that was not read, for a driver that knows what to do with it."""
+        """All options that were not read, for the driver."""
         rest, self._left = {key: _spelled(value) for key, value in self._left.items()}, {}
         return rest
 
     def done(self) -> None:
-        """Raises ConnectorFailed for an option that nobody has read."""
+        """Raise ConnectorFailed for an option that was not read."""
         if self._left:
             self._refuse(min(self._left), "is not known")
 
@@ -192,8 +192,9 @@ C = TypeVar("C")
 class DriverPool(Generic[C]):
     """At most ``size`` connections, made when they are needed; the one used last is used next.
 
-    ``usable`` is asked before a connection is handed out and before it is taken back: whoever leaves a statement
-    unfinished closes the connection, and the pool sees that.
+    ``usable`` is asked before a connection is handed out and before it is taken back: a statement that is left
+    unfinished closes its connection, and the pool sees that. No pool of a driver does all of this: wait when all are in
+    use, never hand out a dead connection, and never take back one whose statement did not come to its end.
     """
 
     def __init__(

@@ -131,7 +131,7 @@ def _spelled(value: Any) -> str:
 
 
 def _calls_procedure(text: str) -> bool:
-    """A procedure may commit, which no transaction around it allows."""
+    """Tell whether a procedure is called, which may commit, so that no transaction can be around it."""
     return text.lstrip()[:5].upper().rstrip() == "CALL"
 
 

@@ -76,7 +76,7 @@ class InProcessScript(LoadedFile):
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
         def say(step: Progress) -> None:
-            asyncio.run_coroutine_threadsafe(_told(tell, step), loop).result()
+            asyncio.run_coroutine_threadsafe(_report(tell, step), loop).result()
 
         def job() -> Any:
             value = self._function(*arguments)
@@ -89,10 +89,10 @@ class InProcessScript(LoadedFile):
 
 
 async def _tell_nobody(percent: float, message: str | None) -> None:
-    """Do nothing: nobody asked for progress."""
+    """Ignore a progress, where the caller wants none."""
 
 
-async def _told(tell: Tell, step: Progress) -> None:
+async def _report(tell: Tell, step: Progress) -> None:
     await tell(step.percent, step.message)
 
 
@@ -101,7 +101,7 @@ async def _collected(steps: AsyncGenerator[Any, Any], tell: Tell) -> Any:
     try:
         async for step in steps:
             if isinstance(step, Progress):
-                await _told(tell, step)
+                await tell(step.percent, step.message)
             else:
                 last = step
             # A generator that waits for nothing would keep everybody else waiting, its own deadline too.
@@ -130,7 +130,7 @@ def _exhausted(
 
 
 def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
-    """Find the function of the module to call: the one that is named, else ``default``, else its only public function.
+    """The function of the module to call: the one that is named, else ``default``, else its only public function.
 
     Raises ScriptInvalid.
     """

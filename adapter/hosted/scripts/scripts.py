@@ -21,10 +21,10 @@ from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 
 
 class LoadedFunction(LoadedFile):
-    """A pipeline.code.Function out of a file.
+    """A function of a file, for the pipeline (pipeline.code.Function).
 
-    ``parameters`` is as many of ``most`` as it takes. Raises ScriptInvalid when the file cannot be imported, has no
-    such function, or that cannot be called with ``least`` to ``most`` arguments.
+    ``parameters`` is the number of arguments, of ``most``, that it takes. Raises ScriptInvalid when the file cannot be
+    imported, has no such function, or that cannot be called with ``least`` to ``most`` arguments.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LoadedFunction(LoadedFile):
 class Handling:
     """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds; None: until the call's own end.
 
-    ``rows``: what it returns becomes a list of objects, unless it is an answer already.
+    With ``rows`` the value that it returns becomes a list of objects, unless it is an answer already.
     """
 
     tool: str
@@ -68,7 +68,7 @@ class Handling:
         object.__setattr__(self, "_failures", failures)
 
     async def __call__(self, call: PlannedCall) -> Outcome:
-        """See Work: what the script returns."""
+        """See Work: the value of the script as a result."""
         payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
             value = await self.script.call(payload, call.context, self.timeout, call.progress)
@@ -82,7 +82,7 @@ Runtime = Literal["inprocess", "subprocess"]
 
 
 class Scripts:
-    """Loads scripts and holds what they share: threads in process, and how a subprocess is confined."""
+    """Loads scripts and holds what they share: threads in process, and the limits of subprocesses."""
 
     def __init__(
         self,
@@ -129,5 +129,5 @@ class Scripts:
         return LoadedFunction(found, self._workers, self._modules, least=least, most=most)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._workers.close()

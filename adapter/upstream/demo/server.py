@@ -30,7 +30,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 
 class Folder:
-    """Paths are relative to ``root``, or absolute and below it or below a directory that others ``shared``.
+    """Files below ``root``, by a relative or absolute path, and below ``shared`` directories, by an absolute one.
 
     Symbolic links are never followed, and names that begin with a dot are not served, so the server may keep
     files of its own under such names. A shared directory need not be there yet.
@@ -150,14 +150,14 @@ It serves one folder of files and the generated orders of a shop.
 
 
 class WrittenFile(BaseModel):
-    """``path`` is the one that was asked for."""
+    """The path that was given, and the size of the file that was written there."""
 
     path: str
     bytes: int
 
 
 class Seating(BaseModel):
-    """What ``book_table`` asks for."""
+    """The answers that ``book_table`` asks for."""
 
     place: Literal["inside", "terrace"] = Field(description="Where you would like to sit")
     quiet: bool = Field(default=False, description="A table away from the door")
@@ -229,7 +229,7 @@ def _add_order_tools(server: MCPServer[None], book: OrderBook) -> None:
 
     @server.resource("demo://readme", mime_type="text/markdown")
     def readme() -> str:
-        """What this server offers."""
+        """The offer of this server."""
         return _README
 
     @server.resource("demo://orders/summary", mime_type="application/json")

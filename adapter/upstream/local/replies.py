@@ -161,7 +161,7 @@ class PendingReply:
             self._finish(answer.body)
 
     def end(self) -> None:
-        """End the reply without an answer: UpstreamBroken to who waits, or 202 where the client withdrew."""
+        """End the reply without an answer: the caller gets UpstreamBroken, or 202 where the client withdrew."""
         if not self._over:
             self._finish(None)
 

@@ -1,4 +1,4 @@
-"""Sessions of a local server, as MCP through 2025-11-25 has them: in memory, for an adapter opens them anew."""
+"""Sessions of a local server, as MCP through 2025-11-25 has them: in memory, since an adapter opens them again."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class LocalSession:
 class LocalSessions:
     """At most ``most`` sessions: one more ends the one that was unused for longest.
 
-    That is no loss to a client: the adapter is answered 404 and initializes again behind its back. ``ended`` is called
+    No client loses its session by that: the adapter is answered 404 and initializes again. ``ended`` is called
     with each session that has ended.
     """
 
@@ -137,7 +137,7 @@ class LocalSessions:
         return session
 
     def find(self, session_id: str | None) -> LocalSession:
-        """Raises SessionMissing for None, SessionUnknown for an id that was never given or has ended."""
+        """The session of this id. Raises SessionMissing for None, SessionUnknown for an unknown or ended one."""
         if session_id is None:
             raise SessionMissing()
         session = self._sessions.get(session_id)

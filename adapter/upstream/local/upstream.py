@@ -63,7 +63,7 @@ class LocalUpstream(Generic[S_co]):
             return _refused(error)
 
     async def close(self) -> None:
-        """End every session and stream, and what runs for them."""
+        """End every session and stream, and the requests under way."""
         self._closed = True
         for session in self.server.sessions.all():
             session.end()
@@ -194,7 +194,7 @@ def _check_modern(request: LocalRequest) -> None:
 
 
 def _refused(error: AdapterError) -> WholeReply:
-    """The reply to what is no request of either era, or not in its place, with the catalogue's code and status."""
+    """The reply to a request that is refused as HTTP, with the catalogue's code and status."""
     return WholeReply(error.http, JSON, failure(error))
 
 
