@@ -196,6 +196,26 @@ async def test_tools_that_change_are_announced(tmp_path: Path) -> None:
     assert heard == b'id: 1-1\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
 
 
+async def test_a_client_that_was_away_hears_what_it_missed(tmp_path: Path) -> None:
+    """It names the last event that it read, and its new stream begins with those behind it."""
+    upstream = hosted(TOOLS)
+    async with front(upstream, tmp_path) as adapter, RawClient(adapter.port) as client:
+        await client.initialize()
+        for number, last in enumerate(("", "1-1"), start=1):
+            async with RawClient(adapter.port) as listener, asyncio.timeout(5):
+                listener.session = client.session
+                await listener.send("GET", last_event_id=last)
+                assert (await listener.head()).status == 200
+                if not last:
+                    upstream.server.offer([tool("other", echo)])
+                heard = await listener.read_until(1)
+                assert heard.startswith(b"id: 1-%d\ndata: " % number)
+            async with asyncio.timeout(5):
+                while not all(session.idle for session in upstream.server.sessions.all()):
+                    await asyncio.sleep(0.005)
+            upstream.server.offer([tool("missed", echo)])
+
+
 # --- the legacy era, at the server itself -------------------------------------------------------------------------
 
 
