@@ -131,7 +131,7 @@ class PendingReply:
     The server ends every reply, with ``answer`` or ``end``; only the first of them counts.
     """
 
-    __slots__ = ("_answer", "_give_up", "_limit", "_over", "_settled", "_stream", "forget", "withdrawn")
+    __slots__ = ("_answer", "_give_up", "_limit", "_settled", "_stream", "forget", "over", "withdrawn")
 
     def __init__(self, give_up: Callable[[], None], limit: float | None = None) -> None:
         self._give_up = give_up
@@ -139,7 +139,7 @@ class PendingReply:
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream: EventStream | None = None
         self._answer: LocalAnswer | None = None
-        self._over = False
+        self.over = False
         self.withdrawn = False
         self.forget: Callable[[], None] | None = None
 
@@ -147,7 +147,7 @@ class PendingReply:
 
     async def send(self, message: bytes) -> None:
         """Send the client a notification or request ahead of the answer, when there is room for it."""
-        if self._over:
+        if self.over:
             return
         if self._stream is None:
             self._stream = EventStream(self.give_up)
@@ -156,13 +156,13 @@ class PendingReply:
 
     def answer(self, answer: LocalAnswer) -> None:
         """End the reply with its answer."""
-        if not self._over:
+        if not self.over:
             self._answer = answer
             self._finish(answer.body)
 
     def end(self) -> None:
         """End the reply without an answer: the caller gets UpstreamBroken, or 202 where the client withdrew."""
-        if not self._over:
+        if not self.over:
             self._finish(None)
 
     # --- the transport ----------------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ class PendingReply:
             return self._stream
         if self._answer is not None:
             return whole(self._answer)
-        if self._over and self.withdrawn:
+        if self.over and self.withdrawn:
             return WholeReply(202)
-        if self._over:
+        if self.over:
             raise UpstreamBroken()
         self.give_up()
         raise silent(read_timeout)
@@ -204,11 +204,11 @@ class PendingReply:
 
     def give_up(self) -> None:
         """Tell the server that nobody waits for the answer any more."""
-        if not self._over:
+        if not self.over:
             self._give_up()
 
     def _finish(self, last: bytes | None) -> None:
-        self._over = True
+        self.over = True
         if self._stream is not None:
             self._stream.end(last)
         self._settle()

@@ -58,8 +58,9 @@ class LocalSession:
 
     def expect(self, number: RequestId, reply: PendingReply) -> None:
         """Keep the reply to the request of this id until it ends, so that its client can cancel it."""
-        self._pending[number] = reply
-        reply.forget = partial(self._forget, number, reply)
+        if not reply.over:
+            self._pending[number] = reply
+            reply.forget = partial(self._forget, number, reply)
 
     def withdraw(self, number: RequestId) -> None:
         """Give up the request of this id, if it is under way."""

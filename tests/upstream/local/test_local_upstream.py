@@ -53,12 +53,16 @@ class Child:
 
 
 class Bridge:
-    """A LocalServer that starts a child for each ``initialize`` and passes messages on as they are."""
+    """A LocalServer that starts a child for each ``initialize`` and passes messages on as they are.
+
+    ``ready`` is an answer that is given at once.
+    """
 
     def __init__(self) -> None:
         self.sessions = LocalSessions(ended=self._stop)
         self.started: list[Child] = []
         self.stopped: list[str] = []
+        self.ready: bytes | None = None
         self._children: dict[str, Child] = {}
 
     def answer(self, request: LocalRequest) -> PendingReply:
@@ -70,6 +74,8 @@ class Bridge:
             session = child.session = self.sessions.open("2025-11-25", {})
             self._children[session.id] = child
             reply.answer(LocalAnswer(b'{"jsonrpc":"2.0","id":1,"result":{}}', session=session))
+        elif self.ready is not None:
+            reply.answer(LocalAnswer(self.ready))
         return reply
 
     def observe(self, envelope: Envelope, session: LocalSession) -> None:
@@ -182,6 +188,14 @@ async def test_a_server_that_dies_costs_its_session_alone(upstream: LocalUpstrea
     await other.line()
     other.answers(NUMBER, b"{}")
     assert (await waits).status == 200
+
+
+async def test_a_reply_may_be_there_at_once(upstream: LocalUpstream[Bridge]) -> None:
+    """A request that was answered before anybody waited for it is not kept: its session is idle again."""
+    session, child = await opened(upstream)
+    upstream.server.ready = b'{"jsonrpc":"2.0","id":7,"result":{}}'
+    assert (await post(upstream, call(), session)).whole == upstream.server.ready
+    assert child.session is not None and child.session.idle
 
 
 async def test_a_reply_without_an_answer_is_a_broken_one(upstream: LocalUpstream[Bridge]) -> None:
