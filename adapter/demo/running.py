@@ -124,7 +124,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
         selector.register(process.stdout, selectors.EVENT_READ)
         line = selector.select(_START_SECONDS) and process.stdout.readline()
     if not line:
-        raise DemoFailed("The demo server did not start; what it wrote above says why.")
+        raise DemoFailed("The demo server did not start; see its output above.")
     return line.decode().strip()
 
 

@@ -141,7 +141,7 @@ class HostedServer:
         params = request.params if isinstance(request.params, dict) else {}
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
         if not isinstance(wanted, str):
-            raise RpcRefused(INVALID_PARAMS, "initialize needs a protocolVersion.")
+            raise RpcRefused(INVALID_PARAMS, "initialize requires a protocolVersion.")
         version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
         session = self.sessions.open(version, capabilities if isinstance(capabilities, dict) else {})
@@ -173,7 +173,7 @@ class HostedServer:
         if cursor is not None:
             # No list is longer than fits; int() of thousands of digits raises.
             if not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-                raise RpcRefused(INVALID_PARAMS, "This cursor was not given by this server.")
+                raise RpcRefused(INVALID_PARAMS, "This cursor is not from this server.")
             begin = int(cursor)
         end = begin + self.served.page
         value: dict[str, Any] = {"tools": self._definitions[begin:end]}
@@ -185,13 +185,13 @@ class HostedServer:
         params = request.params if isinstance(request.params, dict) else {}
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
-            raise RpcRefused(INVALID_PARAMS, "tools/call needs the name of a tool.")
+            raise RpcRefused(INVALID_PARAMS, "tools/call requires the name of a tool.")
         tool = self._tools.get(name)
         if tool is None:
             raise RpcRefused(self.served.unknown_tool_code, f"Unknown tool: {name}")
         arguments = {} if arguments is None else arguments
         if not isinstance(arguments, dict):
-            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool are an object.")
+            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool must be an object.")
         if request.head.era is Era.MODERN:
             mirrored = dict(annotated(tool.definition.get("inputSchema")))
             check_parameters(mirrored, arguments, request.head.fields)
@@ -228,7 +228,7 @@ class HostedServer:
     def _subscribe(self, request: LocalRequest) -> EventStream:
         wanted = request.params.get("notifications")
         if not isinstance(wanted, dict):
-            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen needs the notifications to listen for.")
+            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen requires the notifications to listen for.")
         return self._subscriptions.open(request.id_bytes, request.envelope.id, wanted)
 
 

@@ -38,5 +38,5 @@ async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST
     outgoing = await asyncio.to_thread(client)
     status, document = await outgoing.get(url, _HEADERS)
     if status != 200:
-        raise UpstreamBroken(f"The answer is {status} instead of the document.")
+        raise UpstreamBroken(f"The answer has status {status} instead of the document.")
     return document

@@ -68,7 +68,7 @@ async def _translated(timeout: float) -> AsyncIterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise UpstreamSilent(f"The document did not come within {timeout:g} s.") from error
+        raise UpstreamSilent(f"The document did not arrive within {timeout:g} s.") from error
     except aiohttp.ClientConnectorError as error:
         raise connect_failure(error if isinstance(error, ssl.SSLError) else error.os_error) from error
     except aiohttp.ClientResponseError as error:

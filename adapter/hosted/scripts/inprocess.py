@@ -44,7 +44,9 @@ class InProcessScript(LoadedFile):
         self._function = function_of(modules.of(reference), reference)
         arguments = arguments_taken(self._function, 1, 2)
         if arguments is None:
-            raise ScriptInvalid(f"{reference.text!r}: the function takes (payload) or (payload, context).")
+            raise ScriptInvalid(
+                f"{reference.text!r}: the function must take (payload) or (payload, context)."
+            )
         self._arguments = arguments
         self._workers = workers
 
@@ -137,7 +139,7 @@ def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
     if reference.function is not None:
         found = getattr(module, reference.function, None)
         if not callable(found):
-            raise ScriptInvalid(f"{reference.text!r}: there is no function {reference.function!r}.")
+            raise ScriptInvalid(f"{reference.text!r}: the function {reference.function!r} does not exist.")
         return found  # type: ignore[no-any-return]  # callable() is all there is to know of it
     if callable(default := getattr(module, DEFAULT, None)):
         return default  # type: ignore[no-any-return]  # callable() is all there is to know of it
@@ -226,7 +228,7 @@ class Workers:
         is counted in ``leftover`` until it ends.
         """
         if self.leftover >= self._most_left_over:
-            raise ScriptFailed("too many calls of scripts were given up and have not ended")
+            raise ScriptFailed("too many abandoned calls of scripts are still running")
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         request = _Job(lambda: context.run(job), loop.create_future())

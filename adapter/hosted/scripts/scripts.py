@@ -35,7 +35,7 @@ class LoadedFunction(LoadedFile):
         parameters = arguments_taken(self.plain, least, most)
         if parameters is None:
             wanted = str(most) if least == most else f"{least} to {most}"
-            raise ScriptInvalid(f"{reference.text!r}: the function takes {wanted} arguments.")
+            raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted} arguments.")
         self.parameters = parameters
         self._workers = workers
 

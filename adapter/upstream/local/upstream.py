@@ -83,7 +83,7 @@ class LocalUpstream(Generic[S_co]):
         if era is Era.LEGACY:
             return await self._legacy(head, message, envelope, read_timeout)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
-            raise BadRequest("A request body of this protocol version is one request or notification.")
+            raise BadRequest("In this protocol version a body must be one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
@@ -98,7 +98,7 @@ class LocalUpstream(Generic[S_co]):
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
         if version is not None and version not in LEGACY_VERSIONS:
-            raise BadRequest(f"MCP-Protocol-Version is none of {', '.join(LEGACY_VERSIONS)}.")
+            raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             return await self._batch(head, message, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
@@ -208,4 +208,4 @@ def _decoded(body: bytes, fields: Fields) -> bytes:
     try:
         return zlib.decompress(body, _GZIP_OR_ZLIB)
     except zlib.error:
-        raise BadRequest("The body is not what its Content-Encoding says.") from None
+        raise BadRequest("The body does not match its Content-Encoding.") from None
