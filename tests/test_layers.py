@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "edge": {"relay"} | IO | SHARED,
     "relay": IO | SHARED,
     **dict.fromkeys(IO, CORE),
-    # A hosted server is an upstream that lives in this process: it fulfils the same port.
+    # A hosted server stands behind a local upstream: it fulfils that one's port.
     "hosted": SHARED | {"upstream"},
     "pipeline": CORE,
     "rules": {"wire", "errors"},
@@ -179,6 +179,8 @@ def test_the_core_is_pure() -> None:
         ("wire/x.py", "from ..rules import y", misplaced),
         ("edge/x.py", "import adapter.settings.core", misplaced),
         ("state/x.py", "from adapter.files.port import y", misplaced),
+        ("upstream/local/x.py", "from adapter.hosted.server import y", misplaced),
+        ("upstream/local/x.py", "from adapter.pipeline.call import y", misplaced),
         ("relay/x.py", "from adapter.state.sqlite import y", past_the_port),
         ("relay/x.py", "from adapter.state import portal", past_the_port),
         ("relay/x.py", "from aiohttp import web", foreign),

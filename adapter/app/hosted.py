@@ -18,7 +18,7 @@ from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.hosted.scripts.scripts import Handling
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer, Served
 from adapter.hosted.statement import Asking, Database, Keeping, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth.auth_stage import fingerprint
@@ -32,6 +32,7 @@ from adapter.settings.pipeline import ConnectorSettings
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
+from adapter.upstream.local.upstream import LocalUpstream
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -41,8 +42,6 @@ PROCESS_BEYOND = 1.0
 
 SILENCE_BEYOND = 5.0
 """Seconds by which the relay waits longer than the tool may take: the tool's own sentence says more."""
-
-_WRITES = "never, as the statement is not one that only reads"
 
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
@@ -56,11 +55,25 @@ class Placed(NamedTuple):
     inputs: Mapping[str, Input]
 
 
+class HostedPlan(NamedTuple):
+    """The stages of a hosted tool, the seconds its calls may take, and how long its results are kept, in words."""
+
+    plan: ToolPlan
+    timeout: float
+    kept: str | None
+
+
+class Hosted(NamedTuple):
+    """One hosted server, and the plans of its tools by their name."""
+
+    upstream: LocalUpstream[HostedServer]
+    plans: dict[str, HostedPlan]
+
+
 @dataclass(slots=True)
 class Hosting:
-    """Everything of hosted servers. ``upstreams`` are by the server's id, ``timeouts`` by that and the tool's name,
-    and so are ``plans``, and in ``kept`` what becomes of the results of tools that have a cache. ``statements`` are
-    all, with where the settings have them.
+    """Everything of hosted servers: ``databases`` by the connector's name, ``servers`` by the server's id, and all
+    ``statements`` with their place in the settings.
     """
 
     settings: Settings
@@ -68,10 +81,7 @@ class Hosting:
     log: FilteringBoundLogger
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
-    upstreams: dict[str, HostedUpstream] = field(default_factory=dict)
-    timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
-    plans: dict[str, dict[str, ToolPlan]] = field(default_factory=dict)
-    kept: dict[str, dict[str, str]] = field(default_factory=dict)
+    servers: dict[str, Hosted] = field(default_factory=dict)
     statements: list[Placed] = field(default_factory=list)
 
     @classmethod
@@ -82,7 +92,7 @@ class Hosting:
         log: FilteringBoundLogger,
         environ: Mapping[str, str] = os.environ,
     ) -> Hosting:
-        """Compiles every statement and loads every script; opens nothing. What cannot be is noted in the planning."""
+        """Compile every statement and load every script; nothing is opened. Problems are noted in the planning."""
         hosting = cls(settings, planning, log, environ)
         for index, connector in enumerate(settings.connectors):
             hosting._declare(connector, f"connectors[{index}]")
@@ -93,7 +103,7 @@ class Hosting:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """With its databases open and its scripts at hand. Raises ConnectorFailed."""
+        """Keep the databases open and the scripts loaded as long as the block lasts. Raises ConnectorFailed."""
         try:
             async with opened(self.databases.values(), self.log):
                 yield
@@ -103,37 +113,41 @@ class Hosting:
     def read_timeouts(self, entry: ServerSettings) -> dict[str, float | None]:
         """The tools of a server that may take longer than the relay would wait for them."""
         patience = self.settings.tool_defaults_for(entry).tool_call_timeout_seconds
-        return {
-            tool: timeout + SILENCE_BEYOND
-            for tool, timeout in self.timeouts.get(entry.id, {}).items()
-            if patience is not None and timeout + SILENCE_BEYOND > patience
+        if patience is None or entry.id not in self.servers:
+            return {}
+        timeouts = {
+            name: tool.timeout + SILENCE_BEYOND for name, tool in self.servers[entry.id].plans.items()
         }
+        return {name: timeout for name, timeout in timeouts.items() if timeout > patience}
+
+    def tool(self, server: str, name: str) -> HostedPlan | None:
+        """The plan of a hosted tool, None for any other."""
+        return self.servers[server].plans.get(name) if server in self.servers else None
 
     # --- connectors -------------------------------------------------------------------------------------------
 
-    def _declare(self, said: ConnectorSettings, place: str) -> None:
+    def _declare(self, declared: ConnectorSettings, place: str) -> None:
         observing = self.planning.materials.observing
         with self.planning.loading.judging(place, ConnectorFailed):
-            made = connector_for(
-                said.connector,
-                said.name,
-                self._filled(said.connection_string.get_secret_value()),
-                {
-                    name: self._filled(value) if isinstance(value, str) else value
-                    for name, value in said.options.items()
-                },
-                base=self.settings.directory,
-            )
-            self.databases[said.name] = Database(
-                made,
-                timeout=said.timeout_seconds,
-                max_rows=said.max_rows,
-                required=said.required,
+            options = {
+                name: self._filled(value) if isinstance(value, str) else value
+                for name, value in declared.options.items()
+            }
+            address = self._filled(declared.connection_string.get_secret_value())
+            self.databases[declared.name] = Database(
+                connector_for(
+                    declared.connector, declared.name, address, options, base=self.settings.directory
+                ),
+                timeout=declared.timeout_seconds,
+                max_rows=declared.max_rows,
+                required=declared.required,
                 tracing=None if observing is None else observing.tracing,
             )
 
     def _filled(self, text: str) -> str:
-        """The text with its variables. Raises ConnectorFailed for one that is not set, and what is no placeholder."""
+        """The text with its variables filled in. Raises ConnectorFailed for one that is not set, and for any other
+        placeholder.
+        """
 
         def value(found: re.Match[str]) -> str:
             if found[1] not in self.environ:
@@ -147,52 +161,54 @@ class Hosting:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def _host(self, entry: ServerSettings, place: str) -> None:
-        self.timeouts[entry.id], self.plans[entry.id] = {}, {}
-        tools = [
-            tool
-            for index, said in enumerate(entry.tools.define)
-            if (tool := self._tool(entry, said, f"{place}[{index}]")) is not None
-        ]
-        self.upstreams[entry.id] = HostedUpstream(
-            tools,
-            name=entry.id,
-            version=_version(),
-            log=self.log,
-            unknown_tool_code=self.settings.core.errors.unknown_tool_code,
-        )
+        tools, plans = [], {}
+        for index, declared in enumerate(entry.tools.define):
+            compiled = self._tool(entry, declared, f"{place}[{index}]")
+            if compiled is not None:
+                tool, plans[declared.name] = compiled
+                tools.append(tool)
+        code = self.settings.core.errors.unknown_tool_code
+        server = HostedServer(Served(entry.id, _version(), unknown_tool_code=code), tools, self.log)
+        self.servers[entry.id] = Hosted(LocalUpstream(server), plans)
 
-    def _tool(self, entry: ServerSettings, said: ToolSettings, place: str) -> HostedTool | None:
+    def _tool(
+        self, entry: ServerSettings, declared: ToolSettings, place: str
+    ) -> tuple[HostedTool, HostedPlan] | None:
         problems = self.planning.loading.problems
         before = len(problems)
-        inputs = self._inputs(said, place)
+        inputs = self._inputs(declared, place)
         if inputs is None or len(problems) > before:
             return None
-        expose = self.settings.errors_for(entry, entry.stages_of(said)).expose
+        expose = self.settings.errors_for(entry, entry.stages_of(declared)).expose
         work: Work | None = None
-        if said.handler is not None:
+        kept: str | None = None
+        if declared.handler is not None:
             with self.planning.loading.judging(f"{place}.handler", ScriptInvalid):
-                work = self._handling(entry, said, said.handler, expose)
-        elif said.use in self.databases:
+                work = self._handling(entry, declared, declared.handler, expose)
+        elif declared.use in self.databases:
             with self.planning.loading.judging(f"{place}.statement", StatementRefused):
-                work = asking = self._asking(entry, said, inputs, self.databases[said.use], expose)
-                self.statements.append(Placed(f"{place}.statement", said.use, asking.statement, inputs.each))
-        plan = self.planning.hosted(entry, said, inputs, place)
+                work, kept = self._asking(entry, declared, inputs, expose)
+                self.statements.append(
+                    Placed(f"{place}.statement", declared.use, work.statement, inputs.each)
+                )
+        plan = self.planning.hosted(entry, declared, inputs, place)
         if work is None or len(problems) > before:
             return None
-        self.plans[entry.id][said.name] = plan
-        timeout = self.timeouts[entry.id][said.name] = self._timeout(entry, said)
-        declared = Declaration(entry.id, said.name, inputs, said.title, said.description, said.annotations)
-        shown = self.planning.definition(entry, said, declared.definition())
-        return declared.doing(work, plan, timeout, shown)
+        timeout = self._timeout(entry, declared)
+        declaration = Declaration(
+            entry.id, declared.name, inputs, declared.title, declared.description, declared.annotations
+        )
+        shown = self.planning.definition(entry, declared, declaration.definition())
+        return declaration.doing(work, plan, timeout, shown), HostedPlan(plan, timeout, kept)
 
-    def _inputs(self, said: ToolSettings, place: str) -> DeclaredInputs | None:
+    def _inputs(self, declared: ToolSettings, place: str) -> DeclaredInputs | None:
         loading = self.planning.loading
-        if said.input_schema is not None:
+        if declared.input_schema is not None:
             with loading.judging(f"{place}.input_schema", ValueError):
-                return DeclaredInputs.of_schema(said.input_schema)
+                return DeclaredInputs.of_schema(declared.input_schema)
             return None
         inputs = {}
-        for name, one in said.inputs.items():
+        for name, one in declared.inputs.items():
             with loading.judging(f"{place}.inputs.{name}", ValueError):
                 inputs[name] = _input(one)
         with loading.judging(f"{place}.inputs", ValueError):
@@ -200,68 +216,68 @@ class Hosting:
         return None
 
     def _handling(
-        self, entry: ServerSettings, said: ToolSettings, reference: str, expose: Expose
+        self, entry: ServerSettings, declared: ToolSettings, reference: str, expose: Expose
     ) -> Handling:
-        script = self.planning.loading.script(reference, said.runtime)
+        script = self.planning.loading.script(reference, declared.runtime)
         # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
-        timeout = self._timeout(entry, said) + PROCESS_BEYOND if said.runtime == "subprocess" else None
-        return Handling(said.name, script, timeout, expose, self.log.bind(server=entry.id), said.rows)
+        timeout = (
+            self._timeout(entry, declared) + PROCESS_BEYOND if declared.runtime == "subprocess" else None
+        )
+        return Handling(declared.name, script, timeout, expose, self.log.bind(server=entry.id), declared.rows)
 
     def _asking(
-        self,
-        entry: ServerSettings,
-        said: ToolSettings,
-        inputs: DeclaredInputs,
-        database: Database,
-        expose: Expose,
-    ) -> Asking:
+        self, entry: ServerSettings, declared: ToolSettings, inputs: DeclaredInputs, expose: Expose
+    ) -> tuple[Asking, str | None]:
+        """A statement's tool, and how its results are kept, in words. Raises StatementRefused."""
+        assert declared.use is not None, "who calls this has found the database by it"
+        database = self.databases[declared.use]
         statement = compile_statement(
-            said.statement or "",
+            declared.statement or "",
             database.connector.kind,
             inputs.each,
             self.environ.get,
-            textual=said.substitution == "textual",
+            textual=declared.substitution == "textual",
         )
-        return Asking(
-            said.name,
-            statement,
-            database,
-            entry.stages_of(said).limits.timeout or database.timeout,
-            self._keeping(entry, said, statement),
-            expose,
-            self.log.bind(server=entry.id),
-        )
+        timeout = entry.stages_of(declared).limits.timeout or database.timeout
+        keeping, kept = self._keeping(entry, declared, statement)
+        log = self.log.bind(server=entry.id)
+        return Asking(declared.name, statement, database, timeout, keeping, expose, log), kept
 
-    def _timeout(self, entry: ServerSettings, said: ToolSettings) -> float:
+    def _timeout(self, entry: ServerSettings, declared: ToolSettings) -> float:
         """The seconds that a call may take, every stage included."""
-        database = self.databases.get(said.use or "")
+        database = self.databases.get(declared.use or "")
         least = CALL_TIMEOUT if database is None else max(CALL_TIMEOUT, database.timeout)
-        return entry.stages_of(said).limits.timeout or least
+        return entry.stages_of(declared).limits.timeout or least
 
-    def _keeping(self, entry: ServerSettings, said: ToolSettings, statement: Statement) -> Keeping | None:
-        """The tool's own word comes before the server's; what destroys is never kept, nor what writes."""
-        stages = entry.stages_of(said)
+    def _keeping(
+        self, entry: ServerSettings, declared: ToolSettings, statement: Statement
+    ) -> tuple[Keeping | None, str | None]:
+        """The cache of a tool's results, and how they are kept, in words; neither for a tool without a cache.
+
+        The tool's own settings come before the server's; results of a tool that destroys or writes are never kept.
+        """
+        stages = entry.stages_of(declared)
         server, own = entry.tools.cache, stages.cache
         if not (server.enabled if own.enabled is None else own.enabled):
-            return None
-        kept = self.kept.setdefault(entry.id, {})
-        if said.destructive or not reads(statement):
-            kept[said.name] = "never, as the tool is destructive" if said.destructive else _WRITES
-            return None
-        words = own.vary
-        if words is None:
-            words = ["identity"] if stages.auth is not None else []
+            return None, None
+        if declared.destructive:
+            return None, "never, as the tool is destructive"
+        if not reads(statement):
+            return None, "never, as the statement is not one that only reads"
+        vary = own.vary
+        if vary is None:
+            vary = ["identity"] if stages.auth is not None else []
         ttl = own.ttl or server.ttl
-        kept[said.name] = kept_for(ttl, words)
-        return Keeping(self.planning.materials.cache_of(entry), ttl, varying(words, fingerprint))
+        keeping = Keeping(self.planning.materials.cache_of(entry), ttl, varying(vary, fingerprint))
+        return keeping, kept_for(ttl, vary)
 
 
-def _input(said: ToolInput) -> Input:
-    """Raises ValueError with a sentence."""
-    kind = TYPES[said.type]
-    enum = None if said.enum is None else tuple(said.enum)
-    keywords = keywords_of(kind, said.keywords)
-    return Input(kind, said.description, said.optional, said.default, enum, keywords)
+def _input(declared: ToolInput) -> Input:
+    """An input as it is declared. Raises ValueError with a sentence."""
+    kind = TYPES[declared.type]
+    enum = None if declared.enum is None else tuple(declared.enum)
+    keywords = keywords_of(kind, declared.keywords)
+    return Input(kind, declared.description, declared.optional, declared.default, enum, keywords)
 
 
 def _version() -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.hosted.scripts.inprocess import contained
 from adapter.hosted.scripts.references import Script
-from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts, load_function
-from adapter.hosted.scripts.worker_threads import contained
+from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts
 from adapter.settings.section import Problem
 
 
@@ -43,15 +43,7 @@ class Loading:
         key = (reference, least, most)
         known = self._functions.get(key)
         if known is None:
-            known = load_function(
-                reference,
-                self.base,
-                self.base,
-                self.scripts.workers,
-                self.scripts.modules,
-                least=least,
-                most=most,
-            )
+            known = self.scripts.function(reference, self.base, least=least, most=most)
             self._functions[key] = known
         return known
 

@@ -48,11 +48,8 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
     locked = locks(settings).get(server)
     try:
         names = _names(entry) if tool is None else [tool]
-        if (
-            tool is not None
-            and entry.upstream.transport == "hosted"
-            and tool not in made.hosting.plans[server]
-        ):
+        hosted = entry.upstream.transport == "hosted"
+        if tool is not None and hosted and made.hosting.tool(server, tool) is None:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
         for name in names:
@@ -75,16 +72,12 @@ def _names(entry: ServerSettings) -> list[str]:
 def _print(
     settings: Settings, entry: ServerSettings, name: str, made: Compiled, locked: Catalogue | None
 ) -> None:
-    plan = (
-        made.hosting.plans[entry.id][name]
-        if entry.upstream.transport == "hosted"
-        else made.planning.proxied(entry, name, UNKNOWN)
-    )
+    hosted = made.hosting.tool(entry.id, name)
+    plan = made.planning.proxied(entry, name, UNKNOWN) if hosted is None else hosted.plan
     kind = "proxied" if plan is None else plan.kind
-    seconds = made.hosting.timeouts.get(entry.id, {}).get(name)
-    within = "" if seconds is None else f", {seconds:g} s in all"
+    within = "" if hosted is None else f", {hosted.timeout:g} s in all"
     print(f"{entry.id} {name} ({kind}{within})")
-    kept = made.hosting.kept.get(entry.id, {}).get(name)
+    kept = None if hosted is None else hosted.kept
     lines = [*_lines(settings, entry, name, plan, kept), *_unjudged(entry, name, locked)]
     for line in sorted(lines, key=_moment):
         print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())

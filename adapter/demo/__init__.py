@@ -1,6 +1,7 @@
 """``mcp-adapter demo``: the adapter in front of a small MCP server, and of a shop that it hosts itself.
 
-running starts and stops it all, welcome is what a person reads, shop fills the database that the files in tools ask.
+running.py starts and stops it all, config.yaml is its configuration, welcome.txt is what a person reads, and the
+files in tools are the shop's tools.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""Starts what the demo consists of, and ends it again, however the adapter itself ends."""
+"""The demo as a process: its server beside it, its configuration, and the text for the person who starts it."""
 
 from __future__ import annotations
 
 import errno
+import json
+import re
 import selectors
+import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-
 from adapter.app import serve
-from adapter.demo import shop
-from adapter.demo.welcome import welcome
 from adapter.settings.core import is_loopback
 from adapter.settings.file.load import load
+from adapter.upstream.demo import shop
 
 ROOT = Path("data/demo")
 """Where the demo keeps its state between starts, below the directory it was started in."""
@@ -25,43 +25,31 @@ ROOT = Path("data/demo")
 TOOLS = Path(__file__).with_name("tools")
 """The files of the shop's tools."""
 
-_DATABASE = "shop.sqlite3"
-_CUSTOMER = {
-    "schema": {
-        "code": "string",
-        "name": "string",
-        "region": "string",
-        "email": "string",
-        "phone": "string",
-        "customer_since": "string",
-        "open_orders": "int",
-        "overdue_orders": "int",
-    },
-    "redact": {"paths": ["email", "phone"]},
-    "rules": ["E-mail and phone are redacted: never guess them."],
-    "suggest": [
-        {
-            "when": "overdue_orders > 0",
-            "tool": "orders-of-customer",
-            "reason": "See which orders are overdue",
-        }
-    ],
-}
-"""The demo's presenter: how models see a customer."""
+CONFIGURATION = Path(__file__).with_name("config.yaml")
+"""The demo's settings; ``@name@`` stands for a value."""
 
+WELCOME = Path(__file__).with_name("welcome.txt")
+"""The text for a person who starts the demo, with commands to paste. ``@name@`` stands for a value; lines between
+``<console>`` and ``</console>`` are for a demo that has a console.
+"""
+
+_PLACE = re.compile(r"@([a-z]+)@")
+_CONSOLE = re.compile(r"<console>\n(.*?)</console>\n", re.DOTALL)
+
+_DATABASE = "shop.sqlite3"
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 
 
 class DemoFailed(Exception):
-    """``str(error)`` is the sentence for the person who started the demo."""
+    """The demo cannot start; the error's text is for the person who started it."""
 
 
 def run(host: str, port: int, root: Path | None = None) -> int:
-    """Serve until stopped; the process's exit status, 2 when the address cannot be used.
+    """Serve until stopped. Returns the exit status of the process, 2 when the address cannot be used.
 
     ``port`` 0 takes a free one. ``root`` (default: ROOT) is created, and used again by the next start. The
-    demo server is a process of its own on loopback and ends with this one, however this one ends.
+    demo server is a process of its own on loopback and ends with this one, also when this one is killed.
     """
     root = (root or ROOT).absolute()
     try:
@@ -69,7 +57,7 @@ def run(host: str, port: int, root: Path | None = None) -> int:
         with _demo_server(root) as upstream:
             shop.stock(root / _DATABASE)
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
-            sys.stdout.write(welcome(host, port, root, TOOLS, console=is_loopback(host)))
+            sys.stdout.write(welcome(host, port, root))
             sys.stdout.flush()
             return serve(settings)
     except DemoFailed as error:
@@ -77,8 +65,23 @@ def run(host: str, port: int, root: Path | None = None) -> int:
         return 2
 
 
+def welcome(host: str, port: int, root: Path) -> str:
+    """The text printed at the start; ``root`` holds the demo's state."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
+    base = f"http://{reachable}:{port}"
+    values = {
+        "url": f"{base}/mcp/demo",
+        "base": base,
+        "python": shlex.quote(sys.executable),
+        "tools": str(TOOLS),
+        "root": str(root),
+    }
+    text = _CONSOLE.sub(r"\1" if is_loopback(host) else "", WELCOME.read_text())
+    return _filled(text, values)
+
+
 def _free_port(host: str, port: int) -> int:
-    """The port itself, or a free one for 0; asked before anything starts, so a refusal is one sentence."""
+    """The port itself, or a free one for 0. Raises DemoFailed, before anything has started, where it is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as listening:
@@ -94,7 +97,7 @@ def _free_port(host: str, port: int) -> int:
 
 @contextmanager
 def _demo_server(root: Path) -> Iterator[str]:
-    """The endpoint of a demo server that runs as long as the block does."""
+    """Run a demo server as long as the block lasts; its endpoint."""
     command = [sys.executable, "-m", "adapter.upstream.demo", "--until-stdin-ends"]
     command += ["--folder", str(root / "files")]
     # Where the adapter puts files for tools and lets tools write; the state beside them is not the server's.
@@ -119,53 +122,29 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        said = selector.select(_START_SECONDS) and process.stdout.readline()
-    if not said:
+        line = selector.select(_START_SECONDS) and process.stdout.readline()
+    if not line:
         raise DemoFailed("The demo server did not start; see its output above.")
-    return said.decode().strip()
+    return line.decode().strip()
 
 
 def _configuration(root: Path, host: str, port: int, upstream: str) -> Path:
-    """A configuration file like any other, which the curious may read and copy."""
+    """Write the demo's configuration to a file, to be read and copied like any other."""
     path = root / "config.yaml"
-    settings = {
-        "core": {"host": host, "port": port, "allow_artifacts_download": True},
-        "storage": {"root": str(root)},
-        "console": {"enabled": is_loopback(host), "allow_execute": True},
-        "connectors": [
-            {
-                "name": "shop",
-                "connector": "sqlite",
-                "connection_string": _DATABASE,
-                "options": {"mode": "ro"},
-            }
-        ],
-        "presenters": {"customer": _CUSTOMER},
-        "servers": [
-            {
-                "id": "demo",
-                "mount_path": "/mcp/demo",
-                "upstream": {"url": upstream},
-                "adapters": [
-                    {
-                        "type": "upload_consumer",
-                        "tools": ["read_text", "count_words"],
-                        "file_path_argument": "path",
-                    },
-                    {
-                        "type": "artifact_producer",
-                        "tools": ["write_note", "draw_chart"],
-                        "output_path_argument": "filename",
-                    },
-                ],
-            },
-            {
-                "id": "shop",
-                "mount_path": "/mcp/shop",
-                "upstream": {"transport": "hosted"},
-                "tools": {"directory": str(TOOLS)},
-            },
-        ],
+    values = {
+        "host": host,
+        "port": port,
+        "root": str(root),
+        "console": is_loopback(host),
+        "database": _DATABASE,
+        "upstream": upstream,
+        "tools": str(TOOLS),
     }
-    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    # Every text of JSON is one of YAML.
+    path.write_text(_filled(CONFIGURATION.read_text(), {key: json.dumps(values[key]) for key in values}))
     return path
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its places (``@name@``) filled."""
+    return _PLACE.sub(lambda place: values[place[1]], text)

@@ -1,108 +1,134 @@
-"""Tools of the adapter's own as one more upstream: an MCP server in process, behind the port of any other.
-
-The relay in front sees what it would see of a server over streamable HTTP: sessions, statuses, streams, both eras.
-"""
+"""The MCP server of the adapter's own tools: its answer to each method, in both eras."""
 
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import (
-    BadJson,
-    BadRequest,
-    HeaderMismatch,
-    SessionMissing,
-    SessionUnknown,
-    UnsupportedMediaType,
-    UpstreamUnreachable,
-)
-from adapter.hosted import answers
-from adapter.hosted.answers import JSON, LEGACY_VERSIONS, WholeReply, refused_whole
+from adapter.errors import AdapterError, InternalError
 from adapter.hosted.calls import RunningCall
-from adapter.hosted.methods import Incoming, Methods, Served
-from adapter.hosted.sessions import HostedSession, HostedSessions
-from adapter.hosted.tools import HostedTool
-from adapter.rules.access.principals import Caller
-from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, fields_of
-from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, parse
-from adapter.wire.eras import Era, classify, is_modern
-
-BATCH_VERSION = "2025-03-26"
-"""The one protocol version that has JSON-RPC batches."""
+from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
+from adapter.pipeline.call import Say, say_nothing
+from adapter.pipeline.failures import CallRefused
+from adapter.rules.calls.param_headers import annotated, check_parameters
+from adapter.upstream.local.messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LEGACY_VERSIONS,
+    METHOD_NOT_FOUND,
+    SERVER_INFO_KEY,
+    SUBSCRIPTION_KEY,
+    UNSUPPORTED_VERSION,
+    LocalAnswer,
+    RpcRefused,
+    notification,
+    refusal,
+    result,
+)
+from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.replies import EventStream, PendingReply
+from adapter.upstream.local.sessions import LocalSession, LocalSessions
+from adapter.wire.envelope import Envelope, dump
+from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.names import VERSION_KEY
+from adapter.wire.sse import encode
 
 CLOSE_PATIENCE = 2.0
 """Seconds that tools get to end when the server closes."""
 
-_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-_REFUSED = (BadJson, BadRequest, HeaderMismatch, SessionMissing, SessionUnknown, UnsupportedMediaType)
+TOOLS_CHANGED = "notifications/tools/list_changed"
+
+_TOOLS = {"tools": {"listChanged": True}}
 
 
-class HostedUpstream:
-    """An Upstream that serves ``tools`` under the name and version it is given.
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The identity of the server, and the way it answers.
 
-    ``unknown_tool_code`` is the JSON-RPC error for a name it does not know. ``page`` is how many tools
-    ``tools/list`` shows at once, ``sessions`` how many legacy sessions live at most.
+    ``unknown_tool_code`` is the JSON-RPC error for a name it does not know, ``page`` the number of tools that
+    ``tools/list`` shows at once, ``sessions`` the number of legacy sessions that live at most.
     """
 
-    def __init__(
-        self,
-        tools: Iterable[HostedTool],
-        *,
-        name: str,
-        version: str,
-        log: FilteringBoundLogger,
-        instructions: str | None = None,
-        unknown_tool_code: int = answers.METHOD_NOT_FOUND,
-        page: int = 100,
-        sessions: int = 10_000,
-    ) -> None:
-        self._methods = Methods(
-            Served(name, version, instructions, unknown_tool_code, page), log, self._call_over
+    name: str
+    version: str
+    instructions: str | None = None
+    unknown_tool_code: int = METHOD_NOT_FOUND
+    page: int = 100
+    sessions: int = 10_000
+
+    @property
+    def info(self) -> dict[str, str]:
+        return {"name": self.name, "version": self.version}
+
+    def introduced(self, value: dict[str, Any]) -> dict[str, Any]:
+        """``value`` with the capabilities and, if there are any, the instructions."""
+        introduction = {**value, "capabilities": _TOOLS}
+        return (
+            introduction if self.instructions is None else {**introduction, "instructions": self.instructions}
         )
-        self._methods.offer(tools)
-        self._sessions = HostedSessions(sessions)
+
+
+class HostedServer:
+    """A LocalServer of ``tools``. Raises ValueError for two of one name."""
+
+    def __init__(self, served: Served, tools: Iterable[HostedTool], log: FilteringBoundLogger) -> None:
+        self.served = served
+        self.sessions = LocalSessions(served.sessions)
+        self._subscriptions = Subscriptions()
+        self._log = log
         self._running: set[RunningCall] = set()
-        self._closed = False
+        self._tools: dict[str, HostedTool] = {}
+        self._definitions: list[Mapping[str, Any]] = []
+        self._replace(tools)
 
     def __repr__(self) -> str:
-        served = self._methods.served.name
-        return f"<HostedUpstream {served!r}: {len(self._sessions)} sessions, {self.running} calls running>"
+        name = self.served.name
+        return f"<HostedServer {name!r}: {len(self.sessions)} sessions, {self.running} calls running>"
 
     @property
     def running(self) -> int:
-        """Calls whose tool has not ended, also those nobody waits for any more."""
+        """The number of calls whose tool has not ended, also of those that were given up."""
         return len(self._running)
 
     def offer(self, tools: Iterable[HostedTool]) -> None:
-        """Serve these tools from now on, and tell whoever listens if a client would see a difference."""
-        if self._methods.offer(tools):
-            for session in self._sessions.all():
-                session.say(answers.notification("notifications/tools/list_changed"))
-            self._methods.subscriptions.tools_changed()
+        """Serve these tools from now on; clients that listen hear of it where a definition differs."""
+        if self._replace(tools):
+            for session in self.sessions.all():
+                session.send(notification(TOOLS_CHANGED))
+            self._subscriptions.tools_changed()
 
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        """See Upstream. Raises UpstreamSilent for a tool that says nothing for ``read_timeout`` seconds."""
-        if self._closed:
-            raise UpstreamUnreachable()
-        try:
-            if request.method == "POST":
-                return await self._post(request, read_timeout)
-            return self._stand_by(request.method, fields_of(request.headers))
-        except _REFUSED as error:
-            return refused_whole(error)
+    def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply | EventStream:
+        """See LocalServer."""
+        method, modern = request.envelope.method, request.head.era is Era.MODERN
+        if modern:
+            _check_version(request.meta[VERSION_KEY])
+        if method == "tools/call":
+            return self._call(request)
+        if method == "tools/list":
+            return self._result(request, self._listed(request), cacheable=True)
+        if modern and method == "server/discover":
+            value = self.served.introduced({"supportedVersions": list(MODERN_VERSIONS)})
+            return self._result(request, value, cacheable=True)
+        if modern and method == "subscriptions/listen":
+            return self._subscribe(request)
+        if not modern and method == "ping":
+            return self._result(request, {})
+        if not modern and method == "initialize" and request.session is None:
+            return self._initialize(request)
+        raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method}")
+
+    def observe(self, envelope: Envelope, session: LocalSession) -> None:
+        """See LocalServer. A hosted server sends no requests and has no use for notifications."""
 
     async def close(self) -> None:
         """Cancel every call, end every stream, and give the tools a moment to end."""
-        self._closed = True
-        self._methods.subscriptions.close()
-        for session in self._sessions.all():
-            self._sessions.end(session)
-        ending = [asyncio.ensure_future(call.ended()) for call in self._running]
+        self._subscriptions.close()
+        ending = [asyncio.ensure_future(call.wait()) for call in self._running]
         for call in list(self._running):
             call.cancel()
         if ending:
@@ -110,148 +136,174 @@ class HostedUpstream:
             for task in late:
                 task.cancel()
 
-    # --- POST -------------------------------------------------------------------------------------------------
+    def _initialize(self, request: LocalRequest) -> LocalAnswer:
+        """Negotiate a legacy session: the version asked for where it is served, else the latest."""
+        params = request.params if isinstance(request.params, dict) else {}
+        wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
+        if not isinstance(wanted, str):
+            raise RpcRefused(INVALID_PARAMS, "initialize requires a protocolVersion.")
+        version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
+        value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
+        session = self.sessions.open(version, capabilities if isinstance(capabilities, dict) else {})
+        return LocalAnswer(result(request.id_bytes, value), session=session)
 
-    async def _post(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        head = _Head(fields_of(request.headers), request.caller)
-        body = _plain(request.body, head.fields)
-        message = parse(body)
-        envelope = envelope_of(message, body)
-        version = head.fields.get("mcp-protocol-version")
-        if classify(version, envelope) is Era.LEGACY:
-            return await self._legacy(head, message, envelope, version, read_timeout)
-        if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
-            raise BadRequest("In this protocol version a body must be one request or notification.")
-        if envelope.kind is Kind.NOTIFICATION:
-            # The modern era has none for a server; a call is cancelled by the end of its stream.
-            return WholeReply(202)
-        incoming = _incoming(envelope, message, head, Era.MODERN, None)
-        return await self._answer(incoming, read_timeout)
+    def _result(
+        self, request: LocalRequest, value: dict[str, Any], *, cacheable: bool = False
+    ) -> LocalAnswer:
+        if request.head.era is Era.MODERN:
+            value = _modern(value, self.served.info, cacheable=cacheable)
+        return LocalAnswer(result(request.id_bytes, value))
 
-    async def _legacy(
-        self,
-        head: _Head,
-        message: Any,
-        envelope: Envelope | Batch,
-        version: str | None,
-        read_timeout: float | None,
-    ) -> UpstreamReply:
-        if isinstance(envelope, Envelope) and _opens(envelope):
-            return self._open(_incoming(envelope, message, head, Era.LEGACY, None))
-        session = self._sessions.find(head.fields.get("mcp-session-id"))
-        if version is not None and version not in LEGACY_VERSIONS:
-            raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
-        if isinstance(envelope, Batch):
-            if session.version != BATCH_VERSION:
-                raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-            return await self._batch(head, message, envelope, session, read_timeout)
-        if envelope.kind is not Kind.REQUEST:
-            _observe(envelope, message, session)
-            return WholeReply(202)
-        return await self._answer(_incoming(envelope, message, head, Era.LEGACY, session), read_timeout)
+    # --- tools ------------------------------------------------------------------------------------------------
 
-    def _open(self, incoming: Incoming) -> UpstreamReply:
-        said, opened = self._methods.initialize(incoming)
-        if opened is None:
-            return WholeReply(said.status, JSON, said.body)
-        session = self._sessions.open(opened.version, opened.capabilities)
-        return WholeReply(said.status, [*JSON, ("Mcp-Session-Id", session.id)], said.body)
+    def _replace(self, tools: Iterable[HostedTool]) -> bool:
+        """Take these tools. Returns true if their definitions differ from those before."""
+        offered = list(tools)
+        named = {tool.name: tool for tool in offered}
+        if len(named) < len(offered):
+            raise ValueError("two tools of a hosted server have one name")
+        self._tools = named
+        definitions = [tool.definition for tool in offered]
+        before, self._definitions = self._definitions, definitions
+        return dump(before) != dump(definitions)
 
-    async def _batch(
-        self,
-        head: _Head,
-        messages: list[Any],
-        batch: Batch,
-        session: HostedSession,
-        read_timeout: float | None,
-    ) -> UpstreamReply:
-        """All members at once; a batch is answered whole, so nobody hears of its calls' progress."""
-        waited = []
-        for member, message in zip(batch.members, messages, strict=True):
-            if member.kind is Kind.REQUEST:
-                incoming = _incoming(member, message, head, Era.LEGACY, session)
-                incoming.streams = False
-                waited.append(self._answer(incoming, read_timeout))
-            else:
-                _observe(member, message, session)
-        replies = await asyncio.gather(*waited)
-        said = [reply.whole for reply in replies if reply.whole]
-        return WholeReply(200, JSON, b"[" + b",".join(said) + b"]") if said else WholeReply(202)
+    def _listed(self, request: LocalRequest) -> dict[str, Any]:
+        cursor = request.params.get("cursor") if isinstance(request.params, dict) else None
+        begin = 0
+        if cursor is not None:
+            # No list is longer than fits; int() of thousands of digits raises.
+            if not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+                raise RpcRefused(INVALID_PARAMS, "This cursor is not from this server.")
+            begin = int(cursor)
+        end = begin + self.served.page
+        value: dict[str, Any] = {"tools": self._definitions[begin:end]}
+        if end < len(self._definitions):
+            value["nextCursor"] = str(end)
+        return value
 
-    async def _answer(self, incoming: Incoming, read_timeout: float | None) -> UpstreamReply:
-        said = self._methods.answer(incoming)
-        if isinstance(said, RunningCall):
-            self._running.add(said)
-            return await said.head(read_timeout)
-        if isinstance(said, answers.HostedAnswer):
-            return WholeReply(said.status, JSON, said.body)
-        return said
+    def _call(self, request: LocalRequest) -> PendingReply:
+        params = request.params if isinstance(request.params, dict) else {}
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise RpcRefused(INVALID_PARAMS, "tools/call requires the name of a tool.")
+        tool = self._tools.get(name)
+        if tool is None:
+            raise RpcRefused(self.served.unknown_tool_code, f"Unknown tool: {name}")
+        arguments = {} if arguments is None else arguments
+        if not isinstance(arguments, dict):
+            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool must be an object.")
+        if request.head.era is Era.MODERN:
+            mirrored = dict(annotated(tool.definition.get("inputSchema")))
+            check_parameters(mirrored, arguments, request.head.fields)
+        limit = tool.limit
+        running = RunningCall(
+            request.progress_token, self._running.discard, None if limit is None else limit.seconds
+        )
+        self._running.add(running)
+        call = ToolCall(name, arguments, request, running.progress, _speaker(request.session))
+        overdue = None if limit is None else partial(self._overdue, limit, call)
+        running.begin(partial(self._run, tool, call), overdue)
+        return running.reply
 
-    def _call_over(self, call: RunningCall) -> None:
-        self._running.discard(call)
+    def _overdue(self, limit: CallLimit, call: ToolCall) -> LocalAnswer | None:
+        try:
+            answer = limit.overdue(call)
+        except CallRefused as refused:
+            return _refusal(call, refused.code, str(refused), refused.data)
+        return None if answer is None else self._result(call.request, answer.as_result())
 
-    # --- GET and DELETE ---------------------------------------------------------------------------------------
+    async def _run(self, tool: HostedTool, call: ToolCall) -> LocalAnswer:
+        try:
+            answer = await tool.run(call)
+            return self._result(call.request, answer.as_result())
+        except CallRefused as refused:
+            return _refusal(call, refused.code, str(refused), refused.data)
+        except AdapterError as error:
+            return _refusal(call, error.rpc, str(error), error.data)
+        except Exception:
+            # A client gets an answer to whatever a tool raises; which part of it is secret is not known here.
+            self._log.exception("a hosted tool failed unexpectedly", server=self.served.name, tool=tool.name)
+            return _refusal(call, INTERNAL_ERROR, InternalError.hint, None)
 
-    def _stand_by(self, method: str, headers: Fields) -> UpstreamReply:
-        version = headers.get("mcp-protocol-version")
-        if version is not None and is_modern(version):
-            return WholeReply(405, [("Allow", "POST")])
-        if method not in ("GET", "DELETE"):
-            return WholeReply(405, [("Allow", "GET, POST, DELETE")])
-        session = self._sessions.find(headers.get("mcp-session-id"))
-        if method == "GET":
-            return session.listen()
-        self._sessions.end(session)
-        return WholeReply(200)
-
-
-class _Head(NamedTuple):
-    """What a request says beside its body, and who made it."""
-
-    fields: Fields
-    caller: Caller
+    def _subscribe(self, request: LocalRequest) -> EventStream:
+        wanted = request.params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen requires the notifications to listen for.")
+        return self._subscriptions.open(request.id_bytes, request.envelope.id, wanted)
 
 
-def _incoming(
-    envelope: Envelope, message: dict[str, Any], head: _Head, era: Era, session: HostedSession | None
-) -> Incoming:
-    accept = (head.fields.get("accept") or "").lower()
-    return Incoming(
-        envelope,
-        message.get("params"),
-        head.fields,
-        era,
-        session,
-        streams="text/event-stream" in accept or "*/*" in accept,
-        caller=head.caller,
-    )
+class _Subscription(NamedTuple):
+    """A stream, the id of the request that opened it (as it was spelled, and parsed), and what it wants to hear."""
+
+    stream: EventStream
+    id_bytes: bytes
+    number: Any
+    tools: bool
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return {SUBSCRIPTION_KEY: self.number}
 
 
-def _opens(envelope: Envelope) -> bool:
-    return envelope.method == "initialize" and envelope.kind is Kind.REQUEST
+class Subscriptions:
+    """The open streams of modern clients. Each hears everything under its request's id."""
+
+    def __init__(self) -> None:
+        self._open: dict[EventStream, _Subscription] = {}
+
+    def open(self, id_bytes: bytes, number: Any, wanted: dict[str, Any]) -> EventStream:
+        """Open a stream for the request with this id; its first event names what it will be told.
+
+        Only changes of tools can be told; anything else that is wanted is left out.
+        """
+        stream = EventStream(lambda: self._forget(stream))
+        tools = wanted.get("toolsListChanged") is True
+        opened = self._open[stream] = _Subscription(stream, id_bytes, number, tools)
+        params = {"notifications": {"toolsListChanged": True} if tools else {}, "_meta": opened.meta}
+        stream.offer(encode(notification("notifications/subscriptions/acknowledged", params)))
+        return stream
+
+    def tools_changed(self) -> None:
+        """Tell all streams that want to know; one that nobody reads ends instead."""
+        for each in [each for each in self._open.values() if each.tools]:
+            if not each.stream.offer(encode(notification(TOOLS_CHANGED, {"_meta": each.meta}))):
+                self._forget(each.stream)
+                each.stream.end()
+
+    def close(self) -> None:
+        """End every stream with the result that says it was meant."""
+        for each in list(self._open.values()):
+            self._forget(each.stream)
+            each.stream.end(result(each.id_bytes, {"resultType": "complete", "_meta": each.meta}))
+
+    def _forget(self, stream: EventStream) -> None:
+        self._open.pop(stream, None)
 
 
-def _observe(envelope: Envelope, message: dict[str, Any], session: HostedSession) -> None:
-    """A notification or response of a legacy client; only a cancellation means anything here."""
-    if envelope.method != "notifications/cancelled":
-        return
-    params = message.get("params")
-    number = params.get("requestId") if isinstance(params, dict) else None
-    # True is 1 to a dict, but not to JSON.
-    if isinstance(number, str | int | float) and not isinstance(number, bool):
-        call = session.calls.get(number)
-        if call is not None:
-            call.withdraw()
+def _check_version(version: object) -> None:
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        raise RpcRefused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-def _plain(body: bytes, headers: Fields) -> bytes:
-    """The body without its coding. The edge in front has read it and so knows how large it becomes."""
-    coding = (headers.get("content-encoding") or "identity").strip().lower()
-    if coding == "identity":
-        return body
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        raise UnsupportedMediaType()
-    try:
-        return zlib.decompress(body, _GZIP_OR_ZLIB)
-    except zlib.error:
-        raise BadRequest("The body does not match its Content-Encoding.") from None
+def _modern(
+    value: dict[str, Any], server_info: Mapping[str, Any], *, cacheable: bool = False
+) -> dict[str, Any]:
+    """A result with the members that 2026-07-28 requires: its type, the server, and how long it may be kept.
+
+    Nobody but the client may keep it: the adapter in front may show different lists to two clients.
+    """
+    meta = {SERVER_INFO_KEY: server_info, **value.get("_meta", {})}
+    lifetime = {"ttlMs": 0, "cacheScope": "private"} if cacheable else {}
+    return {"resultType": "complete", **lifetime, **value, "_meta": meta}
+
+
+def _refusal(call: ToolCall, code: int, message: str, data: Any) -> LocalAnswer:
+    return refusal(call.request.id_bytes, code, message, data, call.request.head.era)
+
+
+def _speaker(session: LocalSession | None) -> Say:
+    """The way to a legacy client outside of its calls. A modern client subscribes to what it wants to hear."""
+    if session is None:
+        return say_nothing
+    return lambda method, params: session.send(notification(method, params))

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.connectors.port import Connector, ConnectorFailed, QueryFailed, QueryTimedOut, Rows
+from adapter.hosted.connectors.port import (
+    Connector,
+    ConnectorFailed,
+    QueryFailed,
+    QueryTimedOut,
+    Rows,
+    not_opened,
+)
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
@@ -59,7 +66,7 @@ class Database:
         return f"<Database {self.connector.name!r} ({self.connector.kind})>"
 
     async def open(self) -> None:
-        """Connect, if that has not happened; all who ask meanwhile wait for one attempt. Raises ConnectorFailed."""
+        """Connect, if that has not happened; calls at the same time wait for one attempt. Raises ConnectorFailed."""
         if self._is_open:
             return
         if self._closed:
@@ -76,9 +83,7 @@ class Database:
                 await self.connector.open()
             self._is_open = True
         except TimeoutError:
-            raise ConnectorFailed(
-                f"connector '{self.connector.name}' ({self.connector.kind}): no answer within {self.timeout:g} s"
-            ) from None
+            raise not_opened(self.connector, f"no answer within {self.timeout:g} s") from None
         finally:
             if not self._is_open:
                 await self.connector.close()
@@ -104,7 +109,7 @@ class Database:
         return await self.connector.run(bound, timeout=timeout, max_rows=self.max_rows)
 
     async def close(self) -> None:
-        """Let go of its connections, and of an attempt to get one; it is not opened again."""
+        """Close its connections, and end an attempt to get one; it is not opened again."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -116,15 +121,15 @@ class Database:
 
 @contextlib.asynccontextmanager
 async def opened(databases: Iterable[Database], log: FilteringBoundLogger) -> AsyncIterator[None]:
-    """All of them, opened at once, as long as the block lasts.
+    """Open all databases at once, and close them when the block ends.
 
     Raises ConnectorFailed, with every reason, when a required one cannot be opened; then none is open.
     """
-    all_of_them = list(databases)
+    databases_in_order = list(databases)
     try:
-        tried = await asyncio.gather(*(one.open() for one in all_of_them), return_exceptions=True)
+        tried = await asyncio.gather(*(one.open() for one in databases_in_order), return_exceptions=True)
         reasons = []
-        for database, failure in zip(all_of_them, tried, strict=True):
+        for database, failure in zip(databases_in_order, tried, strict=True):
             if isinstance(failure, ConnectorFailed) and not database.required:
                 log.warning("a database is away", connector=database.connector.name, why=str(failure))
             elif isinstance(failure, ConnectorFailed):
@@ -135,7 +140,7 @@ async def opened(databases: Iterable[Database], log: FilteringBoundLogger) -> As
             raise ConnectorFailed("; ".join(reasons))
         yield
     finally:
-        await asyncio.gather(*(one.close() for one in all_of_them))
+        await asyncio.gather(*(one.close() for one in databases_in_order))
 
 
 TRUNCATED_KEY = "adapter/truncated"
@@ -143,7 +148,7 @@ TRUNCATED_KEY = "adapter/truncated"
 
 
 class Keeping(NamedTuple):
-    """Where results are kept, for how many seconds, and what of a call they may differ by beside its arguments."""
+    """The cache of results, its seconds, and the values of a call that they differ by beside its arguments."""
 
     cache: ResultCache
     ttl: float
@@ -152,7 +157,7 @@ class Keeping(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Runs ``statement`` for one call, within ``timeout`` seconds. ``keeping`` is None where nothing is kept."""
+    """Runs ``statement`` for one call, within ``timeout`` seconds. ``keeping`` is None where nothing is cached."""
 
     tool: str
     statement: Statement
@@ -169,7 +174,7 @@ class Asking:
             if self.keeping is None or not reads(self.statement):
                 rows = await self.database.run(bound, self.timeout)
                 return Outcome.of(as_result(rows.rows), self._meta(rows.truncated))
-            answer = await self._kept(bound, self.keeping, call)
+            answer = await self._cached(bound, self.keeping, call)
             return answer.outcome(self._meta(answer.truncated))
         except QueryTimedOut as late:
             raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
@@ -178,7 +183,7 @@ class Asking:
         except (QueryFailed, ConnectorFailed) as failed:
             self.log.warning("a statement failed", tool=self.tool, why=exposed(failed))
             self.log.debug("where the statement failed", tool=self.tool, exc_info=True)
-            raise StageFailed("connector", self._told(failed)) from None
+            raise StageFailed("connector", self._sentence(failed)) from None
 
     def _bound(self, values: Mapping[str, Any]) -> Bound:
         try:
@@ -188,7 +193,7 @@ class Asking:
         except SubstitutionFailed as failed:
             raise StageFailed("substitution", str(failed)) from None
 
-    async def _kept(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
+    async def _cached(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
         # Of one statement of one tool only the text and the values differ from call to call.
         key = key_of(self.tool, bound.text, bound.values, keeping.differs(call))
         found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))
@@ -202,15 +207,16 @@ class Asking:
     def _meta(self, truncated: bool) -> Mapping[str, Any] | None:
         return {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if truncated else None
 
-    def _told(self, failed: QueryFailed | ConnectorFailed) -> str:
-        told = exposed(failed, expose=self.expose)
+    def _sentence(self, failed: QueryFailed | ConnectorFailed) -> str:
+        sentence = exposed(failed, expose=self.expose)
         if self.expose == "safe":
-            return told
-        return f"{_FAILED}: {told if isinstance(failed, ConnectorFailed) else f'failed to execute query: {told}'}"
+            return sentence
+        query = "" if isinstance(failed, ConnectorFailed) else "failed to execute query: "
+        return f"{_FAILED}: {query}{sentence}"
 
 
 class _Answer(Shareable):
-    """Rows as they will be sent, and most calls want no more of them. Raises NotJson for what cannot be sent."""
+    """Rows as the text that is sent; most calls need nothing else of them. Raises NotJson for values that are none."""
 
     __slots__ = ("_text", "truncated")
 

@@ -10,34 +10,51 @@ from typing import Any, Protocol
 from adapter.pipeline.call import CallTime, PlannedCall, ProgressReporter, Say, say_nothing
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.plan import ToolPlan
-from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.calls.input_schemas import DeclaredInputs
+from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.port import Fields
-from adapter.wire.eras import Era
 
 
 @dataclass(slots=True)
 class ToolCall:
     """One ``tools/call`` as a tool gets it.
 
-    ``headers`` are those that the relay let pass, by lower-case name; ``caller`` is who made the request of the relay.
     ``say`` reaches the client where it listens in the same session. ``planned`` is the call as stages know it, put
     there by a tool that has any.
-    ``capabilities`` are the client's as it declared them, in its session or with this request. ``session`` is the
-    upstream session's id, None in the modern era. ``meta`` is the ``_meta`` of the request.
     """
 
     tool: str
     arguments: dict[str, Any]
-    era: Era
+    request: LocalRequest
     progress: ProgressReporter
-    headers: Fields = field(default_factory=dict)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
-    session: str | None = None
-    caller: Caller = NOBODY
     say: Say = say_nothing
     planned: PlannedCall | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """The principal that made the request of the relay."""
+        return self.request.head.caller
+
+    @property
+    def headers(self) -> Fields:
+        """The headers that the relay let pass, by lower-case name."""
+        return self.request.head.fields
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The ``_meta`` of the request."""
+        return self.request.meta
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The client's capabilities as it declared them, in its session or with this request."""
+        return self.request.capabilities
+
+    @property
+    def session(self) -> str | None:
+        """The id of the upstream session, None in the modern era."""
+        return None if self.request.session is None else self.request.session.id
 
 
 class Answered(Protocol):
@@ -49,8 +66,10 @@ class Answered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallLimit:
-    """``seconds`` are how long calls of a tool may take in all. ``overdue`` gives what one that takes longer is
-    answered with, before it is cancelled; None: it is about to end by itself. May raise CallRefused.
+    """The ``seconds`` that a call of a tool may take in all.
+
+    ``overdue`` gives the answer to one that takes longer, before it is cancelled; None: it is about to end by itself.
+    It may raise CallRefused.
     """
 
     seconds: float
@@ -59,7 +78,7 @@ class CallLimit:
 
 @dataclass(frozen=True, slots=True)
 class HostedTool:
-    """``definition`` is the entry of ``tools/list`` with at least ``name`` and ``inputSchema``; ``run`` does the work.
+    """A tool: its ``definition`` in ``tools/list``, with at least ``name`` and ``inputSchema``, and ``run``.
 
     ``run`` may raise CallRefused or an AdapterError; anything else is logged and answered in general. It is
     cancelled when nobody waits for the answer any more, and at the ``limit``, of which there need not be one.
@@ -80,7 +99,7 @@ Work = Callable[[PlannedCall], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A tool as it is declared, on a server of this id."""
+    """A tool as the settings declare it, on the server of this id."""
 
     server: str
     name: str
@@ -90,21 +109,21 @@ class Declaration:
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
     def definition(self) -> dict[str, Any]:
-        """Its entry in ``tools/list``."""
-        shown: dict[str, Any] = {"name": self.name}
-        if self.title:
-            shown["title"] = self.title
-        if self.description:
-            shown["description"] = self.description
-        shown["inputSchema"] = self.inputs.schema
-        if self.annotations:
-            shown["annotations"] = dict(self.annotations)
-        return shown
+        """The tool's entry in ``tools/list``."""
+        members = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.inputs.schema,
+            "annotations": dict(self.annotations),
+        }
+        # A schema may be empty, and is required all the same.
+        return {name: value for name, value in members.items() if value or name == "inputSchema"}
 
     def doing(
         self, work: Work, plan: ToolPlan, timeout: float, definition: Mapping[str, Any] | None = None
     ) -> HostedTool:
-        """The tool, with what it does behind the stages of its plan, all within ``timeout`` seconds."""
+        """The tool with its work behind the stages of its plan, all within ``timeout`` seconds."""
 
         def planned(call: ToolCall) -> PlannedCall:
             return PlannedCall(

@@ -1,1 +1,1 @@
-"""Upstreams over HTTP: a pool of connections, requests written once, answers read piece by piece."""
+"""Upstreams: over HTTP on a pool of connections, in this process (local), and scripted for tests; the demo's server."""

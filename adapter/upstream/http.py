@@ -205,23 +205,26 @@ class HttpUpstream:
                 )
         except TimeoutError as error:
             raise unreachable(f"it accepted no connection within {self._connect_timeout:g} s") from error
-        except ssl.SSLCertVerificationError as error:
-            raise unreachable("its TLS certificate is not trusted") from error
-        except ssl.SSLError as error:
-            raise unreachable("the TLS handshake failed") from error
-        except socket.gaierror as error:
-            raise unreachable("its host name cannot be resolved") from error
-        except ConnectionRefusedError as error:
-            raise unreachable("it refused the connection") from error
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise _without_files() from error
-            raise UpstreamUnreachable from error
+            raise connect_failure(error) from error
         if connection.leaves_few(1):
             connection.abort()
             raise _without_files()
         _notice_dead_peers(transport)
         return connection
+
+
+def connect_failure(error: OSError) -> UpstreamUnreachable:
+    """The failure of a connection that could not be opened."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return unreachable("its TLS certificate is not trusted")
+    if isinstance(error, ssl.SSLError):
+        return unreachable("the TLS handshake failed")
+    if isinstance(error, socket.gaierror):
+        return unreachable("its host name cannot be resolved")
+    if isinstance(error, ConnectionRefusedError):
+        return unreachable("it refused the connection")
+    return _without_files() if error.errno in (errno.EMFILE, errno.ENFILE) else UpstreamUnreachable()
 
 
 async def _create_connection(

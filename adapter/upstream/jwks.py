@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from adapter.errors import UpstreamBroken, UpstreamSilent
-from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
+from adapter.errors import UpstreamBroken
+
+if TYPE_CHECKING:
+    from adapter.upstream.outgoing import OutgoingHttp
 
 LARGEST = 1 << 20
-"""Bytes of a document that are read unless somebody says otherwise."""
+"""Bytes of a document that are read unless the caller says otherwise."""
 
-_FIELDS = (
-    ("Accept", "application/jwk-set+json, application/json"),
-    ("Accept-Encoding", "identity"),
-    ("User-Agent", "mcp-file-adapter"),
-)
+_HEADERS = {
+    "Accept": "application/jwk-set+json, application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mcp-file-adapter",
+}
 
 
 async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST) -> bytes:
     """The document at ``url`` (http or https), all of it within ``timeout`` seconds.
 
-    Nothing is asked but what was said: a redirect is not followed. Raises UpstreamUnreachable; UpstreamSilent when it
-    took too long; UpstreamBroken for any answer but 200, and one of more than ``limit`` bytes; ValueError for what
-    is no such URL. None of their sentences holds the URL.
+    A redirect is not followed. Raises UpstreamUnreachable; UpstreamSilent when it took too long; UpstreamBroken for
+    any answer but 200, and one of more than ``limit`` bytes; ValueError for what is no such URL. None of their
+    sentences holds the URL.
     """
-    # In a thread: to read the certificates that are trusted takes longer than a call may wait for another.
-    upstream = await asyncio.to_thread(HttpUpstream, url, connect_timeout=timeout, max_connections=1)
-    try:
-        async with asyncio.timeout(timeout):
-            reply = await upstream.send(UpstreamRequest("GET", _FIELDS, repeatable=always), timeout)
-            return await _body(reply, limit, timeout)
-    except TimeoutError as error:
-        raise UpstreamSilent(f"The document did not arrive within {timeout:g} s.") from error
-    finally:
-        await upstream.close()
 
+    def client() -> OutgoingHttp:
+        # Here, not above: an adapter without an issuer does not load the library.
+        from adapter.upstream.outgoing import OutgoingHttp
 
-async def _body(reply: UpstreamReply, limit: int, read_timeout: float) -> bytes:
-    try:
-        if reply.status != 200:
-            raise UpstreamBroken(f"The answer has status {reply.status} instead of the document.")
-        body = bytearray()
-        while chunk := await reply.read(read_timeout):
-            body += chunk
-            if len(body) > limit:
-                raise UpstreamBroken(f"The document is larger than {limit} bytes.")
-        return bytes(body)
-    finally:
-        reply.abort()
+        return OutgoingHttp(timeout=timeout, limit=limit)
+
+    # In a thread: to load the library and to read the certificates takes longer than a call may wait for another.
+    outgoing = await asyncio.to_thread(client)
+    status, document = await outgoing.get(url, _HEADERS)
+    if status != 200:
+        raise UpstreamBroken(f"The answer has status {status} instead of the document.")
+    return document

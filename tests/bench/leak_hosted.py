@@ -201,7 +201,7 @@ class Exercise:
 
     def _found(self) -> Holding:
         me, hosting = os.getpid(), self._app.core.compiled.hosting
-        upstream = hosting.upstreams["bench"]
+        upstream = hosting.servers["bench"].upstream
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
         return Holding(
@@ -211,7 +211,7 @@ class Exercise:
             threading.active_count(),
             len(asyncio.all_tasks()),
             int(sessions[1]),
-            upstream.running,
+            upstream.server.running,
             hosting.planning.loading.scripts.leftover,
         )
 
@@ -255,7 +255,7 @@ class Exercise:
         """Or another one does, of those beside it; it is given up all the same."""
         for _ in range(20):
             await asyncio.sleep(0)
-            if self._app.core.compiled.hosting.upstreams["bench"].running:
+            if self._app.core.compiled.hosting.servers["bench"].upstream.server.running:
                 return
 
     def _request(

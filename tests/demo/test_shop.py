@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from adapter.demo.running import TOOLS
-from adapter.demo.shop import ORDERS, REGIONS, stock
 from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.rules.results.outcomes import Response, ToolUserError
+from adapter.upstream.demo.shop import ORDERS, REGIONS, stock
 from tests.hosted.serving import LOG
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapter.demo import running, shop
+from adapter.demo import running
+from adapter.upstream.demo import shop
 from tests.e2e.hostile_upstream import hostile_upstreams
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
 from tests.e2e.provision import packages

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.failures import CallRefused
+from adapter.upstream.local.upstream import LocalUpstream
 from tests.e2e.conformance_catalogue import JSON_SCHEMA_2020_12, PNG, WAV
 from tests.hosted.serving import ToolAnswer, hosted, text, tool
 
@@ -82,11 +83,11 @@ async def _accept(call: ToolCall) -> ToolAnswer:
     return text(", ".join(sorted(call.arguments)))
 
 
-def conformance_upstream() -> HostedUpstream:
+def conformance_upstream() -> LocalUpstream[HostedServer]:
     """A hosted server of these tools; calling ``test_trigger_tool_change`` changes their list."""
 
     async def change(_: ToolCall) -> ToolAnswer:
-        upstream.offer([*tools, _says(f"changed_{next(changes)}", _text("changed"))])
+        upstream.server.offer([*tools, _says(f"changed_{next(changes)}", _text("changed"))])
         return text("The list of tools changed")
 
     changes = itertools.count()

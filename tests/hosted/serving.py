@@ -15,10 +15,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from adapter import log
 from adapter.app import App, build, running
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer, Served
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.pipeline.failures import CallRefused
 from adapter.settings.root import Settings
+from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream
 
 LOG = log.get_logger("test")
@@ -100,9 +101,9 @@ class Waiting:
         return text("waited")
 
 
-def hosted(tools: Iterable[HostedTool], **more: Any) -> HostedUpstream:
-    """A hosted server of these tools."""
-    return HostedUpstream(tools, name="hosted", version="1.0", log=LOG, **more)
+def hosted(tools: Iterable[HostedTool], **more: Any) -> LocalUpstream[HostedServer]:
+    """A hosted server of these tools, as the relay meets it."""
+    return LocalUpstream(HostedServer(Served("hosted", "1.0", **more), tools, LOG))
 
 
 TOOLS = (tool("echo", echo), tool("count", count), tool("fail", fail), tool("refuse", refuse))

@@ -240,7 +240,7 @@ async def _heard(progress: float, total: float | None, message: str | None) -> N
 
 
 async def _idle(front: Front) -> bool:
-    return front.app.core.compiled.hosting.upstreams["hosted"].running == 0
+    return front.app.core.compiled.hosting.servers["hosted"].upstream.server.running == 0
 
 
 async def _none_left(front: Front) -> bool:

@@ -9,8 +9,7 @@ from decimal import Decimal
 import pytest
 
 from adapter.hosted.connectors import connector_for
-from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows
+from adapter.hosted.connectors.port import Connector, ConnectorFailed, Rows, plain
 from adapter.rules.calls.inputs import Input
 from adapter.rules.statements.statements import Kind, bind, compile_statement
 from tests.hosted.databases import Server

@@ -15,8 +15,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer
 from adapter.hosted.tools import ToolCall
+from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from tests.edge.raw import RawClient, call_body, modern_body, modern_fields
 from tests.hosted.serving import ERAS, TOOLS, Front, ToolAnswer, Waiting, echo, front, hosted, text, tool
@@ -139,7 +140,7 @@ async def test_a_client_that_gives_up_ends_its_call(tmp_path: Path, era: str) ->
             await waiting.ended.wait()
         assert waiting.cancelled == 1
         assert [each.name for each in (await client.list_tools()).tools] == ["wait"]
-    assert upstream.running == 0
+    assert upstream.server.running == 0
 
 
 async def test_the_adapter_s_own_ping_finds_a_healthy_server(served: Front) -> None:
@@ -188,11 +189,31 @@ async def test_tools_that_change_are_announced(tmp_path: Path) -> None:
         await client.initialize()
         await client.send("GET")
         assert (await client.head())["content-type"] == "text/event-stream"
-        upstream.offer(TOOLS)
-        upstream.offer([tool("other", echo)])
+        upstream.server.offer(TOOLS)
+        upstream.server.offer([tool("other", echo)])
         async with asyncio.timeout(5):
             heard = await client.read_until(1)
-    assert heard == b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+    assert heard == b'id: 1-1\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+
+
+async def test_a_client_that_was_away_hears_what_it_missed(tmp_path: Path) -> None:
+    """It names the last event that it read, and its new stream begins with those behind it."""
+    upstream = hosted(TOOLS)
+    async with front(upstream, tmp_path) as adapter, RawClient(adapter.port) as client:
+        await client.initialize()
+        for number, last in enumerate(("", "1-1"), start=1):
+            async with RawClient(adapter.port) as listener, asyncio.timeout(5):
+                listener.session = client.session
+                await listener.send("GET", last_event_id=last)
+                assert (await listener.head()).status == 200
+                if not last:
+                    upstream.server.offer([tool("other", echo)])
+                heard = await listener.read_until(1)
+                assert heard.startswith(b"id: 1-%d\ndata: " % number)
+            async with asyncio.timeout(5):
+                while not all(session.idle for session in upstream.server.sessions.all()):
+                    await asyncio.sleep(0.005)
+            upstream.server.offer([tool("missed", echo)])
 
 
 # --- the legacy era, at the server itself -------------------------------------------------------------------------
@@ -435,7 +456,7 @@ async def test_a_subscription_hears_what_it_asked_for() -> None:
     tag = b'"_meta":{"io.modelcontextprotocol/subscriptionId":1}'
     assert b'"notifications":{"toolsListChanged":true}' in await wants.read(1)
     assert b'"notifications":{},' + tag in await other.read(1)
-    upstream.offer([tool("other", echo)])
+    upstream.server.offer([tool("other", echo)])
     assert b'"method":"notifications/tools/list_changed","params":{' + tag in await wants.read(1)
     with pytest.raises(UpstreamSilent):
         await other.read(0.01)
@@ -538,7 +559,7 @@ async def test_close_ends_everything() -> None:
     with pytest.raises(UpstreamBroken):
         await call
     assert await listening.read(1) == b""
-    assert upstream.running == 0
+    assert upstream.server.running == 0
     with pytest.raises(UpstreamUnreachable):
         await post(upstream, message("ping"), session)
 
@@ -550,7 +571,7 @@ async def test_ten_thousand_calls_leave_nothing() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    upstream: HostedUpstream = hosted([*TOOLS[:2], TOOLS[3], tool("hang", hang)])
+    upstream: LocalUpstream[HostedServer] = hosted([*TOOLS[:2], TOOLS[3], tool("hang", hang)])
     session = await opened(upstream)
     tasks, threads = len(asyncio.all_tasks()), threading.active_count()
     fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call")]
@@ -569,7 +590,7 @@ async def test_ten_thousand_calls_leave_nothing() -> None:
         await asyncio.wait((given_up,))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert upstream.running == 0
-    assert repr(upstream) == "<HostedUpstream 'hosted': 1 sessions, 0 calls running>"
+    assert upstream.server.running == 0
+    assert repr(upstream.server) == "<HostedServer 'hosted': 1 sessions, 0 calls running>"
     assert len(asyncio.all_tasks()) == tasks
     assert threading.active_count() == threads

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult, TextContent, TextResourceContents
 
-from adapter.upstream.demo.orders import OrderBook
+from adapter.upstream.demo.shop import ORDERS, OrderBook
 
 
 @pytest.fixture(scope="module")
@@ -107,19 +107,19 @@ async def test_a_shared_directory_may_be_missing(client: Client, shared: Path) -
 
 
 async def test_draws_a_picture(client: Client, folder: Path) -> None:
-    """The chart is a PNG with one bar for each month of the year."""
+    """The chart is a PNG with one bar for each month of two years."""
     async with client:
         await text_of(client, "draw_chart", filename="chart.png")
         picture = (folder / "chart.png").read_bytes()
         assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-        assert picture[16:24] == (20 + 12 * 24).to_bytes(4) + (160).to_bytes(4)
+        assert picture[16:24] == (20 + 24 * 24).to_bytes(4) + (160).to_bytes(4)
 
 
 async def test_finds_orders(client: Client) -> None:
     """Orders are found by code and by a part of the name, newest first, no more than asked for."""
     async with client:
-        by_code = await client.call_tool("query_orders", {"customer": "C-0001", "limit": 5})
-        by_name = await client.call_tool("query_orders", {"customer": "amber bearings", "limit": 5})
+        by_code = await client.call_tool("query_orders", {"customer": "C-001", "limit": 5})
+        by_name = await client.call_tool("query_orders", {"customer": "meadow hostel", "limit": 5})
         assert by_code.structured_content == by_name.structured_content
         orders = (by_code.structured_content or {})["result"]
         assert len(orders) == 5
@@ -171,7 +171,7 @@ async def test_offers_resources_and_a_prompt(client: Client) -> None:
         "",
         "link",
         "linked/secret",
-        ".orders.sqlite3",
+        ".shop.sqlite3",
         "a\0b",
     ],
 )
@@ -200,7 +200,7 @@ def test_the_same_rows_everywhere(tmp_path: Path) -> None:
     books = [OrderBook(tmp_path / name) for name in ("one", "two")]
     first = (tmp_path / "one").stat().st_mtime_ns
     assert books[0].months() == books[1].months()
-    assert sum(month.orders for month in OrderBook(tmp_path / "one").months()) == 3000
+    assert sum(month.orders for month in OrderBook(tmp_path / "one").months()) == ORDERS
     assert (tmp_path / "one").stat().st_mtime_ns == first
 
 

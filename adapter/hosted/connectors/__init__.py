@@ -37,7 +37,7 @@ def connector_for(
 ) -> Connector:
     """A connector that is not open yet. ``base`` is the folder that relative paths are under.
 
-    Raises ConnectorFailed for an unknown kind, a missing driver, a connection string or an option that cannot be.
+    Raises ConnectorFailed for an unknown kind, a missing driver, a wrong connection string or option.
     """
     chosen = _ALIASES.get(kind, kind)
     if chosen == "sqlite":
@@ -53,5 +53,5 @@ def connector_for(
                 f"connector '{name}' ({chosen}): install mcp-file-adapter[{chosen}] for its driver"
             ) from error
         raise
-    made: Connector = getattr(module, connector)(name, connection_string, options or {})
-    return made
+    driven: Connector = getattr(module, connector)(name, connection_string, options or {})
+    return driven

@@ -24,13 +24,13 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
     QueryFailed,
     QueryTimedOut,
     Rows,
+    not_opened,
+    plain,
     reason,
     within,
 )
@@ -87,14 +87,14 @@ class MongodbConnector:
             )
         except (ConfigurationError, InvalidURI, ValueError, TypeError):
             # The driver's sentence may repeat a part of the URL, so it is not chained either.
-            raise self._failed("the connection string or an option is not valid") from None
+            raise not_opened(self, "the connection string or an option is not valid") from None
         try:
             async with within(OPEN_TIMEOUT):
                 hello = await client.admin.command("hello")
         except (PyMongoError, QueryTimedOut) as error:
             why = _why_closed(error, client)
             await client.close()
-            raise self._failed(why) from error
+            raise not_opened(self, why) from error
         self._has_sessions = "logicalSessionTimeoutMinutes" in hello
         self._client = client
 
@@ -142,20 +142,17 @@ class MongodbConnector:
                 await asyncio.shield(_kill(client, session))
                 raise
 
-    def _failed(self, why: str) -> ConnectorFailed:
-        return ConnectorFailed(f"connector '{self.name}' (mongodb): {why}")
-
 
 async def _kill(client: AsyncMongoClient[Document], session: AsyncClientSession) -> None:
-    """End what a session of ours still runs, which every user may; it may have ended by itself, and nobody is told
-    of either."""
+    """End the command that a session of ours still runs, which every user may do. A failure is ignored: the command may
+    have ended by itself."""
     with contextlib.suppress(PyMongoError, TimeoutError):
         async with asyncio.timeout(KILL_TIMEOUT):
             await client.admin.command({"killSessions": [session.session_id]})
 
 
 def _with_scheme(url: str) -> str:
-    """Raises ValueError for what the driver would take for the name of a host."""
+    """The URL itself. Raises ValueError for a text that the driver would take for the name of a host."""
     if not url.startswith(("mongodb://", "mongodb+srv://")):
         raise ValueError("the scheme is neither mongodb nor mongodb+srv")
     return url
@@ -174,7 +171,7 @@ _EXTENDED = json_util.JSONOptions(tz_aware=True)
 
 
 def _sized(command: Document, max_rows: int) -> Document:
-    """The command with room for one more than ``max_rows`` in its first batch, where it does not say itself."""
+    """The command with room for one more than ``max_rows`` in its first batch, unless it has a size of its own."""
     match next(iter(command), ""):
         case "find":
             return {**command, "batchSize": command.get("batchSize", max_rows + 1)}
@@ -199,7 +196,7 @@ async def _rows(client: AsyncMongoClient[Document], database: str, reply: Docume
 
 
 async def _forget(client: AsyncMongoClient[Document], database: str, namespace: str, cursor: int) -> None:
-    """Nobody reads on, so the server need not keep the rest; if it cannot be told, it forgets by itself."""
+    """Close a cursor at the server, since nobody reads on; without this the server closes it later."""
     with contextlib.suppress(PyMongoError):
         collection = namespace.partition(".")[2]
         await client[database].command({"killCursors": collection, "cursors": [cursor]})
@@ -220,7 +217,7 @@ def _why_closed(error: Exception, client: AsyncMongoClient[Document]) -> str:
 
 
 def _of_the_system(error: Exception) -> str | None:
-    """The driver keeps the system's error in its sentence only, as ``[Errno 111]``."""
+    """The reason behind an error of the system, which the driver spells as ``[Errno 111]`` in its sentence only."""
     if (found := _ERRNO.search(str(error))) is None:
         return reason(error)
     number = int(found[1])

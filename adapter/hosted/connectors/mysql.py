@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import aiomysql
 from pymysql.constants import CLIENT, FIELD_TYPE
 
-from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import DriverPool
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
+    DriverPool,
     QueryFailed,
     Rows,
+    not_opened,
     of_the_call,
+    plain,
     reason,
     within,
 )
@@ -55,7 +55,7 @@ class Address:
 
 
 def address_of(connection_string: str) -> Address:
-    """Raises ValueError, whose sentence may hold the connection string, for what is neither form."""
+    """Read a connection string of either form. Raises ValueError, whose sentence may hold the connection string."""
     if "://" in connection_string:
         return _url(connection_string)
     if (found := _FORM.fullmatch(connection_string)) is None:
@@ -133,12 +133,12 @@ class MysqlConnector:
     kind: Kind = "mysql"
 
     def __init__(self, name: str, connection_string: str, options: Mapping[str, Any]) -> None:
+        self.name = name
         try:
             address = address_of(connection_string)
         except ValueError:
-            raise ConnectorFailed(f"connector '{name}' (mysql): the connection string is not valid") from None
+            raise not_opened(self, "the connection string is not valid") from None
         chosen = ConnectorOptions(self.kind, name, {**address.options, **options})
-        self.name = name
         self._arguments = {
             **address.arguments,
             "charset": _CHARSET,
@@ -154,7 +154,7 @@ class MysqlConnector:
                 pass
         except (aiomysql.MySQLError, OSError, LookupError, RuntimeError) as error:
             why = _REASONS.get(_code(error)) or reason(error) or "the server refused the connection"
-            raise ConnectorFailed(f"connector '{self.name}' (mysql): {why}") from error
+            raise not_opened(self, why) from error
 
     async def close(self) -> None:
         await self._pool.close()
@@ -181,7 +181,7 @@ class MysqlConnector:
         connection = aiomysql.Connection(**self._arguments, connect_timeout=OPEN_TIMEOUT, autocommit=True)
         # The driver always asks for it; nothing here is more than one statement, nor shall it become so.
         connection.client_flag &= ~CLIENT.MULTI_STATEMENTS
-        connection.show_warnings = _unasked
+        connection.show_warnings = _no_warnings
         try:
             await connection._connect()  # connect() itself loses its socket when it is cancelled
             # The driver goes on without TLS where the server offers none, be it for want of it or of a man between.
@@ -194,7 +194,7 @@ class MysqlConnector:
         return connection
 
     async def _kill(self, thread: int) -> None:
-        """End what a connection of ours still runs; it may have ended by itself, and nobody is told of either."""
+        """End the statement that a connection of ours still runs. A failure is ignored: it may have ended by itself."""
         with contextlib.suppress(aiomysql.MySQLError, OSError, EOFError):
             async with asyncio.timeout(KILL_TIMEOUT):
                 connection = await self._connect()
@@ -205,10 +205,10 @@ class MysqlConnector:
 
 
 async def _require_charset(connection: aiomysql.Connection) -> None:
-    """Make the server read what the driver writes, where its settings (``init_connect``,
-    ``character-set-client-handshake``) have put another character set in the place of the one that was asked for.
+    """Set the connection's character set again where settings of the server (``init_connect``,
+    ``character-set-client-handshake``) have changed it.
 
-    In one whose letters may end in a backslash or a quote, a value would end its own quotes.
+    In a character set whose letters may end in a backslash or a quote, a value could end its own quotes.
     """
     async with connection.cursor(aiomysql.Cursor) as cursor:
         await cursor.execute(
@@ -219,8 +219,8 @@ async def _require_charset(connection: aiomysql.Connection) -> None:
         await connection.set_charset(_CHARSET)
 
 
-async def _unasked() -> None:
-    """In the place of the driver's question for warnings, which it would raise as those of Python."""
+async def _no_warnings() -> None:
+    """Replace the driver's query for warnings, which it would raise as Python warnings."""
 
 
 async def _execute(connection: aiomysql.Connection, bound: Bound, max_rows: int) -> Rows:

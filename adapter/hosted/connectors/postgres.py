@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
     QueryFailed,
     Rows,
+    not_opened,
     of_the_call,
+    plain,
     reason,
     within,
 )
@@ -86,9 +86,9 @@ class PostgresConnector:
                 self._pool = await pool
         except (asyncpg.InterfaceError, ValueError):
             # The driver's sentence repeats the connection string, so it is not chained either.
-            raise self._failed("the connection string is not valid") from None
+            raise not_opened(self, "the connection string is not valid") from None
         except (asyncpg.PostgresError, OSError) as error:
-            raise self._failed(_why_closed(error)) from error
+            raise not_opened(self, _why_closed(error)) from error
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -116,9 +116,6 @@ class PostgresConnector:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise QueryFailed(_why_failed(error, bound.values)) from error
 
-    def _failed(self, why: str) -> ConnectorFailed:
-        return ConnectorFailed(f"connector '{self.name}' (postgres): {why}")
-
 
 async def _speak_text(connection: Any) -> None:
     for name, decoder in _TYPES.items():
@@ -134,7 +131,7 @@ def _spelled(value: Any) -> str:
 
 
 def _calls_procedure(text: str) -> bool:
-    """A procedure may commit, which no transaction around it allows."""
+    """Tell whether a procedure is called, which may commit, so that no transaction can be around it."""
     return text.lstrip()[:5].upper().rstrip() == "CALL"
 
 

@@ -12,13 +12,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.port import (
-    ConnectorFailed,
     ConnectorOptions,
     QueryFailed,
     QueryTimedOut,
     Rows,
+    not_opened,
+    plain,
     reason,
     within,
 )
@@ -35,7 +35,7 @@ _OF_THE_CONNECTION = frozenset(
 
 class RedisConnector:
     """A Redis server, 6 or later, by a ``redis://`` or ``rediss://`` URL, whose query has the driver's options.
-    The only option of its own is ``pool_size``; others are passed over, as they always were."""
+    The only option of its own is ``pool_size``; others are ignored."""
 
     kind: Kind = "redis"
 
@@ -53,7 +53,7 @@ class RedisConnector:
                 retry=Retry(NoBackoff(), 0),
             )
         except (ValueError, TypeError):
-            raise self._failed("the connection string is not valid") from None
+            raise not_opened(self, "the connection string is not valid") from None
         self._opened = False
 
     async def open(self) -> None:
@@ -62,7 +62,7 @@ class RedisConnector:
                 await self._answer(("PING",))
         except (RedisError, OSError, QueryTimedOut) as error:
             await self._pool.disconnect()
-            raise self._failed(_why_closed(error)) from error
+            raise not_opened(self, _why_closed(error)) from error
         self._opened = True
 
     async def close(self) -> None:
@@ -84,32 +84,29 @@ class RedisConnector:
             raise QueryFailed(_why_closed(error)) from error
 
     async def _answer(self, argv: Sequence[str]) -> Any:
-        """The server's answer. A caller that leaves before it came closes the connection, which ends a command
-        that waits on the server."""
+        """The server's answer. A caller that is cancelled before closes the connection, which ends a command that
+        waits on the server."""
         pool: Any = self._pool  # the driver's types say nothing of its own get_connection
         connection: AbstractConnection = await pool.get_connection()
-        kept = False
+        reusable = False
         try:
             command = argv[0].upper()
             await connection.send_command(command, *argv[1:])
             try:
                 answer = await connection.read_response(disable_decoding=True)
             except ResponseError:
-                kept = True
+                reusable = True
                 raise
-            kept = command not in _OF_THE_CONNECTION
+            reusable = command not in _OF_THE_CONNECTION
             return answer
         finally:
             # A caller that is cancelled once more must not keep the connection's place in the pool.
-            await asyncio.shield(self._put_back(connection, kept=kept))
+            await asyncio.shield(self._put_back(connection, reusable=reusable))
 
-    async def _put_back(self, connection: AbstractConnection, *, kept: bool) -> None:
-        if not kept:
+    async def _put_back(self, connection: AbstractConnection, *, reusable: bool) -> None:
+        if not reusable:
             await connection.disconnect(nowait=True)
         await self._pool.release(connection)
-
-    def _failed(self, why: str) -> ConnectorFailed:
-        return ConnectorFailed(f"connector '{self.name}' (redis): {why}")
 
 
 def _rows(answer: Any, max_rows: int) -> Rows:

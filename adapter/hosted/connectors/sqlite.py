@@ -1,8 +1,8 @@
-"""SQLite, which needs no driver: threads do the waiting, SQLite says what reads and what writes.
+"""SQLite, which needs no driver: threads wait for it, and SQLite itself tells reading from writing.
 
 Connections that only read (``query_only``) run beside each other and beside the one that writes, which is what
 a write-ahead log is good for; without one they take turns. Nobody parses SQL to know where a statement
-belongs: it is tried on a reader, which refuses to write before anything has happened, and then goes to the writer.
+belongs: a reader tries it first and refuses to write before anything has happened; then the writer runs it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.pool import DriverPool
-from adapter.hosted.connectors.port import ConnectorFailed, ConnectorOptions, QueryFailed, Rows, within
+from adapter.hosted.connectors.port import (
+    ConnectorOptions,
+    DriverPool,
+    QueryFailed,
+    Rows,
+    not_opened,
+    plain,
+    within,
+)
 from adapter.rules.statements.statements import Bound, Kind
 
 MODES = ("ro", "rw", "rwc")
@@ -80,9 +86,8 @@ class SqliteConnector:
 
     async def open(self) -> None:
         in_memory = ":memory:" in self._uri
-        readers = (
-            0 if in_memory else self._readers_wanted
-        )  # each connection to memory would be a database of its own
+        # Each connection to memory would be a database of its own.
+        readers = 0 if in_memory else self._readers_wanted
         self._threads = ThreadPoolExecutor(readers + 1, thread_name_prefix=f"sqlite-{self.name}")
         self._writer = self._pool(1, self._uri, query_only=False)
         self._readers = self._pool(readers, self._uri, query_only=True) if readers else None
@@ -91,7 +96,7 @@ class SqliteConnector:
                 await self._in_thread(partial(_ping, connection, self._journal))
         except sqlite3.Error as error:
             await self.close()
-            raise ConnectorFailed(f"connector '{self.name}' (sqlite): {why_not_opened(error)}") from error
+            raise not_opened(self, why_not_opened(error)) from error
 
     async def close(self) -> None:
         if self._threads is None:
@@ -203,7 +208,7 @@ class _Execution:
 
 
 def why_not_opened(error: sqlite3.Error) -> str:
-    """Why a database cannot be used, in words that hold nothing of how it was configured."""
+    """The reason why a database cannot be used; it holds nothing of how it was configured."""
     code = getattr(error, "sqlite_errorcode", None)
     return _REASONS.get(code & 0xFF if code else 0, "the database file cannot be used")
 
@@ -233,7 +238,7 @@ def _ping(connection: sqlite3.Connection, journal: str | None) -> None:
 
 
 async def _settled(ending: asyncio.Future[Any]) -> None:
-    """Wait for ``ending`` whatever becomes of it, also when the waiting task is cancelled again."""
+    """Wait until ``ending`` is done, also when the waiting task is cancelled again."""
     cancelled_again = False
     while not ending.done():
         try:

@@ -1,4 +1,4 @@
-"""What a script's own process begins with; run by path, it knows nothing of the adapter but the standard library.
+"""The start of a script's own process. It is run by its path and needs the standard library only.
 
 ``child.py exec PARENT LIMITS PATH`` becomes the program, ``run`` runs a Python file as one, ``call … FUNCTION`` imports
 it and calls the function: one line of JSON comes in, and lines of JSON go out, the last one the result or an error.
@@ -30,7 +30,7 @@ class ScriptContext(dict[str, Any]):
 
 
 def main(mode: str, parent: str, limits: str, path: str, function: str = "") -> None:
-    """Limit this process and turn it into what was asked for."""
+    """Limit this process and turn it into the script."""
     for name, value in json.loads(limits).items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
@@ -81,11 +81,11 @@ def _call(path: str, function: str) -> None:
         except Exception as error:
             _print(error)
             user = any(each.__name__ == "ToolUserError" for each in type(error).__mro__)
-            say(error=str(error) if user else _told(error), user=user)
+            say(error=str(error) if user else _sentence(error), user=user)
 
 
-def _told(error: Exception) -> str:
-    """As the adapter tells of exceptions in its own process: the class behind the first line, if it says something."""
+def _sentence(error: Exception) -> str:
+    """The first line of an exception and its class, as the adapter shows exceptions of its own process."""
     name, line = type(error).__name__, (str(error).strip().splitlines() or [""])[0]
     return line if line and type(error) in (Exception, RuntimeError) else f"{line} ({name})" if line else name
 
@@ -148,7 +148,7 @@ async def _awaited(value: Any, say: Say) -> Any:
 
 
 def _noted(step: Any, last: Any, say: Say) -> Any:
-    """Tell a progress; anything else may be the result."""
+    """Pass a progress on. Returns the last step that was none, which may be the result."""
     if type(step).__name__ != "Progress":
         return step
     say(progress=[step.percent, step.message])
@@ -160,10 +160,10 @@ def _plain(value: Any) -> dict[str, Any]:
     outcomes = sys.modules.get("adapter.rules.results.outcomes")
     if outcomes is None or not isinstance(value, outcomes.Result | outcomes.Response):
         return {"result": value}
-    made = outcomes.as_result(value)
+    result = outcomes.as_result(value)
     parts = ("content", "is_error", "structured", "message", "code", "retry_after")
-    told = {name: getattr(made, name) for name in parts}
-    return {"outcome": told if made.data is outcomes.NOTHING else {**told, "data": made.data}}
+    members = {name: getattr(result, name) for name in parts}
+    return {"outcome": members if result.data is outcomes.NOTHING else {**members, "data": result.data}}
 
 
 if __name__ == "__main__":

@@ -1,30 +1,37 @@
-"""Scripts that run in the adapter's own process: trusted code, called as the Python functions they are."""
+"""Scripts that run in the adapter's own process: trusted code, called as the Python functions they are.
+
+Those that are not async run in threads (Workers). One that never returns keeps its thread, and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.hosted.scripts.references import (
+    LoadedFile,
     Modules,
     Reference,
+    ScriptFailed,
     ScriptInvalid,
     ScriptTimedOut,
     Tell,
-    stamp_of,
 )
-from adapter.hosted.scripts.worker_threads import Workers, contained
 from adapter.rules.results.outcomes import Progress
 
 DEFAULT = "default"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class InProcessScript:
+class InProcessScript(LoadedFile):
     """A Script that is a function. Raises ScriptInvalid when its file cannot be imported or has no such function.
 
     An async function is cancelled where it awaits; any other runs in a thread of ``workers``, and when it is given
@@ -33,33 +40,27 @@ class InProcessScript:
     """
 
     def __init__(self, reference: Reference, workers: Workers, modules: Modules) -> None:
-        self.reference = reference.text
-        self._path = reference.path
-        self._stamp = stamp_of(reference.path)
+        super().__init__(reference)
         self._function = function_of(modules.of(reference), reference)
-        self._arguments = _accepted(self._function, reference)
+        arguments = arguments_taken(self._function, 1, 2)
+        if arguments is None:
+            raise ScriptInvalid(
+                f"{reference.text!r}: the function must take (payload) or (payload, context)."
+            )
+        self._arguments = arguments
         self._workers = workers
-
-    def __repr__(self) -> str:
-        return f"<InProcessScript {self.reference!r}>"
-
-    def stale(self) -> bool:
-        """See Script."""
-        return stamp_of(self._path) != self._stamp
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """See Script."""
         arguments = (payload, context)[: self._arguments]
-        if timeout is None:
-            with contained("the script"):
-                return await self._driven(arguments, tell or _tell_nobody)
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
+                # Inside of the scope, which cancels the task and has to see that it did.
                 with contained("the script"):
                     return await self._driven(arguments, tell or _tell_nobody)
         except TimeoutError:
-            if scope.expired():
+            if timeout is not None and scope.expired():
                 raise ScriptTimedOut(timeout) from None
             raise
 
@@ -77,7 +78,7 @@ class InProcessScript:
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
         def say(step: Progress) -> None:
-            asyncio.run_coroutine_threadsafe(_told(tell, step), loop).result()
+            asyncio.run_coroutine_threadsafe(_report(tell, step), loop).result()
 
         def job() -> Any:
             value = self._function(*arguments)
@@ -90,10 +91,10 @@ class InProcessScript:
 
 
 async def _tell_nobody(percent: float, message: str | None) -> None:
-    """Do nothing: nobody asked for progress."""
+    """Ignore a progress, where the caller wants none."""
 
 
-async def _told(tell: Tell, step: Progress) -> None:
+async def _report(tell: Tell, step: Progress) -> None:
     await tell(step.percent, step.message)
 
 
@@ -102,7 +103,7 @@ async def _collected(steps: AsyncGenerator[Any, Any], tell: Tell) -> Any:
     try:
         async for step in steps:
             if isinstance(step, Progress):
-                await _told(tell, step)
+                await tell(step.percent, step.message)
             else:
                 last = step
             # A generator that waits for nothing would keep everybody else waiting, its own deadline too.
@@ -131,7 +132,7 @@ def _exhausted(
 
 
 def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
-    """Find the function of the module to call: the one that is named, else ``default``, else its only public function.
+    """The function of the module to call: the one that is named, else ``default``, else its only public function.
 
     Raises ScriptInvalid.
     """
@@ -154,28 +155,140 @@ def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
     return own[0]
 
 
-class Arity(NamedTuple):
-    """The number of arguments that a function takes by position; ``most`` is None where it takes any number."""
+def arguments_taken(function: Callable[..., Any], least: int, most: int) -> int | None:
+    """The number of arguments, of ``most``, that a function takes by position; one without a signature takes any.
 
-    least: int
-    most: int | None
-
-
-def arity_of(function: Callable[..., Any]) -> Arity:
-    """What the function's signature says; of one that has none nothing is known, so any number."""
+    None for a function that cannot be called with ``least`` to ``most``.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return Arity(0, None)
+        return most
     positional = [each for each in parameters if each.kind in _POSITIONAL]
-    least = sum(each.default is each.empty for each in positional)
+    needed = sum(each.default is each.empty for each in positional)
     endless = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
-    return Arity(least, None if endless else len(positional))
+    taken = most if endless else min(len(positional), most)
+    return None if taken < least or needed > most else taken
 
 
-def _accepted(function: Callable[..., Any], reference: Reference) -> int:
-    """Return the number of arguments that it takes, of payload and context."""
-    least, most = arity_of(function)
-    if most == 0 or least > 2:
-        raise ScriptInvalid(f"{reference.text!r}: the function must take (payload) or (payload, context).")
-    return 2 if most is None else min(most, 2)
+@contextlib.contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Raise ScriptFailed in place of what the body raises beside exceptions: that would end the adapter, or look as if
+    the call had been cancelled. ``what`` names the code in the sentence.
+
+    A cancellation of the task itself passes, and so does the end of a coroutine that nobody runs any more.
+    """
+    try:
+        yield
+    except (Exception, GeneratorExit):
+        raise
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ScriptFailed(f"{what} cancelled itself") from cancelled
+    except SystemExit as left:
+        raise ScriptFailed(f"{what} called sys.exit()") from left
+    except BaseException as error:
+        raise ScriptFailed(f"{what} raised {type(error).__name__}") from error
+
+
+IDLE_AT_MOST = 8
+"""Threads that are kept for the next call; a thread costs a tenth of a millisecond to start."""
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    run: Callable[[], Any]
+    answer: asyncio.Future[Any]
+    abandoned: bool = False
+
+
+class Workers:
+    """Threads for jobs, used again. A ThreadPoolExecutor would wait for its threads when the process ends, also for
+    those that loop.
+
+    Everything but the jobs themselves happens in the event loop's thread. With ``most_left_over`` jobs that never
+    ended no new one is begun, or a script that hangs would take thread after thread.
+    """
+
+    def __init__(self, most_left_over: int = 100) -> None:
+        self._most_left_over = most_left_over
+        self._idle: list[_Worker] = []
+        self._closed = False
+        self.leftover = 0
+
+    def __repr__(self) -> str:
+        return f"<Workers: {len(self._idle)} idle, {self.leftover} left over>"
+
+    async def run(self, job: Callable[[], Any]) -> Any:
+        """Run ``job`` in a thread and return what it returns, under the caller's context variables.
+
+        Raises ScriptFailed where too many are left over. If the caller is cancelled, the thread goes on by itself and
+        is counted in ``leftover`` until it ends.
+        """
+        if self.leftover >= self._most_left_over:
+            raise ScriptFailed("too many abandoned calls of scripts are still running")
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        request = _Job(lambda: context.run(job), loop.create_future())
+        worker = self._idle.pop() if self._idle else _Worker(loop, self._settle)
+        worker.jobs.put(request)
+        try:
+            return await request.answer
+        except asyncio.CancelledError:
+            if not request.answer.done() or request.answer.cancelled():
+                request.abandoned = True
+                self.leftover += 1
+            raise
+
+    def close(self) -> None:
+        """Let the idle threads end; those at work end with their jobs, or with the process."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().jobs.put(None)
+
+    def _settle(self, worker: _Worker, job: _Job, value: Any, error: BaseException | None) -> None:
+        if job.abandoned:
+            self.leftover -= 1
+        elif not job.answer.done():
+            if error is None:
+                job.answer.set_result(value)
+            else:
+                job.answer.set_exception(error)
+        if self._closed or len(self._idle) >= IDLE_AT_MOST:
+            worker.jobs.put(None)
+        else:
+            self._idle.append(worker)
+
+
+Settle = Callable[["_Worker", _Job, Any, BaseException | None], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    loop: asyncio.AbstractEventLoop
+    settle: Settle
+    jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._work, name="script", daemon=True).start()
+
+    def _work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            value: Any = None
+            error: BaseException | None = None
+            try:
+                value = job.run()
+            except StopIteration as stopped:
+                # A future refuses it, because it would end whatever waits in the middle of a loop.
+                error = RuntimeError("the script raised StopIteration")
+                error.__cause__ = stopped
+            except BaseException as raised:
+                error = raised
+            try:
+                self.loop.call_soon_threadsafe(self.settle, self, job, value, error)
+            except RuntimeError:
+                # The loop has been closed meanwhile, so nobody will ever ask this thread again.
+                return
+            del job, value, error

@@ -1,4 +1,4 @@
-"""A process of a script while it runs: what it writes, bounded, and its end together with all it started."""
+"""A process of a script while it runs: its bounded output, and its end together with all it started."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _cleanups: set[asyncio.Task[None]] = set()
 
 
 class ProcessOutput(asyncio.SubprocessProtocol):
-    """``output_bytes`` is how much it may write, to standard output and to standard error each.
+    """The output of a process, of ``output_bytes`` at most on standard output and on standard error each.
 
-    Its own protocol, because only a transport's can be closed in public while somebody else still holds the pipe.
+    A protocol of our own, because asyncio's streams give no way to close a pipe that another process still holds.
     """
 
     def __init__(self, output_bytes: int, log: FilteringBoundLogger) -> None:
@@ -49,7 +49,7 @@ class ProcessOutput(asyncio.SubprocessProtocol):
     async def begun(
         self, command: Sequence[str], place: Path, environment: Mapping[str, str]
     ) -> AsyncIterator[None]:
-        """The process, started in a group of its own; at the end of the block all of that group is killed."""
+        """Start the process in a group of its own; at the end of the block all of that group is killed."""
         spawning = asyncio.ensure_future(self._spawn(command, place, environment))
         try:
             await asyncio.shield(spawning)
@@ -62,21 +62,21 @@ class ProcessOutput(asyncio.SubprocessProtocol):
             await asyncio.shield(cleanup)
 
     def write(self, line: bytes) -> None:
-        """Everything that its standard input will ever hold."""
+        """Write the one line that its standard input gets, and close it."""
         assert self._transport is not None
         pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
         pipe.write(line)
         pipe.close()
 
     async def everything(self) -> bytes:
-        """All it writes, when it has ended. Raises ScriptFailed above the limit."""
+        """All of its output, when it has ended. Raises ScriptFailed above the limit."""
         while not self._silent:
             await self._more()
         self._require_limits()
         return bytes(self._output)
 
     async def line(self) -> bytes | None:
-        """The next line it writes, None when there is none to come. Raises ScriptFailed above the limit."""
+        """The next line of its output, None at the end. Raises ScriptFailed above the limit."""
         while True:
             end = self._output.find(b"\n", self._sought)
             if end >= 0:

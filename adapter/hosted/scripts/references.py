@@ -16,7 +16,7 @@ Tell = Callable[[float, str | None], Awaitable[None]]
 
 
 class ScriptInvalid(Exception):
-    """A script that cannot be used. The sentence is for whoever configures it, and names it as they did."""
+    """A script that cannot be used. The sentence names it as the configuration does."""
 
 
 class ScriptFailed(Exception):
@@ -24,7 +24,7 @@ class ScriptFailed(Exception):
 
 
 class ScriptTimedOut(TimeoutError):
-    """A script that was given up; ``str`` names the seconds it had."""
+    """A script that ran out of time; ``str`` names the seconds it had."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed out after {seconds:g} s")
@@ -35,12 +35,12 @@ class Script(Protocol):
 
     @property
     def reference(self) -> str:
-        """As the configuration writes it."""
+        """The reference as the configuration writes it."""
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """Return what the script returns, within ``timeout`` seconds.
 
-        Raises ScriptTimedOut, ScriptFailed, ToolUserError, and in process whatever the script raises. Its progress
+        Raises ScriptTimedOut, ScriptFailed, ToolUserError, and in process any exception of the script. Its progress
         goes to ``tell``, which it waits for. If the caller is cancelled the script is too, as far as that can be.
         """
 
@@ -67,11 +67,27 @@ def stamp_of(path: Path) -> Stamp | None:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """``function`` is None where only a file was named."""
+    """A file, and the function of it to call; ``function`` is None where only a file was named."""
 
     text: str
     path: Path
     function: str | None
+
+
+class LoadedFile:
+    """The file of a script as it was when it was loaded."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference.text
+        self._path = reference.path
+        self._stamp = stamp_of(reference.path)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.reference!r}>"
+
+    def stale(self) -> bool:
+        """Tell whether the file is another than when it was loaded, or gone."""
+        return stamp_of(self._path) != self._stamp
 
 
 def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
@@ -93,7 +109,7 @@ def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
 
 
 class Modules:
-    """Runs each file once for as long as it stays the same, so that what its functions share they share."""
+    """Modules of files. Each file is run once for as long as it stays the same, so that its functions share state."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[bytes, ModuleType]] = {}
@@ -118,7 +134,7 @@ class Modules:
 
 
 def _imported(reference: Reference, source: bytes) -> ModuleType:
-    """The file as a module of its own, anew each time; its name is the same, so that reloads do not pile up.
+    """Run the file as a new module. Its name stays the same, so that reloads do not pile up.
 
     Raises ScriptInvalid.
     """

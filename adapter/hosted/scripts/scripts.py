@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.scripts.inprocess import InProcessScript, arity_of, function_of
-from adapter.hosted.scripts.references import Modules, Reference, Script, ScriptInvalid, resolve, stamp_of
+from adapter.hosted.scripts.inprocess import InProcessScript, Workers, arguments_taken, contained, function_of
+from adapter.hosted.scripts.references import LoadedFile, Modules, Reference, Script, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
-from adapter.hosted.scripts.worker_threads import Workers, contained
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code import CodeFailures
 from adapter.pipeline.failures import Outcome
@@ -21,29 +20,24 @@ from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 
 
-class LoadedFunction:
-    """A pipeline.code.Function out of a file.
+class LoadedFunction(LoadedFile):
+    """A function of a file, for the pipeline (pipeline.code.Function).
 
-    ``parameters`` is as many of ``most`` as it takes. Raises ScriptInvalid when the file cannot be imported, has no
-    such function, or that cannot be called with ``least`` to ``most`` arguments.
+    ``parameters`` is the number of arguments, of ``most``, that it takes. Raises ScriptInvalid when the file cannot be
+    imported, has no such function, or that cannot be called with ``least`` to ``most`` arguments.
     """
 
     def __init__(
         self, reference: Reference, workers: Workers, modules: Modules, *, least: int, most: int
     ) -> None:
-        self.reference = reference.text
-        self._path = reference.path
-        self._stamp = stamp_of(reference.path)
+        super().__init__(reference)
         self.plain: Callable[..., Any] = function_of(modules.of(reference), reference)
-        self.parameters = _taken(self.plain, reference, least, most)
+        parameters = arguments_taken(self.plain, least, most)
+        if parameters is None:
+            wanted = str(most) if least == most else f"{least} to {most}"
+            raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted} arguments.")
+        self.parameters = parameters
         self._workers = workers
-
-    def __repr__(self) -> str:
-        return f"<LoadedFunction {self.reference!r} of {self.parameters}>"
-
-    def stale(self) -> bool:
-        """Tell whether its file is another than when it was loaded, or gone."""
-        return stamp_of(self._path) != self._stamp
 
     async def __call__(self, *arguments: Any) -> Any:
         """See Function."""
@@ -54,38 +48,11 @@ class LoadedFunction:
             return await value if inspect.isawaitable(value) else value
 
 
-def load_function(
-    reference: str,
-    base: Path,
-    project: Path | None,
-    workers: Workers,
-    modules: Modules,
-    *,
-    least: int,
-    most: int,
-) -> LoadedFunction:
-    """The function that ``reference`` names, as ``references.resolve`` finds it.
-
-    It has to take ``least`` to ``most`` arguments by position. Raises ScriptInvalid.
-    """
-    return LoadedFunction(resolve(reference, base, project), workers, modules, least=least, most=most)
-
-
-def _taken(function: Callable[..., Any], reference: Reference, least: int, most: int) -> int:
-    """Return the number of arguments that it takes, of ``most``."""
-    needed, possible = arity_of(function)
-    taken = most if possible is None else min(possible, most)
-    if taken < least or needed > most:
-        wanted = str(most) if least == most else f"{least} to {most}"
-        raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted} arguments.")
-    return taken
-
-
 @dataclass(frozen=True, slots=True)
 class Handling:
     """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds; None: until the call's own end.
 
-    ``rows``: what it returns becomes a list of objects, unless it is an answer already.
+    With ``rows`` the value that it returns becomes a list of objects, unless it is an answer already.
     """
 
     tool: str
@@ -101,7 +68,7 @@ class Handling:
         object.__setattr__(self, "_failures", failures)
 
     async def __call__(self, call: PlannedCall) -> Outcome:
-        """See Work: what the script returns."""
+        """See Work: the value of the script as a result."""
         payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
             value = await self.script.call(payload, call.context, self.timeout, call.progress)
@@ -115,7 +82,7 @@ Runtime = Literal["inprocess", "subprocess"]
 
 
 class Scripts:
-    """Loads scripts and holds what they share: threads in process, and how a subprocess is confined."""
+    """Loads scripts and holds what they share: threads in process, and the limits of subprocesses."""
 
     def __init__(
         self,
@@ -139,11 +106,6 @@ class Scripts:
         return self._workers.leftover
 
     @property
-    def modules(self) -> Modules:
-        """The files that were run."""
-        return self._modules
-
-    @property
     def workers(self) -> Workers:
         """The threads in which plain functions run."""
         return self._workers
@@ -158,6 +120,14 @@ class Scripts:
             return SubprocessScript(found, self._confinement, self._log)
         return InProcessScript(found, self._workers, self._modules)
 
+    def function(self, reference: str, base: Path, *, least: int, most: int) -> LoadedFunction:
+        """The function that ``reference`` names, to be called with ``least`` to ``most`` arguments by position.
+
+        Raises ScriptInvalid.
+        """
+        found = resolve(reference, base, self._project)
+        return LoadedFunction(found, self._workers, self._modules, least=least, most=most)
+
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._workers.close()

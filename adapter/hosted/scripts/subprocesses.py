@@ -19,12 +19,12 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import BadJson
 from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import (
+    LoadedFile,
     Reference,
     ScriptFailed,
     ScriptInvalid,
     ScriptTimedOut,
     Tell,
-    stamp_of,
 )
 from adapter.rules.results.outcomes import Result, ToolUserError
 from adapter.rules.text.json_values import MOST_VALUES
@@ -63,11 +63,11 @@ def _own_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a script's process may have. None of a limit leaves it as the adapter has it.
+    """The limits of a script's process. A limit of None is the adapter's own.
 
-    ``cpu_seconds`` of None means as much as the call may take. ``memory_bytes`` are of data of each process, so that
-    runtimes which reserve much and use little can start. ``output_bytes`` are of standard output, and of
-    standard error. ``starts`` are the places of all that are confined alike.
+    ``cpu_seconds`` of None means as much as the call may take. ``memory_bytes`` count the data of each process, so that
+    runtimes which reserve much and use little can start. ``output_bytes`` hold for standard output and for standard
+    error each. ``starts`` are shared by all processes with these limits.
     """
 
     environment: Mapping[str, str] = field(default_factory=_own_environment)
@@ -79,7 +79,7 @@ class Confinement:
     starts: Starts = field(default_factory=Starts)
 
     def limits(self, timeout: float | None) -> dict[str, int]:
-        """By the names of the ``resource`` module; no process may leave a core dump."""
+        """The limits by their names in the ``resource`` module; no process may leave a core dump."""
         derived = math.ceil(timeout) + 1 if timeout is not None else None
         wanted = {
             "RLIMIT_CPU": self.cpu_seconds if self.cpu_seconds is not None else derived,
@@ -91,18 +91,16 @@ class Confinement:
         return {name: value for name, value in wanted.items() if value is not None}
 
 
-class SubprocessScript:
-    """A Script that is a program. Raises ScriptInvalid when it can be none.
+class SubprocessScript(LoadedFile):
+    """A Script that is a program. Raises ScriptInvalid for a file that cannot be run.
 
     A ``.py`` file runs under the adapter's interpreter, and with a function named it is imported and that function
-    called; anything else is executed. The program reads one line of JSON and writes its result as JSON, nothing being
-    null. Its standard error goes to the debug log.
+    called; anything else is executed. The program reads one line of JSON and writes its result as JSON, where nothing
+    means null. Its standard error goes to the debug log.
     """
 
     def __init__(self, reference: Reference, confinement: Confinement, log: FilteringBoundLogger) -> None:
-        self.reference = reference.text
-        self._path = reference.path
-        self._stamp = stamp_of(reference.path)
+        super().__init__(reference)
         self._function = reference.function
         self._confinement = confinement
         self._log = log
@@ -112,15 +110,8 @@ class SubprocessScript:
         if not self._python and not os.access(reference.path, os.X_OK):
             raise ScriptInvalid(f"{reference.text!r} is not executable.")
 
-    def __repr__(self) -> str:
-        return f"<SubprocessScript {self.reference!r}>"
-
-    def stale(self) -> bool:
-        """See Script."""
-        return stamp_of(self._path) != self._stamp
-
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
-        """See Script. Of ``context`` a called function gets the members that are JSON, if it is a mapping."""
+        """See Script. A called function gets those members of ``context`` that are JSON, if it is a mapping."""
         given = payload if self._function is None else {"payload": payload, "context": _sendable(context)}
         talk = ProcessOutput(self._confinement.output_bytes, self._log.bind(script=self.reference))
         scope = asyncio.timeout(timeout)
@@ -154,7 +145,7 @@ class SubprocessScript:
         return [sys.executable, child, "call", *begins, self._function]
 
     async def _answered(self, talk: ProcessOutput, tell: Tell | None) -> Any:
-        """The last line of a called function, every progress before it told."""
+        """The result of a called function, which is its last line; every line before it is a progress."""
         while (line := await talk.line()) is not None:
             said = _value(line, 0)
             if not isinstance(said, dict):
@@ -185,9 +176,9 @@ def _value(output: bytes, status: int | None) -> Any:
 
 
 def _values_in(output: bytes) -> int:
-    """About how many values JSON holds, without reading it. What is within texts counts only where there is little.
+    """An estimate of the number of values in JSON, without reading it; punctuation within texts may count too.
 
-    No step costs more than a plain scan: an expression for texts would begin anew at every quote of one without an end.
+    No step costs more than a plain scan: a regular expression for texts would begin anew at every quote.
     """
     found = sum(map(output.count, _BETWEEN))
     if found <= MOST_VALUES:
@@ -201,7 +192,7 @@ def _values_in(output: bytes) -> int:
 
 
 def _ending(status: int | None) -> str | None:
-    """What is to be said of an exit status; None of a good one."""
+    """The sentence about an exit status, None for a good one."""
     if status in (0, None):
         return None
     assert status is not None

@@ -1,4 +1,4 @@
-"""One process that checks values, as the adapter has it: asked by a thread that may wait, ended at any moment."""
+"""One process that checks values, from the adapter's side: a thread waits for it, and it can be ended at any time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _COMMAND = (sys.executable, "-P", "-m", "adapter.hosted.validation.worker")
 
 @dataclass(frozen=True, slots=True)
 class ValidationLimits:
-    """What one check may take, how many processes there are, and how many checks of one owner may wait.
+    """The limits of one check, the number of processes, and the number of checks of one owner that may wait.
 
-    ``seconds`` are of the wall, ``memory`` is in bytes of a process. One that nobody has needed for ``idle`` seconds is
-    ended.
+    ``seconds`` are of the wall clock, ``memory`` is in bytes of a process. A process that has been idle for ``idle``
+    seconds is ended.
     """
 
     steps: int = STEPS
@@ -49,11 +49,11 @@ class ValidationLimits:
 
 
 class ProcessFailed(Exception):
-    """A process did not start, or ended for no reason of ours."""
+    """A process that did not start, or ended by itself."""
 
 
 class ValidationProcess:
-    """Started at once. Raises ProcessFailed when it cannot be."""
+    """A process that is started at once. Raises ProcessFailed when that fails."""
 
     def __init__(self, limits: ValidationLimits) -> None:
         self._limits = limits
@@ -76,14 +76,14 @@ class ValidationProcess:
         return f"<ValidationProcess {self._process.pid}>"
 
     def wait_until_ready(self) -> None:
-        """Raises ProcessFailed for one that does not start."""
+        """Wait until the process answers. Raises ProcessFailed when it does not start."""
         with self._within(STARTING):
             ready = self._read(len(READY))
         if ready != READY:
             raise ProcessFailed("a process for validation did not start")
 
     def verdict(self, request: bytes) -> CheckVerdict:
-        """What it makes of a request. It is not ``usable`` any more when it has ended. Raises ProcessFailed."""
+        """The answer to one request. A process that has ended is not ``usable`` any more. Raises ProcessFailed."""
         assert self._process.stdin is not None
         with self._within(self._limits.seconds):
             with contextlib.suppress(BrokenPipeError):
@@ -98,7 +98,7 @@ class ValidationProcess:
         return self._ended()
 
     def kill(self) -> None:
-        """Whatever it is at, it ends soon."""
+        """End the process soon, also in the midst of a check."""
         self._process.kill()
 
     def end(self) -> None:
@@ -109,7 +109,7 @@ class ValidationProcess:
             self._process.communicate()
 
     def _ended(self) -> CheckVerdict:
-        """What is to be said of a check in the midst of which it has ended, or had to be. Raises ProcessFailed."""
+        """The verdict of a check during which the process ended or was killed. Raises ProcessFailed."""
         self.usable = False
         self.end()
         if self._is_late:
@@ -158,7 +158,7 @@ def _exceeded(what: str, limits: ValidationLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Enough to find this very package. The adapter's own variables hold secrets and are not passed on."""
+    """The variables that are needed to find this package. The adapter's own hold secrets and are not passed on."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",

@@ -1,9 +1,9 @@
-"""A process that judges values by JSON Schemas, for ``ValidationWorkers``: it may be ended at any moment.
+"""A process that judges values by JSON Schemas, for ``ValidationWorkers``: it can be ended at any time.
 
 ``python -m adapter.hosted.validation.worker BYTES STEPS`` says ``ready``, then answers each request on its standard
 input. A request is three lengths (32 bits each, big-endian) and as many bytes of JSON: whether it is ``strict``, the
 schema, the value. An answer is one length and JSON: ``faults`` and ``unjudged``, ``invalid`` with a sentence, or
-``exceeded`` with what it was. When its standard input ends, so does it, whatever it is at.
+``exceeded`` with the name of the limit. When its standard input ends, it ends too, also in the midst of a check.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Request = tuple[bytes, bytes, bytes]
 
 
 class ValidationServer:
-    """Answers requests; ``steps`` is what one of them may take."""
+    """Answers requests of at most ``steps`` steps each."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -113,7 +113,7 @@ def _read_json(text: bytes) -> Any:
 
 
 def _read(source: BinaryIO, requests: SimpleQueue[Request]) -> None:
-    """In a thread of its own, so that the end of the input is noticed in the midst of a check."""
+    """Read requests in a thread of its own, so that the end of the input is noticed during a check."""
     try:
         while len(head := source.read(LENGTHS.size)) == LENGTHS.size:
             options, schema, value = (source.read(length) for length in LENGTHS.unpack(head))

@@ -1,4 +1,4 @@
-"""Processes that check what is too much for the event loop: started when they are needed, ended when they are not.
+"""Processes that check values too large for the event loop: started when they are needed, ended when they are idle.
 
 Each has a thread that waits for it, so any loop may ask. They are clean interpreters, not forks, because the adapter
 has threads; they read from a pipe of the adapter's and end with it, however it ends.
@@ -31,7 +31,7 @@ class _Check:
 
 
 class ValidationWorkers:
-    """See Elsewhere. Of one server's checks one is made at a time, as long as there is more than one process."""
+    """See Elsewhere. Where there are several processes, each server has one check at a time."""
 
     def __init__(self, limits: ValidationLimits, log: FilteringBoundLogger) -> None:
         self._limits = limits
@@ -58,7 +58,7 @@ class ValidationWorkers:
         return await asyncio.wrap_future(check.verdict)
 
     def close(self) -> None:
-        """End all processes, whatever they are at; checks that wait are cancelled."""
+        """End all processes, also in the midst of a check; checks that wait are cancelled."""
         with self._changed:
             self._closed = True
             for checks in self._waiting.values():
@@ -94,9 +94,7 @@ class ValidationWorkers:
             self._changed.notify()
 
     def _next(self) -> _Check | None:
-        """The check that is to be made next, in turns of the owners; None when none has come for long, and then the
-        thread that asked serves no more.
-        """
+        """The next check, in turns of the owners. None when none has come for long, which ends the calling thread."""
         with self._changed:
             check = self._taken()
             while check is None and not self._closed:
@@ -149,7 +147,7 @@ class ValidationWorkers:
                 self._threads.discard(threading.current_thread())
 
     def _make(self, check: _Check, process: ValidationProcess | None) -> ValidationProcess | None:
-        """Make a check; the process that is there afterwards."""
+        """Make a check. Returns the process, or None where it has ended."""
         try:
             process = process or self._started()
             verdict = process.verdict(check.request)

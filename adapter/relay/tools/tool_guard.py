@@ -20,7 +20,7 @@ from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
-from adapter.relay.tools.tool_lists import Page, ToolLists, Way
+from adapter.relay.tools.tool_lists import Page, ToolLists, Writing
 from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.catalogue import Verdict
@@ -261,7 +261,7 @@ class ToolGuard:
         if verdict.drift is None or pinning.mode == "off":
             return page.response
         if pinning.mode == "warn" or pinning.subset:
-            return await self._lists.judged(page, Way(call.modern, verdict, warns=pinning.mode == "warn"))
+            return await self._lists.judged(page, Writing(call.modern, verdict, warns=pinning.mode == "warn"))
         raise await self._refusal(call, verdict.drift)
 
 

@@ -73,7 +73,7 @@ class SplitResponse(NamedTuple):
     behind: bytes
 
 
-class Way(NamedTuple):
+class Writing(NamedTuple):
     """A way to write a page: for an era, and reduced to what a ``verdict`` allows, or with its warnings."""
 
     modern: bool
@@ -81,7 +81,7 @@ class Way(NamedTuple):
     warns: bool = False
 
 
-_UNJUDGED = Way(modern=False), Way(modern=True)
+_UNJUDGED = Writing(modern=False), Writing(modern=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +96,7 @@ class Listed:
     first: bool
     tools: Sequence[Tool] = ()
     snapshot: CatalogueSnapshot | None = None
-    written: OrderedDict[Way, SplitResponse] = field(default_factory=OrderedDict)
+    written: OrderedDict[Writing, SplitResponse] = field(default_factory=OrderedDict)
 
     @property
     def cursor(self) -> str | None:
@@ -157,7 +157,7 @@ class ToolLists:
         self.unread: OrderedDict[str, None] = OrderedDict()
         """The readings of tools whose definitions were not read."""
         self._reading = SingleFlight[tuple[bytes, bytes, bool], Listed | NoTools]()
-        self._writing = SingleFlight[tuple[Listed, Way], SplitResponse]()
+        self._writing = SingleFlight[tuple[Listed, Writing], SplitResponse]()
         self._snapshots = SingleFlight[Listed, CatalogueSnapshot]()
 
     def __repr__(self) -> str:
@@ -267,7 +267,7 @@ class ToolLists:
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
-    async def judged(self, page: Page, way: Way) -> bytes:
+    async def judged(self, page: Page, way: Writing) -> bytes:
         """The response written in this way.
 
         A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
@@ -277,7 +277,7 @@ class ToolLists:
             return page.response
         return await self._as_written(page.listed, page.request_id, way)
 
-    async def _as_written(self, listed: Listed, request_id: bytes, way: Way) -> bytes:
+    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> bytes:
         written = listed.written.get(way)
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
@@ -286,7 +286,7 @@ class ToolLists:
                 await own_turn()
         return written.before + request_id + written.behind
 
-    async def _write(self, listed: Listed, way: Way) -> SplitResponse:
+    async def _write(self, listed: Listed, way: Writing) -> SplitResponse:
         page = listed.page
         assert page is not None, "a page is read before it is written"
         text = await in_turns(write_page(page, await _texts(page, way), private=way.modern))
@@ -320,7 +320,7 @@ def own_list(id_bytes: bytes, tools: Sequence[dict[str, Any]], *, modern: bool) 
     return rpc_result(id_bytes, result)
 
 
-async def _texts(page: ToolPage, way: Way) -> Sequence[bytes | None]:
+async def _texts(page: ToolPage, way: Writing) -> Sequence[bytes | None]:
     if way.verdict is None:
         return page.entries.texts
     if way.warns:

@@ -60,7 +60,7 @@ async def _serve(server: uvicorn.Server, port: int, *, until_stdin_ends: bool) -
 
 
 async def _stop_at_end_of_stdin(server: uvicorn.Server) -> None:
-    """A pipe ends when its writer does, however that came about, so no orphan of this process is left."""
+    """Stop the server at the end of standard input: a pipe ends with its writer, also when that is killed."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin

@@ -18,7 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
-from adapter.upstream.demo.orders import Month, Order, OrderBook
+from adapter.upstream.demo.shop import Month, Order, OrderBook
 
 LONGEST_READ = 1024 * 1024
 """Bytes of a file that may be read into an answer."""
@@ -30,7 +30,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 
 class Folder:
-    """Paths are relative to ``root``, or absolute and below it or below a directory that others ``shared``.
+    """Files below ``root``, by a relative or absolute path, and below ``shared`` directories, by an absolute one.
 
     Symbolic links are never followed, and names that begin with a dot are not served, so the server may keep
     files of its own under such names. A shared directory need not be there yet.
@@ -134,30 +134,30 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-_DATABASE = ".orders.sqlite3"
+_DATABASE = ".shop.sqlite3"
 _WELCOME = "welcome.txt"
 _WELCOME_TEXT = "This file lies in the demo's folder.\nTools of the demo read such files and write others.\n"
 _README = """# The demo server
 
-It serves one folder of files and a generated order book of 2025.
+It serves one folder of files and the generated orders of a shop.
 
 * `read_text`, `count_words` read a text file: behind the adapter one that you upload
 * `write_note`, `draw_chart` write a file: behind the adapter one that you get back as an artifact
-* `query_orders` finds orders by a customer's code (`C-0001`) or a part of the name (`Amber`)
+* `query_orders` finds orders by a customer's code (`C-001`) or a part of the name (`Hotel`)
 * `slow_count` reports progress; `book_table` asks you a question before it answers
 * `demo://orders/summary` is what was ordered in each month
 """
 
 
 class WrittenFile(BaseModel):
-    """``path`` is the one that was asked for."""
+    """The path that was given, and the size of the file that was written there."""
 
     path: str
     bytes: int
 
 
 class Seating(BaseModel):
-    """What ``book_table`` asks for."""
+    """The answers that ``book_table`` asks for."""
 
     place: Literal["inside", "terrace"] = Field(description="Where you would like to sit")
     quiet: bool = Field(default=False, description="A table away from the door")
@@ -180,7 +180,7 @@ def demo_server(folder: Path, shared: Sequence[Path] = ()) -> MCPServer[None]:
     server = MCPServer[None](
         "adapter-demo",
         title="Demo server",
-        instructions="A folder of files and a generated order book, to try the adapter with.",
+        instructions="A folder of files and the generated orders of a shop, to try the adapter with.",
         version="1",
         log_level="WARNING",
     )
@@ -224,12 +224,12 @@ def _add_file_tools(server: MCPServer[None], files: Folder, book: OrderBook) -> 
 def _add_order_tools(server: MCPServer[None], book: OrderBook) -> None:
     @server.tool()
     def query_orders(customer: str, limit: Annotated[int, Field(ge=1, le=200)] = 10) -> list[Order]:
-        """The newest orders of a customer, by code (C-0001) or a part of the name."""
+        """The newest orders of a customer, by code (C-001) or a part of the name."""
         return book.of_customer(customer, limit)
 
     @server.resource("demo://readme", mime_type="text/markdown")
     def readme() -> str:
-        """What this server offers."""
+        """The offer of this server."""
         return _README
 
     @server.resource("demo://orders/summary", mime_type="application/json")

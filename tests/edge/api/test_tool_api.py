@@ -11,11 +11,12 @@ import orjson
 import pytest
 
 from adapter.errors import CatalogueDrifted
-from adapter.hosted.answers import JSON, WholeReply
-from adapter.hosted.server import HostedUpstream
+from adapter.hosted.server import HostedServer
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.relay.http_api.sessions import KNOWN_FOR
 from adapter.rules.calls.tool_api import WARNING
+from adapter.upstream.local.replies import JSON, WholeReply
+from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream
 from tests.edge.tool_serving import PATH, serving
@@ -40,7 +41,7 @@ async def who(call: ToolCall) -> ToolAnswer:
     return text(f"{call.caller.principal.partition(':')[0]} {call.caller.entrance} {call.session}")
 
 
-def tools(*more: HostedTool) -> HostedUpstream:
+def tools(*more: HostedTool) -> LocalUpstream[HostedServer]:
     """A server of some tools, and more."""
     annotations = {"readOnlyHint": True}
     common = (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from adapter.hosted.scripts.references import Modules, ScriptFailed, ScriptInvalid
-from adapter.hosted.scripts.scripts import LoadedFunction, load_function
-from adapter.hosted.scripts.worker_threads import Workers
+from adapter.hosted.scripts.inprocess import Workers
+from adapter.hosted.scripts.references import Modules, ScriptFailed, ScriptInvalid, resolve
+from adapter.hosted.scripts.scripts import LoadedFunction
 from adapter.pipeline.code import Function
 
 Load = Callable[..., LoadedFunction]
@@ -25,7 +25,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
 
     def write(source: str, least: int = 1, most: int = 3) -> LoadedFunction:
         (tmp_path / "code.py").write_text(source)
-        return load_function("code.py", tmp_path, None, workers, Modules(), least=least, most=most)
+        return LoadedFunction(resolve("code.py", tmp_path), workers, Modules(), least=least, most=most)
 
     yield write
     workers.close()
@@ -116,7 +116,7 @@ def test_functions_of_one_file_share_its_globals(tmp_path: Path) -> None:
 
     def load(name: str) -> LoadedFunction:
         reference = f"code.py#{name}"
-        return load_function(reference, tmp_path, None, workers, modules, least=1, most=1)
+        return LoadedFunction(resolve(reference, tmp_path), workers, modules, least=1, most=1)
 
     load("put").plain("a")
     assert load("get").plain(None) == ["a"]
@@ -130,6 +130,6 @@ def test_a_script_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "prices_of_the_shop.py").write_text("LAMP = 20")
     (tmp_path / "code.py").write_text("import prices_of_the_shop\ndef get(x): return prices_of_the_shop.LAMP")
     workers = Workers()
-    loaded = load_function("code.py", tmp_path, None, workers, Modules(), least=1, most=1)
+    loaded = LoadedFunction(resolve("code.py", tmp_path), workers, Modules(), least=1, most=1)
     assert loaded.plain(None) == 20
     workers.close()

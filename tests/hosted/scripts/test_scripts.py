@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from adapter.hosted.scripts.inprocess import Workers
 from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
-from adapter.hosted.scripts.worker_threads import Workers
 from adapter.rules.results.outcomes import ToolUserError
 from tests.hosted.serving import LOG
 

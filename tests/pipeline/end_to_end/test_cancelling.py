@@ -96,8 +96,10 @@ async def until(true: Callable[[], bool]) -> None:
 
 def limit(front: Living, tool: str) -> Concurrency:
     """The limit of a tool's calls at once."""
-    plan = front.app.core.compiled.hosting.plans["shop"].get(tool)
-    if plan is None:
+    hosted = front.app.core.compiled.hosting.tool("shop", tool)
+    if hosted is not None:
+        plan = hosted.plan
+    else:
         around = front.app.servers["up"].plan.around
         assert around is not None
         (planned,) = around(tool)
@@ -209,5 +211,5 @@ async def test_v4_nothing_is_left_of_a_thousand_calls_that_were_given_up(tmp_pat
         )
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert (await front.call("held", {"pass": 1}, version=ERAS[1])).data == {"pass": 1}
-        upstream = front.app.core.compiled.hosting.upstreams["shop"]
-        assert upstream.running == 0
+        upstream = front.app.core.compiled.hosting.servers["shop"].upstream
+        assert upstream.server.running == 0

@@ -11,7 +11,7 @@ from adapter import log
 from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, ToolLists, Way
+from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, ToolLists, Writing
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
 from adapter.rules.tools.tool_pages import Shaping
@@ -231,11 +231,11 @@ async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     page = await made.page(came, b"1", first=True, modern=True)
     found = Drift(changed=(Change("shoot", ("description",)),))
     now = CatalogueSnapshot(Catalogue("now", {}))
-    warned = await made.judged(page, Way(True, Verdict(now, found, found, {"click"}), warns=True))
+    warned = await made.judged(page, Writing(True, Verdict(now, found, found, {"click"}), warns=True))
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})
-    assert orjson.loads(await made.judged(page, Way(True, subset)))["result"]["cacheScope"] == "private"
-    only = await made.judged(page, Way(False, subset))
+    assert orjson.loads(await made.judged(page, Writing(True, subset)))["result"]["cacheScope"] == "private"
+    only = await made.judged(page, Writing(False, subset))
     assert names(only) == [OWN["name"], "click"] and ODD in only
 
 

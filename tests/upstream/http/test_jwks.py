@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -122,3 +124,15 @@ async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
         with pytest.raises(AuthRefused, match="signed with an unknown key"):
             await jwt(bearing(old))
         assert asked == ["/.well-known/jwks.json"] * 2
+
+
+def test_an_adapter_without_an_issuer_does_without_the_library() -> None:
+    """Only the first document that is fetched loads aiohttp."""
+    code = "import sys, adapter.app, adapter.upstream.jwks; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_no_proxy_of_the_environment_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys come from where the settings say, whatever the shell says."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert await fetched(site, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") == b"{}"

@@ -13,6 +13,7 @@ import pytest
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
+from adapter.upstream.jwks import fetch_document
 from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Site, body_of
 from tests.upstream.http.raw_peer import site as listening
 
@@ -90,6 +91,21 @@ async def test_untrusted_certificate(
     upstream = HttpUpstream(site.url(scheme="https"))
     with pytest.raises(UpstreamUnreachable, match="TLS certificate is not trusted"):
         await upstream.send(POST, PATIENCE)
+
+
+async def test_a_document_comes_from_a_trusted_server_only(
+    site: Site, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked of a server that anybody could be; one that the machine trusts is asked."""
+    url = site.url("/keys", scheme="https", host="localhost")
+    with pytest.raises(UpstreamUnreachable, match="TLS certificate is not trusted"):
+        await fetch_document(url, timeout=PATIENCE)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    fetching = asyncio.create_task(fetch_document(url, timeout=PATIENCE))
+    peer = await site.accept()
+    assert (await peer.request()).startswith(b"GET /keys HTTP/1.1\r\n")
+    await peer.says(OK)
+    assert await fetching == b"{}"
 
 
 async def test_insecure_tls_asks_no_questions(site: Site) -> None:

@@ -14,7 +14,7 @@ LONGEST = 24
 
 
 def forecast(payload: dict[str, Any]) -> Generator[Any, None, Any]:
-    """Yields how far it is, and ends with the figures to come and a chart of all."""
+    """Yield the progress, and return the expected figures with a chart of all."""
     known = _figures(payload["inputs"]["figures"])
     months = payload["inputs"]["months"]
     if not 1 <= months <= LONGEST:

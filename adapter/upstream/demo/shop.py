@@ -11,10 +11,11 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import count, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ORDERS = 2400
 
@@ -24,7 +25,7 @@ _LAST_DAY = date(2025, 12, 31)
 _MONTHS = 24
 _SEASON = (0.8, 0.8, 0.9, 1.0, 1.0, 1.0, 0.9, 0.85, 1.0, 1.1, 1.4, 1.7)
 _GROWTH = 0.03
-"""By which each month has more orders than the one before it, of the first month's."""
+"""The part of the first month's orders by which each month has more than the one before it."""
 
 _PLACES = (
     *("Harbour", "Meadow", "Station", "Castle", "Bridge", "Garden", "Market", "Mill", "Orchard", "Park"),
@@ -93,6 +94,63 @@ CREATE INDEX orders_by_customer ON orders (customer, placed_on);
 """
 
 
+_ORDERS = """
+SELECT o.number, o.customer, c.name, o.placed_on, sum(l.quantity), sum(l.quantity * l.unit_cents), o.status
+FROM orders o JOIN customers c ON c.code = o.customer JOIN order_lines l ON l.order_number = o.number
+WHERE c.code = :customer OR instr(lower(c.name), lower(:customer)) > 0
+GROUP BY o.number ORDER BY o.placed_on DESC, o.number DESC LIMIT :limit
+"""
+_MONTHS_SOLD = """
+SELECT substr(o.placed_on, 1, 7), count(DISTINCT o.number), sum(l.quantity * l.unit_cents)
+FROM orders o JOIN order_lines l ON l.order_number = o.number GROUP BY 1 ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """``placed_on`` is an ISO date, ``pieces`` and ``total_cents`` are of the whole order."""
+
+    number: str
+    customer: str
+    customer_name: str
+    placed_on: str
+    pieces: int
+    total_cents: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """``month`` is ``YYYY-MM``."""
+
+    month: str
+    orders: int
+    total_cents: int
+
+
+class OrderBook:
+    """The orders of a shop's database, which is made where it is missing.
+
+    Every method opens its own read-only connection, so any thread may call it.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        stock(database)
+
+    def of_customer(self, customer: str, limit: int) -> list[Order]:
+        """The customer's newest orders, at most ``limit``. ``customer`` is a code, or a part of the name."""
+        return [Order(*row) for row in self._rows(_ORDERS, {"customer": customer, "limit": limit})]
+
+    def months(self) -> list[Month]:
+        """The orders of each month, oldest first."""
+        return [Month(*row) for row in self._rows(_MONTHS_SOLD, {})]
+
+    def _rows(self, statement: str, values: dict[str, str | int]) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute(statement, values).fetchall()
+
+
 class _Product(NamedTuple):
     sku: str
     name: str
@@ -102,7 +160,7 @@ class _Product(NamedTuple):
 
 
 def stock(database: Path) -> None:
-    """Makes the shop's database, unless the file is there."""
+    """Make the shop's database, unless the file is there."""
     if database.exists():
         return
     # Written beside and renamed: a start that is cut short leaves no half-filled database to be reused.

@@ -1,0 +1,231 @@
+"""Answers of a local server, read by the relay piece by piece: whole, as an event stream, or not known yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from adapter.errors import UpstreamBroken
+from adapter.upstream.local.messages import LocalAnswer
+from adapter.upstream.port import Headers, UpstreamReply, silent
+from adapter.wire.sse import encode
+
+JSON: Headers = (("Content-Type", "application/json"),)
+EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform"))
+
+UNREAD_AT_MOST = 64
+"""Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
+
+
+class WholeReply:
+    """An UpstreamReply whose body is there from the beginning."""
+
+    needs_request = False
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.whole: bytes | None = body
+        self._unread = body
+        self._aborted = False
+
+    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+        """See UpstreamReply."""
+        if self._aborted and self._unread:
+            raise _dropped()
+        chunk, self._unread = self._unread, b""
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._aborted = True
+
+
+class EventStream:
+    """An UpstreamReply of server-sent events. ``left`` is called once, when its reader has given up.
+
+    ``number`` tells the GET streams of a session apart.
+    """
+
+    needs_request = True
+    """The server that fills it has the request as long as it works on it."""
+
+    def __init__(self, left: Callable[[], None], number: int = 0) -> None:
+        self.status = 200
+        self.headers = EVENTS
+        self.whole: bytes | None = None
+        self.number = number
+        self._left = left
+        self._unread: deque[bytes] = deque()
+        self._ended = False
+        self._aborted = False
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = "aborted" if self._aborted else "ended" if self._ended else "open"
+        return f"<EventStream: {state}, {len(self._unread)} unread>"
+
+    # --- the writer -------------------------------------------------------------------------------------------
+
+    async def put(self, message: bytes) -> None:
+        """Send ``message`` when there is room for it. A stream that is over drops it."""
+        while not self.offer(encode(message)):
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def offer(self, event: bytes) -> bool:
+        """Send an encoded event now; False where too much is unread."""
+        if self._ended or self._aborted:
+            return True
+        if len(self._unread) >= UNREAD_AT_MOST:
+            return False
+        self._unread.append(event)
+        self._filled.set()
+        return True
+
+    def end(self, last: bytes | None = None) -> None:
+        """End the stream behind the message ``last``, which is sent whether or not there is room for it."""
+        if last is not None and not (self._ended or self._aborted):
+            self._unread.append(encode(last))
+        self._ended = True
+        self._filled.set()
+        # A writer that waits for room has nothing to send any more.
+        self._emptied.set()
+
+    # --- the reader -------------------------------------------------------------------------------------------
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply."""
+        if not self._unread and not self._ended and not self._aborted:
+            self._filled.clear()
+            try:
+                async with asyncio.timeout(read_timeout):
+                    await self._filled.wait()
+            except TimeoutError:
+                raise silent(read_timeout) from None
+        if self._aborted:
+            raise _dropped()
+        chunk = b"".join(self._unread)
+        self._unread.clear()
+        self._emptied.set()
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        if self._aborted or (self._ended and not self._unread):
+            return
+        self._aborted = True
+        self._unread.clear()
+        self._filled.set()
+        self._emptied.set()
+        self._left()
+
+
+class PendingReply:
+    """The reply to a request whose answer is not known yet: an event stream from its first message on, else JSON.
+
+    ``give_up`` is called when nobody waits for the answer any more; it may be called again, and ``withdrawn`` says that
+    the client cancelled the request. ``limit`` is the time in seconds after which the server answers by itself.
+    The server ends every reply, with ``answer`` or ``end``; only the first of them counts.
+    """
+
+    __slots__ = ("_answer", "_give_up", "_limit", "_settled", "_stream", "forget", "over", "withdrawn")
+
+    def __init__(self, give_up: Callable[[], None], limit: float | None = None) -> None:
+        self._give_up = give_up
+        self._limit = limit
+        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stream: EventStream | None = None
+        self._answer: LocalAnswer | None = None
+        self.over = False
+        self.withdrawn = False
+        self.forget: Callable[[], None] | None = None
+
+    # --- the server -------------------------------------------------------------------------------------------
+
+    async def send(self, message: bytes) -> None:
+        """Send the client a notification or request ahead of the answer, when there is room for it."""
+        if self.over:
+            return
+        if self._stream is None:
+            self._stream = EventStream(self.give_up)
+            self._settle()
+        await self._stream.put(message)
+
+    def answer(self, answer: LocalAnswer) -> None:
+        """End the reply with its answer."""
+        if not self.over:
+            self._answer = answer
+            self._finish(answer.body)
+
+    def end(self) -> None:
+        """End the reply without an answer: the caller gets UpstreamBroken, or 202 where the client withdrew."""
+        if not self.over:
+            self._finish(None)
+
+    # --- the transport ----------------------------------------------------------------------------------------
+
+    async def head(self, read_timeout: float | None) -> UpstreamReply:
+        """Wait until the kind of the reply is known.
+
+        Raises UpstreamSilent, and UpstreamBroken when the reply ends without an answer. Then, as when the caller is
+        cancelled, the request is given up.
+        """
+        # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A server with a
+        # limit has a timer already.
+        alarm = None
+        if read_timeout is not None and (self._limit is None or self._limit >= read_timeout):
+            alarm = self._settled.get_loop().call_later(read_timeout, self._settle)
+        try:
+            await self._settled
+        except BaseException:
+            self.give_up()
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if self._stream is not None:
+            return self._stream
+        if self._answer is not None:
+            return whole(self._answer)
+        if self.over and self.withdrawn:
+            return WholeReply(202)
+        if self.over:
+            raise UpstreamBroken()
+        self.give_up()
+        raise silent(read_timeout)
+
+    def withdraw(self) -> None:
+        """Give the request up because its client sent ``notifications/cancelled``."""
+        self.withdrawn = True
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Tell the server that nobody waits for the answer any more."""
+        if not self.over:
+            self._give_up()
+
+    def _finish(self, last: bytes | None) -> None:
+        self.over = True
+        if self._stream is not None:
+            self._stream.end(last)
+        self._settle()
+        if self.forget is not None:
+            self.forget()
+            self.forget = None
+
+    def _settle(self) -> None:
+        if not self._settled.done():
+            self._settled.set_result(None)
+
+
+def whole(answer: LocalAnswer) -> WholeReply:
+    """The reply with this answer as JSON."""
+    headers = JSON if answer.session is None else (*JSON, ("Mcp-Session-Id", answer.session.id))
+    return WholeReply(answer.status, headers, answer.body)
+
+
+def _dropped() -> UpstreamBroken:
+    return UpstreamBroken("The connection to the upstream server was dropped.")

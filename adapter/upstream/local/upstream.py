@@ -1,0 +1,211 @@
+"""A server in this process as one more upstream: the relay sees sessions, statuses and streams as over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Any, Generic, TypeVar
+
+from adapter.errors import (
+    AdapterError,
+    BadJson,
+    BadRequest,
+    HeaderMismatch,
+    SessionMissing,
+    SessionUnknown,
+    UnsupportedMediaType,
+    UpstreamUnreachable,
+)
+from adapter.upstream.local.messages import (
+    CAPABILITIES_KEY,
+    INVALID_PARAMS,
+    LEGACY_VERSIONS,
+    LocalAnswer,
+    RpcRefused,
+    refusal,
+)
+from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
+from adapter.upstream.local.replies import JSON, EventStream, PendingReply, WholeReply, whole
+from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, fields_of
+from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, failure, parse
+from adapter.wire.eras import Era, check_mirrors, classify, is_modern
+from adapter.wire.names import VERSION_KEY
+
+BATCH_VERSION = "2025-03-26"
+"""The one protocol version that has JSON-RPC batches."""
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_REFUSED = (BadJson, BadRequest, SessionMissing, SessionUnknown, UnsupportedMediaType)
+
+S_co = TypeVar("S_co", bound=LocalServer, covariant=True)
+
+
+class LocalUpstream(Generic[S_co]):
+    """An Upstream whose requests are answered by ``server``."""
+
+    def __init__(self, server: S_co) -> None:
+        self.server = server
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<LocalUpstream of {self.server!r}>"
+
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        """See Upstream. Raises UpstreamSilent for a server that sends nothing for ``read_timeout`` seconds."""
+        if self._closed:
+            raise UpstreamUnreachable()
+        try:
+            if request.method == "POST":
+                return await self._post(request, read_timeout)
+            return self._get_or_delete(request.method, fields_of(request.headers))
+        except _REFUSED as error:
+            return _refused(error)
+
+    async def close(self) -> None:
+        """End every session and stream, and the requests under way."""
+        self._closed = True
+        for session in self.server.sessions.all():
+            session.end()
+        await self.server.close()
+
+    # --- POST -------------------------------------------------------------------------------------------------
+
+    async def _post(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        fields = fields_of(request.headers)
+        body = _decoded(request.body, fields)
+        message = parse(body)
+        envelope = envelope_of(message, body)
+        era = classify(fields.get("mcp-protocol-version"), envelope)
+        accept = (fields.get("accept") or "").lower()
+        streams = "text/event-stream" in accept or "*/*" in accept
+        head = LocalHead(era, fields, request.caller, streams)
+        if era is Era.LEGACY:
+            return await self._legacy(head, message, envelope, read_timeout)
+        if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
+            raise BadRequest("In this protocol version a body must be one request or notification.")
+        if envelope.kind is Kind.NOTIFICATION:
+            # The modern era has none for a server; a call is cancelled by the end of its stream.
+            return WholeReply(202)
+        return await self._answer(LocalRequest(envelope, message.get("params"), head), read_timeout)
+
+    async def _legacy(
+        self, head: LocalHead, message: Any, envelope: Envelope | Batch, read_timeout: float | None
+    ) -> UpstreamReply:
+        if isinstance(envelope, Envelope) and _opens(envelope):
+            opening = LocalRequest(envelope, message.get("params"), head._replace(streams=False))
+            return await self._answer(opening, read_timeout)
+        session = self.server.sessions.find(head.fields.get("mcp-session-id"))
+        version = head.fields.get("mcp-protocol-version")
+        if version is not None and version not in LEGACY_VERSIONS:
+            raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
+        if isinstance(envelope, Batch):
+            return await self._batch(head, message, envelope, session, read_timeout)
+        if envelope.kind is not Kind.REQUEST:
+            self._observe(envelope, message, session)
+            return WholeReply(202)
+        request = LocalRequest(envelope, message.get("params"), head, session)
+        return await self._answer(request, read_timeout)
+
+    async def _batch(
+        self,
+        head: LocalHead,
+        messages: list[Any],
+        batch: Batch,
+        session: LocalSession,
+        read_timeout: float | None,
+    ) -> UpstreamReply:
+        """Answer all members at once; a batch is answered whole, so none of them gets a stream."""
+        if session.version != BATCH_VERSION:
+            raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
+        head = head._replace(streams=False)
+        waits = []
+        for member, message in zip(batch.members, messages, strict=True):
+            if member.kind is Kind.REQUEST:
+                request = LocalRequest(member, message.get("params"), head, session)
+                waits.append(self._answer(request, read_timeout))
+            else:
+                self._observe(member, message, session)
+        replies = await asyncio.gather(*waits)
+        bodies = [reply.whole for reply in replies if reply.whole]
+        return WholeReply(200, JSON, b"[" + b",".join(bodies) + b"]") if bodies else WholeReply(202)
+
+    async def _answer(self, request: LocalRequest, read_timeout: float | None) -> UpstreamReply:
+        answer = self._begin(request)
+        if isinstance(answer, LocalAnswer):
+            return whole(answer)
+        if isinstance(answer, EventStream):
+            return answer
+        if request.session is not None and request.envelope.id is not None:
+            request.session.expect(request.envelope.id, answer)
+        return await answer.head(read_timeout)
+
+    def _begin(self, request: LocalRequest) -> LocalAnswer | PendingReply | EventStream:
+        era = request.head.era
+        try:
+            if era is Era.MODERN:
+                _check_modern(request)
+            return self.server.answer(request)
+        except RpcRefused as refused:
+            return refusal(request.id_bytes, refused.code, str(refused), refused.data, era)
+        except HeaderMismatch as error:
+            return refusal(request.id_bytes, error.rpc, str(error), error.data, era)
+
+    def _observe(self, envelope: Envelope, message: dict[str, Any], session: LocalSession) -> None:
+        if envelope.method == "notifications/cancelled":
+            params = message.get("params")
+            number = params.get("requestId") if isinstance(params, dict) else None
+            # True is 1 to a dict, but not to JSON.
+            if isinstance(number, str | int | float) and not isinstance(number, bool):
+                session.withdraw(number)
+        self.server.observe(envelope, session)
+
+    # --- GET and DELETE ---------------------------------------------------------------------------------------
+
+    def _get_or_delete(self, method: str, fields: Fields) -> UpstreamReply:
+        version = fields.get("mcp-protocol-version")
+        if version is not None and is_modern(version):
+            return WholeReply(405, [("Allow", "POST")])
+        if method not in ("GET", "DELETE"):
+            return WholeReply(405, [("Allow", "GET, POST, DELETE")])
+        session = self.server.sessions.find(fields.get("mcp-session-id"))
+        if method == "GET":
+            return session.listen(fields.get("last-event-id"))
+        session.end()
+        return WholeReply(200)
+
+
+def _opens(envelope: Envelope) -> bool:
+    return envelope.method == "initialize" and envelope.kind is Kind.REQUEST
+
+
+def _check_modern(request: LocalRequest) -> None:
+    """Check for what every request of MCP 2026-07-28 carries. Raises RpcRefused, HeaderMismatch."""
+    meta, fields = request.meta, request.head.fields
+    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
+    check_mirrors(
+        request.envelope,
+        version=fields.get("mcp-protocol-version"),
+        method=fields.get("mcp-method"),
+        name=fields.get("mcp-name"),
+    )
+
+
+def _refused(error: AdapterError) -> WholeReply:
+    """The reply to a request that is refused as HTTP, with the catalogue's code and status."""
+    return WholeReply(error.http, JSON, failure(error))
+
+
+def _decoded(body: bytes, fields: Fields) -> bytes:
+    """The body without its coding. The edge in front has read it and so knows how large it becomes."""
+    coding = (fields.get("content-encoding") or "identity").strip().lower()
+    if coding == "identity":
+        return body
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise UnsupportedMediaType()
+    try:
+        return zlib.decompress(body, _GZIP_OR_ZLIB)
+    except zlib.error:
+        raise BadRequest("The body does not match its Content-Encoding.") from None
