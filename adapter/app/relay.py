@@ -35,7 +35,7 @@ from adapter.relay.tools.wiring_watch import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
@@ -162,6 +162,29 @@ def build_servers(
     return Servers(servers, monitors, watches, _shared(settings, servers.values(), store, runtime.clock))
 
 
+def _over_http(settings: Settings, entry: ServerSettings, _: Hosting) -> Upstream:
+    upstream, limits = entry.upstream, settings.core.upstream
+    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
+    return HttpUpstream(
+        upstream.url,
+        insecure_tls=upstream.insecure_tls,
+        connect_timeout=limits.connect_timeout_seconds,
+        max_connections=limits.max_connections,
+        max_streams=limits.max_streams,
+    )
+
+
+def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting) -> Upstream:
+    return hosting.upstreams[entry.id]
+
+
+UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting], Upstream]] = {
+    "streamable_http": _over_http,
+    "hosted": _hosted,
+}
+"""The makers of upstreams, by ``upstream.transport``."""
+
+
 def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
     """One entry of ``servers``; only its upstream depends on the transport."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
@@ -176,7 +199,7 @@ def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting:
     return Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=hosting.upstreams.get(entry.id) or _over_http(settings, upstream),
+        upstream=UPSTREAMS[upstream.transport](settings, entry, hosting),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -192,17 +215,6 @@ def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting:
         plan=plan,
         answer_limit=settings.core.upstream.max_answer_bytes,
         wiring=Wiring(frozenset(tool for tool in tools if ("tools/call", tool) in plan.named)),
-    )
-
-
-def _over_http(settings: Settings, entry: UpstreamSettings) -> Upstream:
-    assert entry.url is not None, "settings refuse a streamable_http upstream without a url"
-    return HttpUpstream(
-        entry.url,
-        insecure_tls=entry.insecure_tls,
-        connect_timeout=settings.core.upstream.connect_timeout_seconds,
-        max_connections=settings.core.upstream.max_connections,
-        max_streams=settings.core.upstream.max_streams,
     )
 
 
