@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks
+from adapter.rules.results.blocks import NO_BLOCKS, Blocks
 from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import NOTHING, Result, payload, text_block
 

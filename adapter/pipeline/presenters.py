@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar
 
 from adapter.rules.access.redacted_values import CENSORED, Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.calls.conditions import Condition, ConditionInvalid, compile_condition
-from adapter.rules.presenters.blocks import Suggestion, UiBlock
 from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
 from adapter.rules.presenters.presenters import Embed, Presenter, Says, Suggest
 from adapter.rules.presenters.shapes import Check, Shape, StepsLeft, json_shape, shape_of
+from adapter.rules.results.blocks import Suggestion, UiBlock
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""

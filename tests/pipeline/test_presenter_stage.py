@@ -24,9 +24,9 @@ from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import Suggestion
 from adapter.rules.presenters.presenters import Embed, Presenter, Suggest
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
+from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
 from adapter.rules.results.tool_results import Shown
 from adapter.rules.schema.checker import STEPS, compile_schema

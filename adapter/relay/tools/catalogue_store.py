@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Set
 
 from adapter.relay.background import SingleFlight
-from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.turns import in_turns
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import Catalogue, decode_piecewise, encode_piecewise
 from adapter.state.port import Conflict, Row, Store
 

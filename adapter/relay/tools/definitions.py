@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from adapter.errors import AdapterError
 from adapter.pipeline.call import PlannedCall
 from adapter.relay.call.planned import CALL
-from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.stages import Call
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.tool_pages import with_warning

@@ -10,13 +10,13 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.background import SingleFlight
-from adapter.relay.last_used import LastUsed, Weight
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.relay.turns import in_turns
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Drift, as_data
 from adapter.rules.tools.verdicts import CatalogueSnapshot, Verdict, judge_piecewise

@@ -15,7 +15,9 @@ from typing import Any, Literal, TypeVar
 from adapter.rules.access.redacted_values import Censor
 from adapter.rules.calls.conditions import Condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import (
+from adapter.rules.presenters.shapes import Shape, ShapeRefused, StepsLeft
+from adapter.rules.presenters.toon import toon
+from adapter.rules.results.blocks import (
     NO_BLOCKS,
     Blocks,
     Suggestion,
@@ -23,8 +25,6 @@ from adapter.rules.presenters.blocks import (
     json_without_tags,
     without_tags,
 )
-from adapter.rules.presenters.shapes import Shape, ShapeRefused, StepsLeft
-from adapter.rules.presenters.toon import toon
 from adapter.rules.results.outcomes import Result, text_block
 from adapter.rules.results.refusals import misshapen
 from adapter.rules.schema.checker import STEPS

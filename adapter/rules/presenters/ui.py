@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter.rules.presenters.blocks import UiBlock
+from adapter.rules.results.blocks import UiBlock
 from adapter.rules.text.json_values import indented
 
 _TICKS = re.compile("`{3,}")

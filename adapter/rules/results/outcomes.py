@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from adapter.errors import BadJson
-from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock, attribute, element_text
+from adapter.rules.results.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock, attribute, element_text
 from adapter.rules.text.json_values import compact, indented, require_size
 from adapter.wire.envelope import parse
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import Blocks, Suggestion
 from adapter.rules.presenters.presenters import Embed, Presented, Presenter, PresenterFailed, Suggest
 from adapter.rules.presenters.shapes import shape_of
+from adapter.rules.results.blocks import Blocks, Suggestion
 from adapter.rules.results.outcomes import response, success
 
 SHAPE = shape_of({"id": "int", "status": "string?", "ssn": "string?"})
