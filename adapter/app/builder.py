@@ -49,7 +49,7 @@ from adapter.relay.stages import Plan
 from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.wiring_watch import WiringWatch
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import told
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.state.port import Store

@@ -21,12 +21,12 @@ from adapter.hosted.scripts.scripts import Handling
 from adapter.hosted.server import HostedUpstream
 from adapter.hosted.statement import Asking, Database, Keeping, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
-from adapter.pipeline.auth.auth_stage import fingerprint
+from adapter.pipeline.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
-from adapter.rules.results.exposure import Expose
+from adapter.rules.results.refusals import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings

@@ -12,14 +12,20 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app.user_code import Loading
 from adapter.hosted.scripts.references import ScriptInvalid
-from adapter.pipeline.auth.auth_stage import ApiKey, Authenticating, Authenticator, Custom, fingerprint
-from adapter.pipeline.auth.plugins import BUILT_IN, Plugins
+from adapter.pipeline.auth_stage import (
+    BUILT_IN,
+    ApiKey,
+    Authenticating,
+    Authenticator,
+    Custom,
+    Plugins,
+    fingerprint,
+)
 from adapter.pipeline.cache_stage import Caches, Caching, varying
 from adapter.pipeline.call import PlannedCall, PlanStage
+from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
 from adapter.pipeline.failures import ErrorStyle
 from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, rate_key
-from adapter.pipeline.mappers_stage import InputMapping, OutputMapping
-from adapter.pipeline.middleware_stage import Gathering, Middleware
 from adapter.pipeline.plan import Kind, Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting
 from adapter.pipeline.result_cache import ResultCache

@@ -17,8 +17,7 @@ from adapter.app.user_code import Loading
 from adapter.errors import AdapterError
 from adapter.hosted.validation.process import ValidationLimits
 from adapter.hosted.validation.workers import ValidationWorkers
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.plugins import Plugins
+from adapter.pipeline.auth_stage import AuthRefused, Plugins
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters

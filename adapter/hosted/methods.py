@@ -19,7 +19,7 @@ from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.access.principals import NOBODY, Caller
-from adapter.rules.calls.param_headers import annotated, check_parameters
+from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.port import Fields
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors

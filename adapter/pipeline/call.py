@@ -1,4 +1,4 @@
-"""A tool call on its way through its plan."""
+"""A tool call on its way through its plan, and the context of it that the user's code may know."""
 
 from __future__ import annotations
 
@@ -6,11 +6,116 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.errors import BadJson
 from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.text.json_values import NotJson, compact
+from adapter.wire.envelope import parse
 
 if TYPE_CHECKING:
     from adapter.pipeline.failures import Outcome, Stage, StageFailed
+import asyncio
+
+_BARRED = frozenset(("__proto__", "constructor", "prototype"))
+
+
+class Signal:
+    """Tells any thread whether the call was given up: by its client, its deadline or the end of the adapter."""
+
+    def __init__(self) -> None:
+        self._aborted = False
+        self._waiting: asyncio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<Signal: {'aborted' if self._aborted else 'going on'}>"
+
+    @property
+    def aborted(self) -> bool:
+        return self._aborted
+
+    def abort(self) -> None:
+        """Give the call up; on the event loop only. Harmless when done twice."""
+        self._aborted = True
+        if self._waiting is not None:
+            self._waiting.set()
+
+    async def wait(self) -> None:
+        """Return when the call is given up."""
+        if self._waiting is None:
+            self._waiting = asyncio.Event()
+        if self._aborted:
+            self._waiting.set()
+        await self._waiting.wait()
+
+
+class Headers(dict[str, str]):
+    """A caller's header fields by name in any spelling, but for the adapter's own token and the session's id; its own
+    keys are in lower case."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller.told_fields())
+
+    def __repr__(self) -> str:
+        # Values are credentials more often than not.
+        return f"<Headers: {', '.join(self)}>"
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
+
+
+class View(dict[str, Any]):
+    """A mapping whose members are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no {name!r} here") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class AuthRequest(View):
+    """The request behind a call: ``tool, server, entrance, headers, principal``."""
+
+    @classmethod
+    def of(cls, server: str, tool: str, caller: Caller) -> AuthRequest:
+        return cls(
+            tool=tool,
+            server=server,
+            entrance=caller.entrance,
+            headers=Headers(caller),
+            principal=caller.principal,
+        )
+
+
+class Context(View):
+    """``request`` (AuthRequest), ``signal``, ``deadline`` (Unix seconds or None), ``trace_id``, and what a context
+    factory, an auth plugin (``user``) and middleware add."""
+
+    @classmethod
+    def of(cls, request: AuthRequest, deadline: float | None = None) -> Context:
+        return cls(request=request, signal=Signal(), deadline=deadline, trace_id=None)
+
+    @property
+    def given_up(self) -> Signal:
+        """The signal, whatever somebody's code has put into its place."""
+        signal = self.get("signal")
+        return signal if isinstance(signal, Signal) else Signal()
+
+    def merged(self, members: Mapping[str, Any]) -> Context:
+        """A new view with these members too. Names that mean something to other languages' objects are left out."""
+        added = {
+            name: value for name, value in members.items() if isinstance(name, str) and name not in _BARRED
+        }
+        return Context({**self, **added})
+
 
 SafeStage = Literal["state_sync"]
 """The stage that a call cannot fail at: the tool has done its work."""
@@ -105,3 +210,62 @@ class PlanStage(Protocol):
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """Raises StageFailed when this stage refuses or fails."""
+
+
+# --- the user's code ------------------------------------------------------------------------------------------
+
+Tell = Callable[[float, str | None], Awaitable[None]]
+"""Told of the code's progress: percent of 100, and a sentence or None."""
+
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a job in a thread, and leaves it there when its caller is cancelled. Raises what the job raises."""
+
+
+class Code(Protocol):
+    """A script that is given a payload: a mapper or a handler, in process or in a process of its own."""
+
+    @property
+    def reference(self) -> str:
+        """As the configuration writes it."""
+
+    async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
+        """Return what the script returns, within ``timeout`` seconds.
+
+        Raises TimeoutError when the script was given up, ToolUserError, and whatever else the code raises. If the
+        caller is cancelled, the code is cancelled too, as far as that is possible.
+        """
+
+
+class Function(Protocol):
+    """A function of the user's in this process, called with what the stage has for it."""
+
+    @property
+    def reference(self) -> str:
+        """As the configuration writes it."""
+
+    @property
+    def parameters(self) -> int:
+        """The number of arguments it takes by position."""
+
+    @property
+    def plain(self) -> Callable[..., Any]:
+        """The bare function, for those who call it directly."""
+
+    async def __call__(self, *arguments: Any) -> Any:
+        """Return what the function returns: if async, it is awaited; else it runs in a thread under the caller's
+        context variables.
+
+        Raises whatever the function raises.
+        """
+
+
+def shown(value: Any) -> Any:
+    """A value as the user's code gets it: as JSON, and a copy, so that what becomes of it there changes nothing here.
+
+    Raises NotJson.
+    """
+    try:
+        return parse(compact(value).encode())
+    except BadJson:
+        raise NotJson("The value is nested too deeply.") from None

@@ -11,13 +11,11 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import InThread
+from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed, ToolRejected
 from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, PresenterFailed
-from adapter.rules.results.exposure import told
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
-from adapter.rules.results.refusals import misshapen
+from adapter.rules.results.refusals import misshapen, told
 from adapter.rules.results.result_size import Attachments, attachments
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.schema.evaluation import OutOfSteps

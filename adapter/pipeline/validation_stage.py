@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import LimitReached
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import InThread
+from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many

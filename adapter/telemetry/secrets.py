@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter.rules.text.events import encodable
-from adapter.rules.text.secrets import is_telling
+from adapter.rules.text.events import encodable, is_telling
 
 Value = str | int | float | bool
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.result_cache import ResultCache

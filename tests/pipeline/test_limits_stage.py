@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.limits_stage import Concurrency, Rate, RateKey, Serial, rate_key
 from adapter.rules.access.principals import Caller

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code import InThread
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, InThread, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select

@@ -10,8 +10,7 @@ import pytest
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.state_sync_stage import Syncing, definition_with_cache_control
 from adapter.rules.access.principals import NOBODY

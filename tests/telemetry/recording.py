@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import told
 from adapter.telemetry.measures import VIEWS, CallMetrics
 from adapter.telemetry.secrets import AttributeRedaction
 from adapter.telemetry.spans import Spans

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import told
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values

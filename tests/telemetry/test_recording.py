@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, Forward, PlannedCall
 from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.tracing import Observing, Tracing

@@ -17,7 +17,7 @@ from adapter.edge.http.public_urls import Bases
 from adapter.edge.http.request import Request
 from adapter.edge.openapi import Operation, RequestShape, Says, json, ref
 from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
-from adapter.pipeline.context import AuthRequest
+from adapter.pipeline.call import AuthRequest
 from adapter.pipeline.failures import ERROR_KEY
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who

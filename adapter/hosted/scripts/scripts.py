@@ -15,14 +15,13 @@ from adapter.hosted.scripts.references import Modules, Reference, Script, Script
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.hosted.scripts.worker_threads import Workers, contained
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code import CodeFailures
-from adapter.pipeline.failures import Outcome
-from adapter.rules.results.exposure import Expose
+from adapter.pipeline.failures import CodeFailures, Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
+from adapter.rules.results.refusals import Expose
 
 
 class LoadedFunction:
-    """A pipeline.code.Function out of a file.
+    """A ``pipeline.call.Function`` out of a file.
 
     ``parameters`` is as many of ``most`` as it takes. Raises ScriptInvalid when the file cannot be imported, has no
     such function, or that cannot be called with ``least`` to ``most`` arguments.

@@ -22,7 +22,7 @@ from adapter.relay.tools.definitions import Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists
 from adapter.relay.tools.verdict_cache import VerdictCache
 from adapter.relay.turns import own_turn
-from adapter.rules.calls.repeatable import says_repeatable
+from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.drift import Drift, as_data, sentence
 from adapter.rules.tools.verdicts import Verdict

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.rules.text.canonical_json import canonical
-from adapter.rules.text.json_differences import differences
+from adapter.rules.text.canonical_json import canonical, differences
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.wire.envelope import parse

@@ -12,7 +12,7 @@ import pytest
 from adapter.hosted.scripts.references import Modules, ScriptFailed, ScriptInvalid
 from adapter.hosted.scripts.scripts import LoadedFunction, load_function
 from adapter.hosted.scripts.worker_threads import Workers
-from adapter.pipeline.code import Function
+from adapter.pipeline.call import Function
 
 Load = Callable[..., LoadedFunction]
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import QuotaReached
-from adapter.rules.results.exposure import LONGEST, exposed, told
 from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.results.refusals import LONGEST, exposed, told
 
 SECRET = st.text("ABCdef0123456789", min_size=8, max_size=16).map(lambda text: f"Zq{text}")
 

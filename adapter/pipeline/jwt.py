@@ -13,9 +13,9 @@ import jwt
 from jwt.exceptions import InvalidSignatureError, PyJWTError
 
 from adapter.errors import BadJson
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
-from adapter.pipeline.context import AuthRequest
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.call import AuthRequest
+from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
 from adapter.wire.envelope import parse

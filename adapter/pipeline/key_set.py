@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.exceptions import InvalidKeyError, PyJWTError
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.rules.results.exposure import exposed
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.rules.results.refusals import exposed
 
 OF_SECRETS = ("HS256", "HS384", "HS512")
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")

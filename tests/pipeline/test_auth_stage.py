@@ -13,24 +13,23 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from adapter.pipeline.auth.auth_stage import (
+from adapter.pipeline.auth_stage import (
     AllowAll,
     ApiKey,
     Authenticating,
     Authenticator,
     AuthRefused,
     Custom,
+    Plugins,
     api_key,
     fingerprint,
 )
-from adapter.pipeline.auth.plugins import Plugins
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.rules.access.principals import Caller
-from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.results.refusals import Expose
 
 KEY = "k-3f9a71"
 DIGEST = hashlib.sha256(KEY.encode()).digest()
