@@ -13,7 +13,6 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.pipeline import Planning
-from adapter.app.pipeline_steps import kept_for
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
@@ -22,7 +21,7 @@ from adapter.hosted.server import HostedUpstream
 from adapter.hosted.statement import Asking, Database, Keeping, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth_stage import fingerprint
-from adapter.pipeline.cache_stage import varying
+from adapter.pipeline.cache_stage import kept_for, varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input

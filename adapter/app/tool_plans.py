@@ -11,8 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.hosted import Hosting
-from adapter.app.pipeline import Planning
-from adapter.app.pipeline_steps import Materials
+from adapter.app.pipeline import Materials, Planning
 from adapter.app.user_code import Loading
 from adapter.errors import AdapterError
 from adapter.hosted.validation.process import ValidationLimits
@@ -89,7 +88,6 @@ def compiled(
             _presenters(settings, loading),
             _state_sync(settings, loading, logger),
             checks,
-            logger,
             observing,
         )
     )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from adapter.app.pipeline import UNKNOWN
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
@@ -25,10 +26,9 @@ FOUND, UNKNOWN_NAME = 0, 1
 
 
 class Line(NamedTuple):
-    """One stage as it is shown; ``number`` is its place in the documented order."""
+    """One stage as it is shown."""
 
-    number: int
-    name: str
+    slot: Slot
     detail: str
 
 
@@ -84,14 +84,9 @@ def _print(
     print(f"{entry.id} {name} ({kind}{within})")
     kept = made.hosting.kept.get(entry.id, {}).get(name)
     lines = [*_lines(settings, entry, name, plan, kept), *_unjudged(entry, name, locked)]
-    for line in sorted(lines, key=_moment):
-        print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
+    for line in sorted(lines, key=lambda line: line.slot.number):
+        print(f"  {line.slot.number:>2}  {line.slot.label:<16}  {line.detail}".rstrip())
     print()
-
-
-def _moment(line: Line) -> float:
-    """When a stage comes: pins are judged before anything of the plan is, as they say whether there is the tool."""
-    return 1.5 if line.name == "pin" else line.number
 
 
 def _lines(
@@ -99,17 +94,17 @@ def _lines(
 ) -> Iterator[Line]:
     """``kept``: how results of a statement are kept, which belongs to its execution; an upstream's is in the plan."""
     pinning = settings.pinning_for(entry)
-    yield Line(0, "admit", f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
-    yield Line(1, "resolve", f"unknown: {_unknown(settings, entry)}")
-    yield Line(4, "pin", pinning.mode)
+    yield Line(Slot.ADMIT, f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
+    yield Line(Slot.RESOLVE, f"unknown: {_unknown(settings, entry)}")
+    yield Line(Slot.PIN, pinning.mode)
     for step in plan.steps if plan is not None else ():
-        yield Line(step.number, step.name, step.detail)
+        yield Line(step.slot, step.detail)
     if kept is not None:
-        yield Line(9, "cache", kept)
-    yield Line(9, "execute", _execution(entry, name))
+        yield Line(Slot.CACHE, kept)
+    yield Line(Slot.EXECUTE, _execution(entry, name))
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
     egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"
-    yield Line(13, "finish", errors + egress or "the upstream's bytes")
+    yield Line(Slot.FINISH, errors + egress or "the upstream's bytes")
 
 
 def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Iterator[Line]:
@@ -117,7 +112,7 @@ def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Ite
     for tool, pinned in {} if locked is None else locked.tools.items():
         schema = parse(pinned.definition).get("inputSchema")
         if fits(tool, name) and entry.stages_for(tool).validated and isinstance(schema, dict):
-            yield from (Line(7, "validate", f"{tool}: {sentence}") for sentence in _passed_over(schema))
+            yield from (Line(Slot.VALIDATE, f"{tool}: {sentence}") for sentence in _passed_over(schema))
 
 
 def _passed_over(schema: dict[str, Any]) -> Iterator[str]:

@@ -27,6 +27,11 @@ def varying(words: Sequence[str], fingerprint: Callable[[Any], str]) -> Vary:
     return lambda call: [part(call) for part in parts]
 
 
+def kept_for(ttl: float, words: Sequence[str]) -> str:
+    """Return the text in a plan that says how results are kept."""
+    return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
+
+
 def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> str:
     """The key of a result: ``digest`` is that of the configuration, ``parts`` what the tool is asked, as JSON.
 

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Code, Context, Forward, Function, PlannedCall, shown
 from adapter.pipeline.failures import CodeFailures, CodeMistake, Outcome
-from adapter.pipeline.tracing import Part
+from adapter.pipeline.order import Part
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose
 

@@ -14,7 +14,8 @@ from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
 from adapter.pipeline.failures import DOING, ErrorStyle, Outcome, Stage, StageFailed
 from adapter.pipeline.limits_stage import Counting
-from adapter.pipeline.tracing import Observing, Part
+from adapter.pipeline.order import Part, Slot
+from adapter.pipeline.tracing import Observing
 from adapter.rules.results import refusals
 from adapter.rules.results.result_size import limited
 
@@ -77,35 +78,39 @@ TRACE_KEY = "_trace_id"
 
 Kind = Literal["proxied", "script", "statement"]
 
-_STAGES: Mapping[str, Stage | SafeStage] = {
-    "resolve": "resolve",
-    "context": "context",
-    "auth": "auth",
-    "limits": "limits",
-    "input_transform": "input_transform",
-    "validate": "validation",
-    "middleware": "middleware",
-    # Where it takes long, another call is waited for.
-    "cache": "limits",
-    "output_transform": "output_transform",
-    "presenter": "presenter",
-    "state_sync": "state_sync",
+_FAILS_AS: Mapping[Slot, Stage | SafeStage] = {
+    Slot.RESOLVE: "resolve",
+    Slot.CONTEXT: "context",
+    Slot.AUTH: "auth",
+    Slot.LIMITS: "limits",
+    Slot.INPUT_TRANSFORM: "input_transform",
+    Slot.VALIDATE: "validation",
+    Slot.MIDDLEWARE: "middleware",
+    # It takes long only where it waits for another call.
+    Slot.CACHE: "limits",
+    Slot.OUTPUT_TRANSFORM: "output_transform",
+    Slot.PRESENTER: "presenter",
+    Slot.STATE_SYNC: "state_sync",
 }
-"""The stage that a failure names, by the name of the step."""
+"""The stage that a failure names, by the slot of the stage that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage of a plan. ``number`` and ``name`` are those of the documented order, ``detail`` says how it is set.
+    """One stage of a plan in its slot; ``detail`` says how it is set.
 
-    ``part`` is when it works: on the way to the tool, with what the tool answers, or both.
+    ``works`` is when it works where that is not what its slot says.
     """
 
-    number: int
-    name: str
+    slot: Slot
     detail: str
     run: PlanStage
-    part: Part = "before"
+    works: Part | None = None
+
+    @property
+    def part(self) -> Part:
+        """When it works: on the way to the tool, with the answer of the tool, or both."""
+        return self.works or self.slot.part
 
     @property
     def reshapes(self) -> bool:
@@ -116,8 +121,9 @@ class Step:
 class ToolPlan:
     """The plan of one tool. ``egress`` is the most bytes of one result, None: any number.
 
-    ``steps`` are around each other in their order, the first outermost; around them all stands what every call
-    ends with: failures become results, and no result is larger than allowed.
+    ``steps`` are sorted by their slots, in whatever order they are given; those of one slot keep theirs. They are
+    around each other, the first outermost. Every call ends with ``Slot.FINISH``: failures become results, and no
+    result is larger than allowed.
     """
 
     def __init__(
@@ -133,7 +139,7 @@ class ToolPlan:
     ) -> None:
         self.tool = tool
         self.kind = kind
-        self.steps = tuple(steps)
+        self.steps = tuple(sorted(steps, key=lambda step: step.slot.depth))
         self.errors = errors
         self.egress = egress
         self.left_over = 0
@@ -144,7 +150,9 @@ class ToolPlan:
             self._walk = observing.whole(kind, self._walk)
 
     def __repr__(self) -> str:
-        return f"<ToolPlan of {self.tool!r}: {', '.join(step.name for step in self.steps) or 'nothing'}>"
+        return (
+            f"<ToolPlan of {self.tool!r}: {', '.join(step.slot.label for step in self.steps) or 'nothing'}>"
+        )
 
     @property
     def reshapes(self) -> bool:
@@ -215,8 +223,8 @@ def _composed(steps: Sequence[Step], work: Stage, observing: Observing | None) -
     execute = _execute if observing is None else observing.work(_execute)
     walk: Forward = partial(_working, work, execute)
     for step in reversed(steps):
-        run = step.run if observing is None else observing.step(step.name, step.part, step.run)
-        walk = partial(_around, _STAGES.get(step.name, work), run, walk)
+        run = step.run if observing is None else observing.step(step.slot.label, step.part, step.run)
+        walk = partial(_around, _FAILS_AS.get(step.slot, work), run, walk)
     return walk
 
 

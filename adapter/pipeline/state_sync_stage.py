@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -28,6 +28,20 @@ Observe = Callable[[Mapping[str, Any]], Any]
 """The user's own function; what it gives is awaited where it can be."""
 
 
+async def notify_client(call: PlannedCall, invalidation: Invalidation) -> None:
+    """A Notify: the client hears of each resource where it listens."""
+    for uri in invalidation.stale_uris():
+        call.say("notifications/resources/updated", {"uri": uri})
+
+
+class Listeners(NamedTuple):
+    """Everybody who hears of what went stale, in this order: whoever asks again then must not get what was kept."""
+
+    purge: Purge
+    notify: Notify | None = None
+    observe: Observe | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Syncing:
     """``patience`` is how many seconds a client and an observer may each keep the call waiting; ``clock`` gives Unix
@@ -39,12 +53,16 @@ class Syncing:
     server: str
     tool: str
     sync: StateSync
-    purge: Purge = field(repr=False)
-    notify: Notify | None = field(repr=False)
-    observe: Observe | None = field(repr=False)
+    listeners: Listeners = field(repr=False)
     log: FilteringBoundLogger = field(repr=False)
     clock: Callable[[], float] = field(default=time.time, repr=False, kw_only=True)
     patience: float = field(default=5.0, kw_only=True)
+
+    @property
+    def detail(self) -> str:
+        """The text in a plan that says what a call makes stale."""
+        found = self.sync.invalidation(self.server, self.tool)
+        return f"invalidates {'nothing' if found is None else ', '.join(map(str, found.patterns))}"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What a stage answered in the tool's stead changes nothing, so it makes nothing stale."""
@@ -75,11 +93,11 @@ class Syncing:
     # --- everybody else ---------------------------------------------------------------------------------------
 
     async def _announce(self, call: PlannedCall, invalidation: Invalidation) -> None:
-        # Caches first: whoever hears of it and asks again must not get what was kept before.
-        await self._told("the caches", call, lambda: self.purge(invalidation))
-        if (notify := self.notify) is not None:
+        purge, notify, observe = self.listeners
+        await self._told("the caches", call, lambda: purge(invalidation))
+        if notify is not None:
             await self._told("the client", call, lambda: notify(call, invalidation))
-        if (observe := self.observe) is not None:
+        if observe is not None:
             await self._told("the observer", call, lambda: observe(self._event(invalidation)))
 
     async def _told(self, whom: str, call: PlannedCall, tell: Callable[[], Any]) -> None:

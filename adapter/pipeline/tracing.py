@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
+from adapter.pipeline.order import Part
 
 Attributes = Mapping[str, str | int | float | bool]
-
-Part = Literal["before", "after", "around"]
-"""When a stage works: on the way to the tool, with what the tool answers, or both."""
 
 _EXECUTE = "stage.execute"
 

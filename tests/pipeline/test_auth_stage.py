@@ -26,6 +26,7 @@ from adapter.pipeline.auth_stage import (
 )
 from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import ToolUserError
@@ -76,7 +77,7 @@ async def answered(planned: PlannedCall) -> Outcome:
 
 async def told(plugin: Authenticator, headers: Mapping[str, str] | None = None) -> str:
     """The text of the result of a call that passed or failed the stage."""
-    plan = ToolPlan("get-user", "script", [Step(3, "auth", "", stage(plugin))], ErrorStyle())
+    plan = ToolPlan("get-user", "script", [Step(Slot.AUTH, "", stage(plugin))], ErrorStyle())
     return str((await plan.walk(call(headers))).result["content"][0]["text"])
 
 

@@ -12,6 +12,7 @@ import pytest
 from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
 from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.result_cache import ResultCache
 from adapter.rules.access.principals import Caller
@@ -120,7 +121,7 @@ def upstream() -> Upstream:
 def caching(cache: ResultCache, *vary: str, digest: str = "d1", ttl: float = 30) -> ToolPlan:
     """A plan that keeps answers and does nothing else."""
     stage = Caching("page", cache, ttl, varying(vary, repr), reads, digest)
-    return ToolPlan("page", "proxied", [Step(9, "cache", "30 s", stage)], ErrorStyle())
+    return ToolPlan("page", "proxied", [Step(Slot.CACHE, "30 s", stage)], ErrorStyle())
 
 
 def text(outcome: Outcome) -> str:
@@ -301,7 +302,7 @@ async def test_h28_what_stands_around_the_cache_works_on_every_call(
     around = Around()
     stage = Caching("page", cache, 30, varying((), repr), reads, "d1")
     plan = ToolPlan(
-        "page", "proxied", [Step(3, "auth", "", around), Step(9, "cache", "", stage)], ErrorStyle()
+        "page", "proxied", [Step(Slot.AUTH, "", around), Step(Slot.CACHE, "", stage)], ErrorStyle()
     )
     assert text(await plan.walk(called(upstream))) == "hello1"
     around.greeting = "bye"

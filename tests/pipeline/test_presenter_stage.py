@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from adapter.pipeline.call import AuthRequest, Context, InThread, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select
 from adapter.rules.access.principals import NOBODY
@@ -386,7 +387,7 @@ async def test_w14_a_data_structure_that_nobody_can_read_is_refused() -> None:
         return Outcome({"content": [text_block("[]")]}, data=endless)
 
     stage = Presenting("t", Presenter(name="U"), get_logger(), structured=False)
-    plan = ToolPlan("t", "script", [Step(11, "presenter", "U", stage, "after")], ErrorStyle())
+    plan = ToolPlan("t", "script", [Step(Slot.PRESENTER, "U", stage)], ErrorStyle())
     context = Context.of(AuthRequest.of("s", "t", NOBODY))
     outcome = await plan.walk(PlannedCall("s", "t", {}, execute, context))
     assert outcome.is_error
