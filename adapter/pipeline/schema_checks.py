@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +17,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.rules.calls.tool_api import as_plain
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.evaluation import OutOfSteps
@@ -123,11 +123,11 @@ class SchemaCheck:
 
 
 class _Kept(NamedTuple):
-    """``schema`` is held, so that no other object has its id."""
+    """A check with the object that it was made of: while that is kept, no other object has its id."""
 
     schema: Any
     check: SchemaCheck
-    weight: int
+    weight: Weight
 
 
 class SchemaChecks:
@@ -136,8 +136,7 @@ class SchemaChecks:
     def __init__(self, elsewhere: Elsewhere, log: FilteringBoundLogger) -> None:
         self._elsewhere = elsewhere
         self._log = log
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._kept_weight = 0
+        self._kept: LastUsed[int, _Kept] = LastUsed(KEPT, KEPT_WEIGHT, lambda kept: kept.weight)
         self._told: set[int] = set()
 
     def __repr__(self) -> str:
@@ -159,24 +158,11 @@ class SchemaChecks:
         """
         kept = self._kept.get(id(schema))
         if kept is not None and kept.check.server == server:
-            self._kept.move_to_end(id(schema))
             return kept.check
         usable = schema if read and isinstance(schema, dict) else _plain(schema)
         check = self.of(usable, server)
-        self._keep(_Kept(schema, check, weight(usable, KEPT_WEIGHT)))
+        self._kept.put(id(schema), _Kept(schema, check, Weight(id(schema), weight(usable, KEPT_WEIGHT))))
         return check
-
-    def _keep(self, kept: _Kept) -> None:
-        self._let_go(id(kept.schema))
-        self._kept[id(kept.schema)] = kept
-        self._kept_weight += kept.weight
-        while len(self._kept) > 1 and (len(self._kept) > KEPT or self._kept_weight > KEPT_WEIGHT):
-            self._let_go(next(iter(self._kept)))
-
-    def _let_go(self, key: int) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._kept_weight -= kept.weight
 
     def _tell(self, server: str, unjudged: Mapping[str, str]) -> None:
         lines = 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
 from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
@@ -115,7 +115,8 @@ class Validating:
         self._strict = strict
         self._selects = selects
         self._latest: SchemaCheck | None = None
-        self._kept: OrderedDict[str, SchemaCheck] = OrderedDict()
+        # Each weighs nothing: there are few, and all of one tool.
+        self._kept: LastUsed[str, SchemaCheck] = LastUsed(SCHEMAS_KEPT, 0, lambda check: Weight(id(check), 0))
         self.compilations = 0
 
     def __repr__(self) -> str:
@@ -148,11 +149,9 @@ class Validating:
         digest = _digest(schema)
         check = self._kept.get(digest)
         if check is None:
-            check = self._kept[digest] = self._made.of(schema, server, strict=self._strict)
+            check = self._made.of(schema, server, strict=self._strict)
+            self._kept.put(digest, check)
             self.compilations += 1
-        self._kept.move_to_end(digest)
-        if len(self._kept) > SCHEMAS_KEPT:
-            self._kept.popitem(last=False)
         check.schema = schema
         self._latest = check
         return check

@@ -83,7 +83,7 @@ def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> byte
     return b"".join((*pieces, message[at:]))
 
 
-class Slot(NamedTuple):
+class ArgumentSlot(NamedTuple):
     """The place of an argument in a tool call, or the place where it is to be added.
 
     ``value`` is the first that ``values`` finds, None if it finds none.
@@ -102,7 +102,7 @@ class Slot(NamedTuple):
         )
 
 
-def slot(message: bytes, path: str) -> Slot | None:
+def slot(message: bytes, path: str) -> ArgumentSlot | None:
     """Find the place to give an argument a text, whether or not the call has the argument.
 
     A null on the way counts as absent. None if the call's arguments are no object where the path leads
@@ -110,7 +110,7 @@ def slot(message: bytes, path: str) -> Slot | None:
     """
     sole = _sole(message, path)
     if sole is not None:
-        return Slot(sole.value, sole.start, sole.end, b"", b"")
+        return ArgumentSlot(sole.value, sole.start, sole.end, b"", b"")
     names = (*_ARGUMENTS, *(step.name for step in steps(path)))
     start = skip_space(message, 0)
     for depth, name in enumerate(names):
@@ -121,15 +121,17 @@ def slot(message: bytes, path: str) -> Slot | None:
         if found is None:
             at = start + 1 if last is None else last.value_end
             before = b"{".join(_quoted(missing) + b":" for missing in names[depth:])
-            return Slot(None, at, at, (b"," if last else b"") + before, b"}" * (len(names) - depth - 1))
+            return ArgumentSlot(
+                None, at, at, (b"," if last else b"") + before, b"}" * (len(names) - depth - 1)
+            )
         start, end = found.value_start, found.value_end
         if message.startswith(b"null", start):
             before = b"".join(b"{" + _quoted(missing) + b":" for missing in names[depth + 1 :])
-            return Slot(None, start, end, before, b"}" * (len(names) - depth - 1))
+            return ArgumentSlot(None, start, end, before, b"}" * (len(names) - depth - 1))
         if depth + 1 < len(names) and not message.startswith(b"{", start):
             return None
     first = next((said.value for said in values(message, path)), None)
-    return Slot(first, start, end, b"", b"")
+    return ArgumentSlot(first, start, end, b"", b"")
 
 
 class _Place(NamedTuple):

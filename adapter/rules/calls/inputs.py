@@ -137,18 +137,6 @@ def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
     return schema
 
 
-def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared inputs' values, in the order of their declaration; an optional one that is absent is left out.
-
-    A null argument is absent. Raises InputsRefused, which lists everything that is wrong at once.
-    """
-    values, problems = read(inputs, arguments)
-    problems += undeclared(inputs, arguments)
-    if problems:
-        raise InputsRefused(tuple(problems))
-    return values
-
-
 def read(
     inputs: Mapping[str, Input], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[InputProblem]]:

@@ -149,14 +149,6 @@ def input_schema_of(tool: Any) -> Any:
     return _member(tool, "input_schema") if schema is None else schema
 
 
-def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
-    """The tool of that name in a list."""
-    for tool in tools:
-        if _member(tool, "name") == name:
-            return ApiTool.of(tool)
-    return None
-
-
 # --- arguments ------------------------------------------------------------------------------------------------
 
 

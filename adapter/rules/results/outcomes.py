@@ -22,7 +22,6 @@ Severity = Literal["warning", "error", "critical"]
 
 RETRY = "This may be a transient error. Retry the same call with identical parameters."
 FIX = "Fix the fields above and call the tool again. Do not explain the error."
-FORBIDDEN = "Do not retry with the same credentials. Ask the user for access to this tool."
 BROKEN = "The tool itself is at fault: the same call will fail again. Report this to the user."
 
 

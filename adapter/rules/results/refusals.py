@@ -133,26 +133,9 @@ def rate_limited(tool: str, *, limit: int, window: float, retry_after: float) ->
     return _refused("RATE_LIMITED", message, retry_after=retry_after)
 
 
-def unauthorized(tool: str, reason: str) -> Result:
-    """The tool's own check of the caller failed, for a reason that may be told."""
-    return _refused("UNAUTHORIZED", f"[{tool}] {reason}", recovery=envelopes.FORBIDDEN)
-
-
 def timed_out(tool: str, *, seconds: float) -> Result:
     """The tool took longer than it may."""
     return _refused("TIMEOUT", f"[{tool}] No answer within {spelled(seconds)} seconds.")
-
-
-def cancelled(tool: str) -> Result:
-    """The adapter itself ended the call."""
-    message = f"[{tool}] Request cancelled."
-    text = tool_error_text(message)
-    return failed(text, message=message, code="CANCELLED")
-
-
-def threw(tool: str, message: str) -> Result:
-    """The tool's code raised, with a message that may be told."""
-    return _refused("INTERNAL_ERROR", f"[{tool}] {message}", recovery=envelopes.RETRY)
 
 
 def misshapen(message: str) -> Result:

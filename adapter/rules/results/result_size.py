@@ -101,32 +101,20 @@ _KIB, _MIB = 1024, 1024 * 1024
 _REPLACED = ("content", "structuredContent", "isError")
 
 
-def limited(
-    result: Mapping[str, Any], limit: int, links: Mapping[int, Mapping[str, Any]] | None = None
-) -> Mapping[str, Any]:
+def limited(result: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
     """The result of ``tools/call`` in ``limit`` bytes of JSON, which are at least LEAST; the same object if it fits.
 
-    ``links`` are items, by the place of the one they stand for, that are sent where that one has no room. Structured
-    content comes before items, for clients that know its schema demand it. A result of which nothing but the
-    sentence is left is an error.
+    Structured content comes before items, because clients that know its schema demand it. A result of which nothing
+    but the sentence is left is an error.
     """
     most = max(limit, LEAST)
-    weight = _weight_of([result, *(links or {}).values()])
+    weight = _weight_of(result)
     if weight(result) <= most:
         return result
     rest = {key: value for key, value in result.items() if key not in _REPLACED}
     if weight(_put(rest, [_sentence(most)], None, failed=True)) > most:
         rest = {key: result[key] for key in ("resultType",) if result.get(key) == "complete"}
-    return _kept(result, rest, most, weight, links or {})
-
-
-def dropped(result: Mapping[str, Any], limit: int) -> list[int]:
-    """The places of the items that ``limited`` would leave out, for which links may be made."""
-    kept = limited(result, limit)
-    if kept is result:
-        return []
-    left = {id(item) for item in kept["content"]}
-    return [place for place, item in enumerate(_items(result)) if id(item) not in left]
+    return _kept(result, rest, most, weight)
 
 
 def sentence(limit: int) -> str:
@@ -137,13 +125,7 @@ def sentence(limit: int) -> str:
     )
 
 
-def _kept(
-    result: Mapping[str, Any],
-    rest: dict[str, Any],
-    most: int,
-    weight: Weight,
-    links: Mapping[int, Mapping[str, Any]],
-) -> dict[str, Any]:
+def _kept(result: Mapping[str, Any], rest: dict[str, Any], most: int, weight: Weight) -> dict[str, Any]:
     failed = result.get("isError") is True
     last = _sentence(most)
     structured = result.get("structuredContent")
@@ -151,13 +133,12 @@ def _kept(
         structured = None
     room = most - weight(_put(rest, [last], structured, failed=failed))
     content: list[Any] = []
-    for place, item in enumerate(_items(result)):
-        for candidate in _candidates(item, links.get(place)):
-            size = weight(candidate) + len(", ")
-            if size <= room:
-                room -= size
-                content.append(candidate)
-                break
+    items = result.get("content")
+    for item in items if isinstance(items, list) else ():
+        size = weight(item) + len(", ")
+        if size <= room:
+            room -= size
+            content.append(item)
     nothing = not content and structured is None
     return _put(rest, [*content, last], structured, failed=failed or nothing)
 
@@ -173,17 +154,6 @@ def _weight_of(whole: Any) -> Weight:
         # One lone surrogate, and all of it is written in ASCII, which is the longer spelling of anything.
         return lambda part: len(json.dumps(part))
     return lambda part: len(orjson.dumps(part))
-
-
-def _candidates(item: Any, link: Mapping[str, Any] | None) -> Iterator[Any]:
-    yield item
-    if link is not None:
-        yield link
-
-
-def _items(result: Mapping[str, Any]) -> list[Any]:
-    content = result.get("content")
-    return content if isinstance(content, list) else []
 
 
 def _put(rest: Mapping[str, Any], content: list[Any], structured: Any, *, failed: bool) -> dict[str, Any]:

@@ -41,8 +41,6 @@ __all__ = (
 
 Kind = Literal["sqlite", "postgres", "mysql", "redis", "mongodb"]
 
-KINDS: Final[tuple[Kind, ...]] = ("sqlite", "postgres", "mysql", "redis", "mongodb")
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:

@@ -81,25 +81,9 @@ def test_v21_a_rate_limit_says_when_to_come_back() -> None:
     assert (result.code, result.retry_after) == ("RATE_LIMITED", 12.5)
 
 
-def test_v4_cancelled_is_the_golden_string() -> None:
-    """Without a code, as it always was."""
-    assert text_of(refusals.cancelled("users/create")) == (
-        "<tool_error>\n<message>[users/create] Request cancelled.</message>\n</tool_error>"
-    )
-
-
-def test_v6_what_threw_may_be_tried_again() -> None:
-    """The golden strings of a handler that raises."""
-    text = text_of(refusals.threw("thr/go", "boom"))
-    assert 'code="INTERNAL_ERROR"' in text
-    assert "<message>[thr/go] boom</message>" in text
-    assert f"<recovery>This may be a transient error. {RETRY}.</recovery>" in text
-
-
 @pytest.mark.parametrize(
     "result",
     [
-        refusals.unauthorized("t", "invalid api key"),
         refusals.misshapen("[User Presenter] Validation failed:"),
         refusals.invalid("t", [missing(["a"], "string")]),
         refusals.timed_out("t", seconds=10),
