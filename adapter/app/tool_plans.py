@@ -18,12 +18,12 @@ from adapter.hosted.validation.process import ValidationLimits
 from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.auth_stage import AuthRefused, Plugins
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid
+from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Observing
 from adapter.rules.calls.inputs import InputsRefused
-from adapter.rules.presenters.presenters import Presenter, PresenterFailed
+from adapter.rules.presenters.presenters import BlockSources, Presenter, PresenterFailed, SentData
 from adapter.rules.presenters.shapes import Check, StepsLeft
 from adapter.rules.presenters.state_sync import Policy, StateSync, overlaps, policy
 from adapter.rules.results.outcomes import ToolUserError
@@ -138,19 +138,18 @@ def _declaration(said: PresenterSettings) -> PresenterDeclaration:
     return PresenterDeclaration(
         schema=said.shape,
         json_schema=said.json_schema,
-        limit=said.limit,
-        redact_paths=() if redact is None else tuple(redact.paths),
-        **({} if redact is None else {"censor": redact.censor}),
-        rules=tuple(said.rules),
-        ui=tuple(map(_entry, said.ui)),
-        suggest=tuple(map(_entry, said.suggest)),
+        redact=DeclaredRedaction()
+        if redact is None
+        else DeclaredRedaction(tuple(redact.paths), redact.censor),
+        item=_sources(said.rules, said.ui, said.suggest),
+        collection=_sources(said.collection_rules, said.collection_ui, said.collection_suggest),
         embed=said.embed,
-        collection_rules=tuple(said.collection_rules),
-        collection_ui=tuple(map(_entry, said.collection_ui)),
-        collection_suggest=tuple(map(_entry, said.collection_suggest)),
-        select=said.select,
-        format=said.format,
+        sent=SentData(said.limit, said.select, said.format),
     )
+
+
+def _sources(rules: Sequence[str], ui: Sequence[Any], suggest: Sequence[Any]) -> BlockSources:
+    return BlockSources(tuple(rules), tuple(map(_entry, ui)), tuple(map(_entry, suggest)))
 
 
 def _entry(said: str | SuggestionSettings | InterfaceBlock) -> Any:

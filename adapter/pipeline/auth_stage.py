@@ -96,7 +96,7 @@ class Authenticating:
 
     async def _identity(self, call: PlannedCall) -> Any:
         # Not the context's request, since whoever adds to a context may have put another there.
-        request = AuthRequest.of(call.server, call.tool, call.caller)
+        request = AuthRequest.of(call.server, call.tool, call.client.caller)
         try:
             return await self._authenticator(request)
         except AuthRefused as refused:

@@ -119,20 +119,20 @@ def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall
     if word == "identity":
         return lambda call: _identity(call, fingerprint)
     if word == "principal":
-        return lambda call: call.caller.principal
+        return lambda call: call.client.caller.principal
     if word == "session":
         # A caller without sessions is still not every other one.
-        return lambda call: [call.caller.principal, call.session]
+        return lambda call: [call.client.caller.principal, call.client.session]
     if (header := _HEADER.fullmatch(word)) is not None:
         name = header[1].lower()
-        return lambda call: call.caller.lower_fields().get(name)
+        return lambda call: call.client.caller.lower_fields().get(name)
     raise ValueError(f"results vary by identity, principal, session or header:NAME, not by {word!r}")
 
 
 def _identity(call: PlannedCall, fingerprint: Callable[[Any], str]) -> list[str]:
     # Two words, so that nobody can be called like somebody's fingerprint.
     if call.identity is None:
-        return ["principal", call.caller.principal]
+        return ["principal", call.client.caller.principal]
     return ["identity", fingerprint(call.identity)]
 
 

@@ -146,30 +146,42 @@ def say_nothing(method: str, params: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class CallTime:
-    """The progress of a call, and the time that its stages may take.
+    """The time that the stages of a call may take, and how far it is.
 
     They may take ``seconds``, which end at ``until`` on the monotonic clock; ``until`` is None while no time is
-    counted. ``at`` is the stage that the call has reached, ``walking`` says that it has begun, ``overdue`` is the
-    failure of a call whose time has ended.
+    counted. ``deadline`` is the same moment in Unix seconds, for the user's code to read. ``at`` is the stage that the
+    call has reached, ``walking`` says that it has begun, ``overdue`` is the failure of a call whose time has ended.
     """
 
     seconds: float | None = None
     until: float | None = None
-    at: Stage | SafeStage = "resolve"
-    walking: bool = False
-    overdue: StageFailed | None = None
+    deadline: float | None = None
+    at: Stage | SafeStage = field(default="resolve", init=False)
+    walking: bool = field(default=False, init=False)
+    overdue: StageFailed | None = field(default=None, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CallClient:
+    """The client of a call. ``session`` tells callers of one principal apart, None where there are no sessions.
+
+    ``progress`` tells it how far the call is; ``say`` reaches it outside of the call, where it listens.
+    """
+
+    caller: Caller = NOBODY
+    session: str | None = None
+    progress: ProgressReporter = tell_nobody
+    say: Say = say_nothing
 
 
 @dataclass(slots=True)
 class PlannedCall:
     """One ``tools/call``. Stages change ``arguments`` by putting another mapping there, never in place.
 
-    ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan.
-    ``session`` tells callers of one principal apart, None where there are no sessions. ``deadline`` is Unix time in
-    seconds, for the user's code to read; ``time`` is what the adapter goes by. ``given`` is the context where somebody
-    has one already. ``identity`` is whom the tool's own check found, ``select`` what of the data the caller wants to
-    see.
-    ``continues``: the call is more than its arguments, as it answers a question of the tool's or wants to be a task.
+    ``tool`` is the name as clients see it. ``execute`` does the work at the innermost point of the plan. ``given`` is
+    the context where there is one already. Stages note: ``identity``, the caller that the tool's own check found;
+    ``select``, the members of the data that the caller wants to see. ``continues``: the call is more than its
+    arguments, as it answers a question of the tool or is to run as a task.
     """
 
     server: str
@@ -177,23 +189,19 @@ class PlannedCall:
     arguments: Mapping[str, Any]
     execute: Callable[[PlannedCall], Awaitable[Outcome]]
     given: Context | None = None
-    caller: Caller = NOBODY
-    session: str | None = None
-    progress: ProgressReporter = tell_nobody
-    say: Say = say_nothing
-    deadline: float | None = None
+    client: CallClient = field(default_factory=CallClient)
     time: CallTime = field(default_factory=CallTime)
-    identity: Any = None
-    select: tuple[str, ...] | None = None
-    continues: bool = False
-    notes: dict[str, Any] = field(default_factory=dict)
+    identity: Any = field(default=None, init=False)
+    select: tuple[str, ...] | None = field(default=None, init=False)
+    continues: bool = field(default=False, init=False)
+    notes: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def context(self) -> Context:
         """The part of the call that the user's code may know; made on first use, as most calls never need it."""
         if self.given is None:
-            request = AuthRequest.of(self.server, self.tool, self.caller)
-            self.given = Context.of(request, self.deadline)
+            request = AuthRequest.of(self.server, self.tool, self.client.caller)
+            self.given = Context.of(request, self.time.deadline)
         return self.given
 
     @context.setter

@@ -31,7 +31,7 @@ class InputMapping:
         """See PlanStage. What is no object ends the call."""
         try:
             payload = {"inputs": shown(call.arguments), "tool": self._tool}
-            returned = await self._code.call(payload, call.context, None, call.progress)
+            returned = await self._code.call(payload, call.context, None, call.client.progress)
             if not isinstance(returned, Mapping):
                 raise CodeMistake(f"the mapper has to return an object, not {type(returned).__name__}")
             call.arguments = shown(returned)
@@ -74,7 +74,7 @@ class OutputMapping:
         call.time.at = "output_transform"
         try:
             payload = self._payload(outcome)
-            returned = await self._code.call(payload, call.context, None, call.progress)
+            returned = await self._code.call(payload, call.context, None, call.client.progress)
             return outcome.written(self._result(returned))
         except Exception as error:
             raise self._failures.of(call, error) from None

@@ -158,11 +158,11 @@ class Serial(Concurrency):
 
 
 def _principal(call: PlannedCall) -> Hashable:
-    return ("principal", call.caller.principal)
+    return ("principal", call.client.caller.principal)
 
 
 def _session(call: PlannedCall) -> Hashable:
-    return ("session", call.caller.principal, call.session)
+    return ("session", call.client.caller.principal, call.client.session)
 
 
 def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:

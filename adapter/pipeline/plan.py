@@ -186,7 +186,7 @@ class ToolPlan:
                 self.left_over -= 1
         if self.egress is not None:
             outcome = self._limited(outcome, self.egress)
-        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
+        return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 
     def overdue(self, call: PlannedCall) -> Outcome | None:
         """The outcome of a call whose time has ended, which is then to be cancelled; None where it goes on, as its
@@ -206,7 +206,7 @@ class ToolPlan:
         if self._observing is not None:
             self._observing.overdue(call, failed)
         outcome = self.errors.outcome(failed)
-        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
+        return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 
     def _limited(self, outcome: Outcome, egress: int) -> Outcome:
         result = limited(outcome.result, egress)

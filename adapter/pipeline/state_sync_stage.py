@@ -31,7 +31,7 @@ Observe = Callable[[Mapping[str, Any]], Any]
 async def notify_client(call: PlannedCall, invalidation: Invalidation) -> None:
     """A Notify: the client hears of each resource where it listens."""
     for uri in invalidation.stale_uris():
-        call.say("notifications/resources/updated", {"uri": uri})
+        call.client.say("notifications/resources/updated", {"uri": uri})
 
 
 class Listeners(NamedTuple):

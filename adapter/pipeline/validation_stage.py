@@ -129,7 +129,9 @@ class Validating:
         try:
             faults: Sequence[Fault] = ()
             if schema is not None:
-                faults = await self._check(schema, call.server).faults(arguments, call.caller.principal)
+                faults = await self._check(schema, call.server).faults(
+                    arguments, call.client.caller.principal
+                )
         except SchemaInvalid as invalid:
             raise StageFailed("validation", f"input validation failed: {invalid}") from None
         except LimitReached as busy:

@@ -24,7 +24,7 @@ from adapter.pipeline.auth_stage import (
     api_key,
     fingerprint,
 )
-from adapter.pipeline.call import AuthRequest, Context, PlannedCall
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
@@ -64,7 +64,7 @@ def call(headers: Mapping[str, str] | None = None) -> PlannedCall:
 
     caller = Caller("alice:1", "mcp", headers or {})
     context = Context.of(AuthRequest.of("users", "get-user", caller))
-    return PlannedCall("users", "get-user", {}, execute, context, caller)
+    return PlannedCall("users", "get-user", {}, execute, context, CallClient(caller))
 
 
 def stage(plugin: Authenticator, expose: Expose = "message") -> Authenticating:
@@ -242,7 +242,7 @@ async def test_v22_the_request_is_the_named_callers() -> None:
         "ops",
         "ops",
     )
-    assert planned.context.request.tool == "get-user" and planned.caller.principal == "alice:1"
+    assert planned.context.request.tool == "get-user" and planned.client.caller.principal == "alice:1"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
-from adapter.pipeline.call import AuthRequest, Context, PlannedCall
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
@@ -43,7 +43,7 @@ class Upstream:
         self.result: dict[str, Any] = {}
 
     async def __call__(self, call: PlannedCall) -> Outcome:
-        name = call.session or "?"
+        name = call.client.session or "?"
         self.asked.append(name)
         number = len(self.asked)
         self.changed.set()
@@ -83,16 +83,16 @@ def called(
     fields: Mapping[str, str] | None = None,
 ) -> PlannedCall:
     caller = Caller(principal, fields=fields or {})
-    return PlannedCall(
+    call = PlannedCall(
         server="web",
         tool="page",
         arguments={"url": "/"} if arguments is None else arguments,
         execute=upstream,
         given=Context.of(AuthRequest.of("web", "page", caller)),
-        caller=caller,
-        session=session,
-        identity=identity,
+        client=CallClient(caller, session),
     )
+    call.identity = identity
+    return call
 
 
 async def reads(_: PlannedCall) -> bool:

@@ -103,7 +103,7 @@ class Handling:
         """See Work: what the script returns."""
         payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
-            value = await self.script.call(payload, call.context, self.timeout, call.progress)
+            value = await self.script.call(payload, call.context, self.timeout, call.client.progress)
             rows = self.rows and not isinstance(value, Result | Response)
             return Outcome.of(as_result(as_rows(value) if rows else value))
         except Exception as error:

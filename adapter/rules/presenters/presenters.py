@@ -77,28 +77,55 @@ class Presented:
         return Result(content, structured=said, data=self.data, blocks=self.blocks)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockSources:
+    """Sources of the blocks beside data: fixed entries, and code that makes entries of the data.
+
+    Rules are texts, entries of ``ui`` UiBlock, and entries of ``suggest`` Suggest, unless they are Says. In a
+    declaration they stand as the settings have them.
+    """
+
+    rules: tuple[Any, ...] = ()
+    ui: tuple[Any, ...] = ()
+    suggest: tuple[Any, ...] = ()
+
+    @property
+    def calls_code(self) -> bool:
+        """Tell whether an entry is code."""
+        return any(map(callable, (*self.rules, *self.ui, *self.suggest)))
+
+
+@dataclass(frozen=True, slots=True)
+class SentData:
+    """The form in which data is sent: ``limit`` is the most items of a list, None: any number; with ``select`` callers
+    may name the members they want.
+    """
+
+    limit: int | None = None
+    select: bool = False
+    format: Literal["json", "toon"] = "json"
+
+
+NO_SOURCES = BlockSources()
+SENT_WHOLE = SentData()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presenter:
-    """The way in which the data of a tool is presented. ``limit`` is the most items of a list.
+    """The way in which the data of a tool is presented.
 
-    ``rules`` hold for every result, ``suggest`` looks at the first item of a list, ``ui`` at single items only.
-    The fields that begin with ``collection_`` are for lists and see the whole list: their rules are added to the
-    others, their suggestions replace the others.
+    Of ``item``, rules hold for every result, suggestions look at the first item of a list, and interface blocks at
+    single items only. ``collection`` is for lists and sees the whole list: its rules are added to the others, its
+    suggestions replace the others.
     """
 
     name: str
     shape: Shape | None = None
-    limit: int | None = None
     censor: Censor | None = None
-    rules: tuple[str | Says, ...] = ()
-    ui: tuple[UiBlock | Says, ...] = ()
-    suggest: tuple[Suggest | Says, ...] = ()
-    collection_rules: tuple[str | Says, ...] = ()
-    collection_ui: tuple[UiBlock | Says, ...] = ()
-    collection_suggest: tuple[Suggest | Says, ...] = ()
+    item: BlockSources = NO_SOURCES
+    collection: BlockSources = NO_SOURCES
     embeds: tuple[Embed, ...] = ()
-    select: bool = False
-    format: Literal["json", "toon"] = "json"
+    sent: SentData = SENT_WHOLE
 
     def __repr__(self) -> str:
         return f"<Presenter {self.name!r}>"
@@ -106,7 +133,7 @@ class Presenter:
     @property
     def select_schema(self) -> dict[str, Any] | None:
         """The schema of ``_select`` as an input of the tool; None if it may not be given."""
-        if not self.select or self.shape is None or not self.shape.keys:
+        if not self.sent.select or self.shape is None or not self.shape.keys:
             return None
         return {"type": "array", "items": {"type": "string", "enum": list(self.shape.keys)}}
 
@@ -118,10 +145,9 @@ class Presenter:
     @property
     def calls_code(self) -> bool:
         """Tell whether presenting calls functions of the user, which may take any time."""
-        sources = (self.rules, self.ui, self.suggest)
-        collections = (self.collection_rules, self.collection_ui, self.collection_suggest)
         return (
-            any(callable(source) for group in (*sources, *collections) for source in group)
+            self.item.calls_code
+            or self.collection.calls_code
             or (self.censor is not None and callable(self.censor.stand_in))
             or any(embed.presenter.calls_code for embed in self.embeds)
         )
@@ -142,7 +168,7 @@ class Presenter:
         left = StepsLeft(steps)
         view, hidden = self._truncated(self._read(data))
         view = self.redacted(self._parsed(view, left))
-        sent = _selected(view, frozenset(select)) if self.select and select is not None else view
+        sent = _selected(view, frozenset(select)) if self.sent.select and select is not None else view
         blocks = self._blocks(view, context, left)
         if hidden:
             blocks = Blocks(ui=(_truncation(len(view), hidden),)) + blocks
@@ -170,9 +196,10 @@ class Presenter:
 
     def _truncated(self, view: Any) -> tuple[Any, int]:
         """The view, and how many items it lacks: they are left out before anything else looks at them."""
-        if self.limit is None or not isinstance(view, list) or len(view) <= self.limit:
+        limit = self.sent.limit
+        if limit is None or not isinstance(view, list) or len(view) <= limit:
             return view, 0
-        return view[: self.limit], len(view) - self.limit
+        return view[:limit], len(view) - limit
 
     def _parsed(self, view: Any, left: StepsLeft) -> Any:
         if self.shape is None:
@@ -186,7 +213,7 @@ class Presenter:
         if view is None or isinstance(view, str):
             return without_tags(view or "OK")
         try:
-            if self.format == "toon":
+            if self.sent.format == "toon":
                 return without_tags(toon(view)) or "OK"
             return json_without_tags(compact(view))
         except NotJson as error:
@@ -199,23 +226,23 @@ class Presenter:
         if isinstance(view, list):
             first = view[:1]
             return Blocks(
-                ui=tuple(self._said(self.collection_ui, [view], context, _ui_block)),
+                ui=tuple(self._said(self.collection.ui, [view], context, _ui_block)),
                 embedded=embedded,
                 rules=(
-                    *self._said(self.rules, first, context, _rule),
-                    *self._said(self.collection_rules, [view], context, _rule),
+                    *self._said(self.item.rules, first, context, _rule),
+                    *self._said(self.collection.rules, [view], context, _rule),
                 ),
                 suggestions=tuple(
-                    self._said(self.collection_suggest, [view] if view else [], context, _suggestion)
-                    if self.collection_suggest
-                    else self._said(self.suggest, first, context, _suggestion)
+                    self._said(self.collection.suggest, [view] if view else [], context, _suggestion)
+                    if self.collection.suggest
+                    else self._said(self.item.suggest, first, context, _suggestion)
                 ),
             )
         return Blocks(
-            ui=tuple(self._said(self.ui, [view], context, _ui_block)),
+            ui=tuple(self._said(self.item.ui, [view], context, _ui_block)),
             embedded=embedded,
-            rules=tuple(self._said(self.rules, [view], context, _rule)),
-            suggestions=tuple(self._said(self.suggest, [view], context, _suggestion)),
+            rules=tuple(self._said(self.item.rules, [view], context, _rule)),
+            suggestions=tuple(self._said(self.item.suggest, [view], context, _suggestion)),
         )
 
     def _embedded(self, view: Any, context: Any, left: StepsLeft) -> Iterator[str]:
