@@ -27,17 +27,14 @@ from adapter.rules.presenters.presenters import BlockSources, Embed, Presenter, 
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 from adapter.rules.schema.checker import STEPS, compile_schema
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(
     uri="artifact://users/a1",
     id="a1",
-    filename="photo.png",
-    media_type="image/png",
-    size=3,
-    sha256="0" * 64,
+    file=ShownFile("photo.png", "image/png", 3, "0" * 64),
     expires_at=None,
     exposed=True,
     download_url="http://127.0.0.1/d/a1",

@@ -161,7 +161,7 @@ def _plain(value: Any) -> dict[str, Any]:
     if outcomes is None or not isinstance(value, outcomes.Result | outcomes.Response):
         return {"result": value}
     made = outcomes.as_result(value)
-    parts = ("content", "is_error", "structured", "message", "code", "retry_after")
+    parts = ("content", "is_error", "structured", "message", "retry_after")
     told = {name: getattr(made, name) for name in parts}
     return {"outcome": told if made.data is outcomes.NOTHING else {**told, "data": made.data}}
 

@@ -10,7 +10,7 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.media_types import is_text
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 from adapter.wire.handles import artifact_uri
 
 
@@ -39,10 +39,7 @@ class ArtifactView:
         return Shown(
             uri=self.uri(record),
             id=record.id,
-            filename=record.filename,
-            media_type=record.media_type,
-            size=record.size,
-            sha256=record.sha256,
+            file=ShownFile(record.filename, record.media_type, record.size, record.sha256),
             expires_at=None if expires is None else iso(expires),
             exposed=record.exposed,
             download_url=None if self._links is None else self._links.download(base, record),

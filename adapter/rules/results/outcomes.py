@@ -93,7 +93,7 @@ class Result:
     """The result of a call. ``content`` holds MCP's content blocks, ``structured`` its structuredContent.
 
     ``data`` is the value that the content was written from. ``blocks`` are those of the content that are not data.
-    Of a failure ``message`` is the bare sentence, ``code`` its word, ``retry_after`` in seconds.
+    Of a failure ``message`` is the bare sentence, ``retry_after`` in seconds.
     """
 
     content: list[dict[str, Any]]
@@ -102,7 +102,6 @@ class Result:
     data: Any = NOTHING
     blocks: Blocks = NO_BLOCKS
     message: str | None = None
-    code: str | None = None
     retry_after: float | None = None
 
     def wire(self) -> dict[str, Any]:
@@ -190,7 +189,7 @@ def response(data: Any = None) -> Response:
 
 def error(message: str, code: str | None = None) -> Result:
     """A failure in one sentence."""
-    return _failed(tool_error_text(message, code=code), message, code)
+    return failed(tool_error_text(message, code=code), message)
 
 
 def tool_error(
@@ -219,7 +218,7 @@ def tool_error(
         details=details,
         retry_after=retry_after,
     )
-    return _failed(text, sentence, code, retry_after=retry_after, is_error=severity != "warning")
+    return failed(text, sentence, retry_after=retry_after, is_error=severity != "warning")
 
 
 def required(field: str) -> Result:
@@ -227,7 +226,7 @@ def required(field: str) -> Result:
     message = f'Required field "{field}" is missing.'
     recovery = f'Provide the "{field}" parameter and retry.'
     text = tool_error_text(message, code="MISSING_REQUIRED_FIELD", recovery=recovery)
-    return _failed(text, message, "MISSING_REQUIRED_FIELD")
+    return failed(text, message)
 
 
 # --- any value ------------------------------------------------------------------------------------------------
@@ -290,17 +289,6 @@ def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def failed(text: str, *, message: str, code: str, retry_after: float | None = None) -> Result:
-    """The result of a call that failed, with its text already in its envelope."""
-    return _failed(text, message, code, retry_after=retry_after)
-
-
-def _failed(
-    text: str,
-    message: str,
-    code: str | None,
-    *,
-    retry_after: float | None = None,
-    is_error: bool = True,
-) -> Result:
-    return Result([text_block(text)], is_error, message=message, code=code, retry_after=retry_after)
+def failed(text: str, message: str, *, retry_after: float | None = None, is_error: bool = True) -> Result:
+    """The result of a call that failed: ``text`` is in its envelope, ``message`` the bare sentence."""
+    return Result([text_block(text)], is_error, message=message, retry_after=retry_after)

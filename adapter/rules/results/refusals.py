@@ -118,7 +118,7 @@ def invalid(tool: str, issues: Iterable[Issue]) -> Result:
     found = list(issues)
     text = validation_error_text(tool, ((issue.field, issue.text) for issue in found))
     message = "; ".join(f"{issue.field}: {issue.message}" for issue in found)
-    return failed(text, message=message, code="VALIDATION_ERROR")
+    return failed(text, message)
 
 
 def busy(tool: str, *, active: int, queued: int) -> Result:
@@ -150,7 +150,7 @@ def _refused(
     code: str, message: str, *, recovery: str | None = None, retry_after: float | None = None
 ) -> Result:
     text = tool_error_text(message, code=code, severity="error", recovery=recovery, retry_after=retry_after)
-    return failed(text, message=message, code=code, retry_after=retry_after)
+    return failed(text, message, retry_after=retry_after)
 
 
 def _enumerated(texts: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 
 _OWN = "adapter/"
 
@@ -74,10 +74,12 @@ def _shown(entry: Any) -> Shown | None:
     shown = Shown(
         uri=entry.get("artifact_uri", ""),
         id=entry.get("artifact_id", ""),
-        filename=entry.get("filename", ""),
-        media_type=entry.get("mime_type", ""),
-        size=entry.get("size_bytes", 0),
-        sha256=entry.get("sha256", ""),
+        file=ShownFile(
+            entry.get("filename", ""),
+            entry.get("mime_type", ""),
+            entry.get("size_bytes", 0),
+            entry.get("sha256", ""),
+        ),
         expires_at=entry.get("expires_at"),
         exposed=entry.get("expose_as_resource", False),
         download_url=entry.get("download_url"),

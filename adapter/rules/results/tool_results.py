@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,9 +26,18 @@ _SPACE = b" \t\n\r"
 _BASE64 = (b'"data"', b'"blob"')
 
 
+class ShownFile(NamedTuple):
+    """The file of an artifact as a result tells of it. ``size`` is in bytes, ``sha256`` in hex."""
+
+    filename: str
+    media_type: str
+    size: int
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An artifact as a result tells of it. ``size`` is in bytes, ``expires_at`` as clients are to read it.
+    """An artifact as a result tells of it. ``expires_at`` is as clients are to read it.
 
     ``download_url`` is given when downloads are on. ``raw`` is given when the artifact is to be embedded: a text, or
     the bytes of what is none.
@@ -36,10 +45,7 @@ class Shown:
 
     uri: str
     id: str
-    filename: str
-    media_type: str
-    size: int
-    sha256: str
+    file: ShownFile
     expires_at: str | float | None
     exposed: bool
     download_url: str | None = None
@@ -52,10 +58,10 @@ class Shown:
         return {
             "artifact_uri": self.uri,
             "artifact_id": self.id,
-            "filename": self.filename,
-            "mime_type": self.media_type,
-            "size_bytes": self.size,
-            "sha256": self.sha256,
+            "filename": self.file.filename,
+            "mime_type": self.file.media_type,
+            "size_bytes": self.file.size,
+            "sha256": self.file.sha256,
             "expires_at": self.expires_at,
             "expose_as_resource": self.exposed,
             **link,
@@ -66,15 +72,15 @@ class Shown:
         yield {
             "type": "resource_link",
             "uri": self.uri,
-            "name": self.filename,
-            "mimeType": self.media_type,
-            "size": self.size,
+            "name": self.file.filename,
+            "mimeType": self.file.media_type,
+            "size": self.file.size,
         }
         if self.download_url is not None:
             url = self.download_url
             yield {"type": "text", "text": f"Artifact download URL: {url}\n[Download artifact]({url})"}
         if self.raw is not None:
-            held: dict[str, Any] = {"uri": self.uri, "mimeType": self.media_type}
+            held: dict[str, Any] = {"uri": self.uri, "mimeType": self.file.media_type}
             if isinstance(self.raw, str):
                 held["text"] = self.raw
             else:

@@ -28,7 +28,6 @@ def test_v5_validation_is_the_golden_string() -> None:
         "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>\n"
         "</validation_error>"
     )
-    assert result.code == "VALIDATION_ERROR"
     assert result.message == "email: Required; (root): Unrecognized key(s) in object: 'hack'"
 
 
@@ -76,9 +75,10 @@ def test_v21_busy_is_the_golden_sentence() -> None:
 def test_v21_a_rate_limit_says_when_to_come_back() -> None:
     """In the text and for the stage's metadata."""
     result = refusals.rate_limited("t", limit=100, window=60, retry_after=12.5)
+    assert '<tool_error code="RATE_LIMITED" severity="error">' in text_of(result)
     assert 'Tool "t" allows 100 calls in 60 seconds.' in text_of(result)
     assert "<retry_after>12.5 seconds</retry_after>" in text_of(result)
-    assert (result.code, result.retry_after) == ("RATE_LIMITED", 12.5)
+    assert result.retry_after == 12.5
 
 
 @pytest.mark.parametrize(
