@@ -98,6 +98,38 @@ class Evaluated:
         self.all_items |= other.all_items
 
 
+class Subject:
+    """One value and the schema that it is judged by: the work of every keyword."""
+
+    __slots__ = ("found", "instance", "node", "place", "run")
+
+    def __init__(
+        self, run: Evaluation, node: SchemaNode, instance: Any, place: Place, found: Findings
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.instance = instance
+        self.place = place
+        self.found = found
+
+    def miss(self, keyword: str, value: Any, detail: Any = None) -> None:
+        """Note that the value is not what ``keyword`` asks for with ``value``; see Mismatch."""
+        self.found.add(Mismatch(keyword, self.place, self.instance, self.node.schema, value, detail))
+
+    def within(self, part: Any) -> bool:
+        """Judge the same value by one more schema; see Evaluation.within."""
+        return self.run.within(self.node.part(part), self.instance, self.place, self.found)
+
+    def tried(self, part: Any, way: Findings) -> bool:
+        """Tell whether the same value fits one more schema; its mismatches are noted in ``way`` only."""
+        return self.run.within(self.node.part(part), self.instance, None, way)
+
+    def child(self, part: Any, name: str | int) -> bool:
+        """Judge a member or an item; tell whether there may be more mismatches."""
+        self.run.apply(self.node.part(part), self.instance[name], (self.place, name), self.found)
+        return not self.found.enough
+
+
 class Evaluation:
     """``steps`` is how many may still be taken; a step is some microseconds. With ``large`` patterns may be compiled
     that take long for it.
@@ -161,11 +193,12 @@ class Evaluation:
         enters = self.scope[-1] is not node.resource
         if enters:
             self.scope.append(node.resource)
+        subject = Subject(self, node, instance, place, findings)
         for check, value in node.checks:
             self._steps -= 1
             if self._steps < 0:
                 raise OutOfSteps
-            check(self, node, value, instance, place, findings)
+            check(subject, value)
             if findings.enough:
                 break
         if node.schema is False:
