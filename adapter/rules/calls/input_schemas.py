@@ -23,9 +23,15 @@ from adapter.rules.calls.inputs import (
     undeclared,
 )
 from adapter.rules.results.refusals import Issue
-from adapter.rules.schema.checker import STEPS, Checker, compile_schema
+from adapter.rules.schema.checker import (
+    FORMATS,
+    STEPS,
+    Checker,
+    compile_schema,
+    speaks_of_formats,
+    unformatted,
+)
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.formats import FORMATS, speaks_of_formats, unformatted
 from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.events import shortened
 from adapter.rules.text.patterns import why_not
