@@ -49,7 +49,7 @@ from adapter.relay.stages import Plan
 from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.wiring_watch import WiringWatch
-from adapter.rules.results.refusals import told
+from adapter.rules.results.refusals import public_line
 from adapter.settings.problems import Problem, SettingsError
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -199,7 +199,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
 def _telemetry(settings: Settings) -> Telemetry | None:
     """Raises SettingsError for telemetry that cannot be had."""
     try:
-        return open_telemetry(settings.telemetry, redact=told, fault=fault)
+        return open_telemetry(settings.telemetry, redact=public_line, fault=fault)
     except TelemetryMissing as missing:
         problem = Problem(missing.setting, str(missing))
         raise SettingsError([settings.traced(problem)]) from None

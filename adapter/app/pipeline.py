@@ -349,6 +349,6 @@ class Planning:
 
 
 def _doubtful(entry: ServerSettings, tool: str) -> bool:
-    """Tell whether other stages are set for a name that reads like this one, for example in another case."""
+    """Tell whether other stages are set for a name that differs only in case or form."""
     read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

@@ -48,8 +48,9 @@ class Signal:
 
 
 class Headers(dict[str, str]):
-    """A caller's header fields by name in any spelling, but for the adapter's own token and the session's id; its own
-    keys are in lower case."""
+    """The header fields of a caller, by name in any case, without the adapter's own token and the session id. Its
+    keys are in lower case.
+    """
 
     def __init__(self, caller: Caller) -> None:
         super().__init__(caller.told_fields())
@@ -105,12 +106,12 @@ class Context(View):
 
     @property
     def given_up(self) -> Signal:
-        """The signal, whatever somebody's code has put into its place."""
+        """The signal of the call, even if the user's code has put something else there."""
         signal = self.get("signal")
         return signal if isinstance(signal, Signal) else Signal()
 
     def merged(self, members: Mapping[str, Any]) -> Context:
-        """A new view with these members too. Names that mean something to other languages' objects are left out."""
+        """Return a new view with these members too, except names with a meaning for objects of JavaScript."""
         added = {
             name: value for name, value in members.items() if isinstance(name, str) and name not in _BARRED
         }
@@ -124,8 +125,8 @@ SafeStage = Literal["state_sync"]
 class ProgressReporter(Protocol):
     """Tells the client how far a call is.
 
-    It tells nothing to a client that did not ask, nor what is no further than before. It waits while the client has
-    not read what was told until now.
+    A client that did not ask is told nothing, and progress is told only when it grew. It waits until the client has
+    read the progress before.
     """
 
     async def __call__(self, percent: float, message: str | None = None) -> None:
@@ -214,7 +215,7 @@ Forward = Callable[[PlannedCall], Awaitable["Outcome"]]
 
 
 class PlanStage(Protocol):
-    """One step around all those behind it: whoever does not call ``forward`` ends the walk."""
+    """One step around all steps behind it. A stage that does not call ``forward`` ends the walk."""
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """Raises StageFailed when this stage refuses or fails."""
@@ -246,7 +247,7 @@ class Code(Protocol):
 
 
 class Function(Protocol):
-    """A function of the user's in this process, called with what the stage has for it."""
+    """A function of the user in this process."""
 
     @property
     def reference(self) -> str:
@@ -269,7 +270,7 @@ class Function(Protocol):
 
 
 def shown(value: Any) -> Any:
-    """A value as the user's code gets it: as JSON, and a copy, so that what becomes of it there changes nothing here.
+    """Return a copy of a value, as JSON, for the user's code: changes in it change nothing here.
 
     Raises NotJson.
     """

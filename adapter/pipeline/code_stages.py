@@ -17,7 +17,7 @@ from adapter.rules.results.refusals import Expose
 
 
 class InputMapping:
-    """A PlanStage: what the mapper makes of the arguments is what all later stages get instead of them."""
+    """A PlanStage: the mapper's result replaces the arguments for all later stages."""
 
     def __init__(self, tool: str, code: Code, expose: Expose, log: FilteringBoundLogger) -> None:
         self._tool = tool
@@ -41,10 +41,10 @@ class InputMapping:
 
 
 class OutputMapping:
-    """A PlanStage: what the mapper makes of the tool's result is the result.
+    """A PlanStage: the mapper's result replaces the tool's result.
 
     ``whole`` is for tools of upstreams: their mappers see the whole result beside its data, and an object that they
-    return is structuredContent too. With ``rows`` what is returned is made a list of objects.
+    return is structuredContent too. With ``rows`` the returned value becomes a list of objects.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ RESERVED = frozenset(("request", "signal", "deadline"))
 
 
 class Gathering:
-    """A PlanStage: the factory is asked about each call's request, and its members join the call's context."""
+    """A PlanStage: the factory is called with each call's request, and its members join the call's context."""
 
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
         self._function = function
@@ -119,7 +119,7 @@ class Gathering:
 
 
 def extended(context: Context, members: Mapping[str, Any]) -> Context:
-    """A new view of the context with these members too; those that are reserved stay what they are."""
+    """Return a new view of the context with these members too. Reserved members stay."""
     return context.merged({name: value for name, value in members.items() if name not in RESERVED})
 
 
@@ -193,11 +193,12 @@ class Next:
 
 
 class Middleware:
-    """A PlanStage around those behind it. ``structured``: objects that it answers are structuredContent too.
+    """A PlanStage that runs a function of the user. ``structured``: objects that it answers are structuredContent
+    too.
 
-    With three parameters, ``(ctx, args, next)``, it is raw: it answers with what it returns, or with what ``next``
-    gave when that is returned, or nothing is. What it answers without any data of the tool's is final. With one or
-    two, ``(ctx)`` or ``(ctx, args)``, what it returns is merged into the context.
+    With three parameters, ``(ctx, args, next)``, it is raw: it answers with its return value, or with the result of
+    ``next`` if it returns that or nothing. An answer without any data of the tool is final. With one or two
+    parameters, ``(ctx)`` or ``(ctx, args)``, its return value is merged into the context.
     """
 
     def __init__(

@@ -18,21 +18,22 @@ from adapter.rules.results.refusals import Expose, exposed
 
 
 class Unread:
-    """Data that is ``made`` anew for everybody who wants to see it, and most calls end without anybody who does."""
+    """Data that ``make`` reads when it is needed; most calls end without that."""
 
-    __slots__ = ("made",)
+    __slots__ = ("make",)
 
-    def __init__(self, made: Callable[[], Any]) -> None:
-        self.made = made
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``result`` holds the members of a CallToolResult, those of an upstream as they came, and nobody changes it.
+    """The outcome of a call. ``result`` has the members of a CallToolResult, for an upstream as they came; nobody
+    changes it.
 
-    ``data`` is the value that the content was written from, NOTHING where there is none or nobody knows; it may be
-    Unread, so ask for ``payload``. ``blocks`` are those of the content that are not data. ``final``: a stage answered
-    in the tool's stead, so that what would be made of the tool's data is not made of this.
+    ``data`` is the value that the content was written from, NOTHING if there is none or it is unknown; it may be
+    Unread, so use ``payload``. ``blocks`` are the blocks of the content that are not data. ``final``: a stage
+    answered instead of the tool, so mappers and presenters do not change the answer.
     """
 
     result: Mapping[str, Any]
@@ -65,7 +66,7 @@ class Outcome:
 
     @property
     def shapable(self) -> bool:
-        """Tell whether there is data here for mappers, presenters and all else that works on a tool's data."""
+        """Tell whether there is data for mappers, presenters and other stages that work on a tool's data."""
         return self.succeeded and not self.final
 
     @property
@@ -73,16 +74,16 @@ class Outcome:
         """The data that mappers and presenters see of the outcome."""
         if self.data is NOTHING:
             return payload(self.result)
-        return self.data.made() if isinstance(self.data, Unread) else self.data
+        return self.data.make() if isinstance(self.data, Unread) else self.data
 
     def written(self, result: Result) -> Outcome:
-        """The same call with content of its data written anew; other members of the result stay."""
-        kept = {
+        """Return the outcome with new content of its data; other members of the result stay."""
+        rest = {
             key: value
             for key, value in self.result.items()
             if key not in ("content", "structuredContent", "isError")
         }
-        return Outcome({**kept, **result.wire()}, result.data, result.blocks)
+        return Outcome({**rest, **result.wire()}, result.data, result.blocks)
 
     def with_content(self, content: list[Any]) -> Outcome:
         """The same with other content."""
@@ -152,7 +153,7 @@ class StageFailed(Exception):
 
     @classmethod
     def worded(cls, stage: Stage, sentence: str, worded: Result, reason: Reason | None = None) -> StageFailed:
-        """A failure that a result says in one of its envelopes."""
+        """Return a failure with the text of a result."""
         text = str(worded.content[0]["text"])
         return cls(stage, sentence, reason, text=text, retry_after=worded.retry_after)
 
@@ -178,7 +179,7 @@ class CallRefused(Exception):
 class ToolRejected(Exception):
     """The server of a tool answered with a JSON-RPC error; ``str`` is its message.
 
-    Where no stage makes something of it, it leaves as it came.
+    If no stage handles it, it leaves as it came.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -188,7 +189,7 @@ class ToolRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
-    """The form of the failures of a tool's stages: ``core.errors`` and what a server or tool says instead."""
+    """The form of failures of a tool's stages, out of ``errors`` of core, server and tool."""
 
     mode: Mode = "result"
     expose: Expose = "message"
@@ -202,7 +203,7 @@ class ErrorStyle:
 
 
 class CodeMistake(TypeError):
-    """Code gave what its stage can do nothing with; ``str`` is the stage's own sentence."""
+    """Code returned a value that its stage cannot use; ``str`` is the stage's own sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +245,8 @@ class CodeFailures:
 
 def _named(error: Exception) -> str:
     """The text of an exception, followed by its class, which often says more: ``'name' (KeyError)``."""
-    said, kind = exposed(error), type(error)
+    text, kind = exposed(error), type(error)
     # Two classes say nothing, and sentences of the adapter's own are whole.
-    if said == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):
-        return said
-    return f"{said} ({kind.__name__})" if kind.__name__.isidentifier() else said
+    if text == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):
+        return text
+    return f"{text} ({kind.__name__})" if kind.__name__.isidentifier() else text

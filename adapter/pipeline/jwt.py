@@ -40,8 +40,8 @@ class _Checked(NamedTuple):
 
 
 class Jwt:
-    """Lets in who sends a token that one of ``keys`` has signed by one of ``algorithms``, and whose claims pass
-    ``rules``. ``clock`` gives Unix seconds. An identity is the mapping of the claims; nobody may change it.
+    """Lets a caller in that sends a token which one of ``keys`` has signed by one of ``algorithms``, and whose claims
+    pass ``rules``. ``clock`` gives Unix seconds. The identity is the mapping of the claims; nobody may change it.
     """
 
     name = "jwt"
@@ -112,7 +112,7 @@ class Jwt:
         return checked.claims
 
     async def _check(self, token: str, known: _Checked | None) -> _Checked:
-        """The token with a signature that is good. One that was good is so as long as its key stays."""
+        """Return the token with its checked signature. A good signature is remembered as long as its key stays."""
         kid, algorithm = self._header(token) if known is None else (known.kid, known.algorithm)
         key = await self._keys.find(kid, algorithm)
         if key is None:
@@ -128,7 +128,7 @@ class Jwt:
         return _Checked(kid, algorithm, key, _claims(signed["payload"]))
 
     def _header(self, token: str) -> tuple[str | None, str]:
-        """Read which key and algorithm a token says it was signed with.
+        """Read the key and the algorithm that a token names.
 
         Raises AuthRefused for any that is not allowed.
         """

@@ -1,4 +1,4 @@
-"""Plans: the stages of one tool in the order things happen, compiled once and walked by every call."""
+"""Plans: the stages of one tool, compiled once and walked by every call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Listed = Callable[[PlannedCall], Awaitable[bool]]
 
 
 class Resolving:
-    """A PlanStage for a name that differs by no more than case or form from one for which other stages are set.
+    """A PlanStage for a name that differs only in case or form from a name with other stages.
 
-    An upstream that does not mind such differences would run that one without them, so it has to be a tool's own name.
+    An upstream that ignores such differences would run that tool without its stages, so the name has to be a tool's
+    own.
     """
 
     def __init__(self, tool: str, listed: Listed) -> None:
@@ -51,7 +52,7 @@ LEFT_OVER_AT_MOST = 100
 
 
 def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
-    """The failure of a call of ``tool`` whose ``seconds`` ended while it was at ``stage``."""
+    """Return the failure of a call of ``tool`` whose ``seconds`` ended at ``stage``."""
     took = f"timed out after {seconds:g} s"
     if stage == "context":
         return StageFailed(stage, DOING[stage], "timeout")
@@ -69,7 +70,7 @@ def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
 
 
 def crowded(tool: str) -> StageFailed:
-    """The refusal of a call of ``tool``, of which too many are left over."""
+    """Return the refusal of a call of ``tool``, of which too many are left over."""
     return StageFailed("limits", f"too many calls of {tool} were given up and have not ended", "busy")
 
 
@@ -114,7 +115,7 @@ class Step:
 
     @property
     def reshapes(self) -> bool:
-        """Tell whether it changes what the tool answers, so that no answer may leave without it."""
+        """Tell whether it changes the answer of the tool, so that no answer may leave without it."""
         return self.part != "before"
 
 
@@ -156,7 +157,7 @@ class ToolPlan:
 
     @property
     def reshapes(self) -> bool:
-        """Tell whether the tool's own answer is not what its caller may see."""
+        """Tell whether the caller may not see the tool's own answer."""
         return self.egress is not None or any(step.reshapes for step in self.steps)
 
     @property
@@ -167,9 +168,9 @@ class ToolPlan:
         )
 
     async def walk(self, call: PlannedCall) -> Outcome:
-        """The outcome of a call. Raises CallRefused, and what the call's ``execute`` raises.
+        """Return the outcome of a call. Raises CallRefused, and the errors of the call's ``execute``.
 
-        When the walk is cancelled, whoever watches the call's signal is told.
+        When the walk is cancelled, the call's signal is aborted.
         """
         if self.left_over >= LEFT_OVER_AT_MOST:
             return self.errors.outcome(crowded(self.tool))
@@ -189,8 +190,9 @@ class ToolPlan:
         return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 
     def overdue(self, call: PlannedCall) -> Outcome | None:
-        """The outcome of a call whose time has ended, which is then to be cancelled; None where it goes on, as its
-        tool has done its work and others are told of it. Raises CallRefused in the mode ``jsonrpc``.
+        """Return the outcome of a call whose time has ended, and which is to be cancelled. None if it goes on,
+        because its tool has done its work and only listeners are informed. Raises CallRefused in the mode
+        ``jsonrpc``.
 
         Until its walk ends the call is counted in ``left_over``.
         """
@@ -214,7 +216,7 @@ class ToolPlan:
 
 
 def _traceable(outcome: Outcome, call: PlannedCall) -> Outcome:
-    """The outcome with the trace it is found by: the current one, or what a script has put there."""
+    """Return the outcome with its trace id: the current one, or the one that a script has set."""
     trace_id = call.context.get("trace_id")
     return outcome if trace_id in (None, "") else outcome.with_meta(TRACE_KEY, str(trace_id))
 

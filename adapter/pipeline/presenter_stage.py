@@ -1,4 +1,4 @@
-"""The stage that presents a tool's data: what a caller reads of a success is written anew from what it may see."""
+"""The stage that presents a tool's data: a success is written anew from the data that the caller may see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed, ToolRejected
 from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
-from adapter.rules.results.refusals import misshapen, told
+from adapter.rules.results.refusals import misshapen, public_line
 from adapter.rules.results.result_size import Attachments, attachments
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.schema.evaluation import OutOfSteps
@@ -130,8 +130,8 @@ class Presenting:
         result = presented.result(structured=self.structured)
         # A file that the adapter keeps is one more road for the data; its link is not.
         attached = parts.links if redacts else (*parts.links, *parts.files)
-        kept = replace(outcome, result=parts.members) if redacts else outcome
-        return kept.written(result).with_content([*result.content, *attached])
+        base = replace(outcome, result=parts.members) if redacts else outcome
+        return base.written(result).with_content([*result.content, *attached])
 
     def _withheld(self, outcome: Outcome) -> Outcome:
         """Return what remains of an upstream's answer that is not a success."""
@@ -141,8 +141,8 @@ class Presenting:
             content = [*map(text_block, texts), *parts.links]
             return Outcome({**parts.members, "content": content, "isError": True})
         if outcome.result.get("resultType") == "input_required":
-            asked = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
-            return Outcome({**parts.members, **asked})
+            question = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
+            return Outcome({**parts.members, **question})
         sentence = (
             f"[{self.presenter.name} Presenter] The tool answered with something that cannot be presented."
         )
@@ -170,7 +170,7 @@ def _weight(outcome: Outcome) -> int:
 
 def _sentence(text: str) -> str:
     """The part of a failure's text that is a sentence rather than data."""
-    return told(_DATA.split(text.strip(), 1)[0]) or FAILED
+    return public_line(_DATA.split(text.strip(), 1)[0]) or FAILED
 
 
 def definition_with_select(definition: Mapping[str, Any], presenter: Presenter) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Presenters as a configuration declares them, made into what presents data; all that is wrong is said at once."""
+"""Presenters, made of their declarations in the settings; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def is_reference(text: str) -> bool:
 
 
 class _Building:
-    """Makes presenters and gathers what is wrong; where something is, a part is left out and nothing may be used."""
+    """Makes presenters and collects problems. A part with a problem is left out; nothing may be used then."""
 
     def __init__(self, declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> None:
         self.problems: list[Problem] = []
@@ -151,7 +151,7 @@ class _Building:
         return None
 
     def _censor(self, declared: PresenterDeclaration, place: str, *, checked: bool) -> Censor | None:
-        """``checked``: there is a schema that has to have what the paths lead to."""
+        """Return the censor. ``checked``: there is a schema, and every path has to lead to something in it."""
         read = partial(self._path, declared if checked else None)
         paths = self._each(f"{place}.paths", declared.redact.paths, read)
         if not paths:
@@ -182,8 +182,8 @@ class _Building:
     def _each(
         self, place: str, entries: Iterable[Any], read: Callable[[Any, str], Entry | None]
     ) -> tuple[Entry, ...]:
-        made = [read(entry, f"{place}[{at}]") for at, entry in enumerate(entries)]
-        return tuple(entry for entry in made if entry is not None)
+        results = [read(entry, f"{place}[{at}]") for at, entry in enumerate(entries)]
+        return tuple(entry for entry in results if entry is not None)
 
     def _rule(self, entry: str, place: str) -> str | Says | None:
         return self._loaded(entry, place) if is_reference(entry) else entry
@@ -229,7 +229,7 @@ class _Building:
     # --- code -------------------------------------------------------------------------------------------------
 
     def _loaded(self, reference: str, place: str, most: int = 2) -> Says | None:
-        """The function, callable with ``most`` arguments, of which it gets as many as it takes."""
+        """Return the function, called with the first of ``most`` arguments that it takes."""
         try:
             function = self._load(reference, place)
             taken = _taken(function, most)
@@ -249,7 +249,7 @@ class _Building:
 
 
 def _past_censored(check: Check) -> Check:
-    """The check without what it has against values that are censored: data of embedded presenters is so already."""
+    """Return the check without its problems at censored values: data of embedded presenters is censored already."""
 
     def judged(data: Any, left: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
         for place, keyword in check(data, left):

@@ -1,4 +1,4 @@
-"""Results of tools, kept for a while: nobody's but their own caller's copy, and worked out once at a time."""
+"""A cache of results of tools: each caller gets a copy, and concurrent calls for one key do the work once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shareable:
 
 
 class CachedResult(NamedTuple):
-    """A result, and whether it was there already; ``hit`` is False for those who waited for it to be worked out."""
+    """A result. ``hit`` is False for those who waited until it was worked out."""
 
     value: Any
     hit: bool
@@ -100,8 +100,8 @@ class _Lead:
     outdated: bool = False
 
 
-class _Asked(NamedTuple):
-    """A result that somebody asks for, and the way to work it out and keep it where it is not known."""
+class _Lookup(NamedTuple):
+    """A result that a call asks for, and the way to work it out and to keep it."""
 
     key: str
     tool: str
@@ -111,9 +111,9 @@ class _Asked(NamedTuple):
 
 
 class ResultCache:
-    """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
+    """A cache of at most ``max_bytes``; the least recently used result goes first. ``clock`` gives seconds.
 
-    Whoever asks gets a copy of its own, unless it is a Shareable. Values that cannot be copied are passed on and not
+    Each caller gets its own copy, unless the value is a Shareable. Values that cannot be copied are passed on and not
     kept.
     """
 
@@ -144,12 +144,12 @@ class ResultCache:
         All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
         is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
         """
-        if (kept := self._kept(key)) is not None:
-            return CachedResult(_unpacked(kept), hit=True)
+        if (stored := self._kept(key)) is not None:
+            return CachedResult(_unpacked(stored), hit=True)
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:
-            flight = self._begin(_Asked(key, tool, ttl, work, keep))
+            flight = self._begin(_Lookup(key, tool, ttl, work, keep))
         value, packed = await self._wait(key, flight)
         return CachedResult(value if first or packed is None else _unpacked(packed), hit=False)
 
@@ -170,11 +170,11 @@ class ResultCache:
         reads its own answer slowly must not keep the others waiting.
         """
         while True:
-            if (kept := self._kept(key)) is not None:
-                return CachedResult(_unpacked(kept), hit=True)
+            if (stored := self._kept(key)) is not None:
+                return CachedResult(_unpacked(stored), hit=True)
             lead = self._leads.get(key)
             if lead is None:
-                return CachedResult(await self._lead(_Asked(key, tool, ttl, work, keep)), hit=False)
+                return CachedResult(await self._lead(_Lookup(key, tool, ttl, work, keep)), hit=False)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await lead.over.wait()
@@ -203,15 +203,15 @@ class ResultCache:
 
     # --- work under way ---------------------------------------------------------------------------------------
 
-    def _begin(self, asked: _Asked) -> _Flight:
-        key, flight = asked.key, _Flight(asked.tool)
+    def _begin(self, lookup: _Lookup) -> _Flight:
+        key, flight = lookup.key, _Flight(lookup.tool)
 
         async def fly() -> tuple[Any, _Packed | None]:
             try:
-                value = await asked.work()
+                value = await lookup.work()
                 packed = _packed(value)
-                if packed is not None and not flight.outdated and asked.keep(value):
-                    self._put(asked, packed)
+                if packed is not None and not flight.outdated and lookup.keep(value):
+                    self._put(lookup, packed)
                 return value, packed
             finally:
                 if self._flights.get(key) is flight:
@@ -235,21 +235,21 @@ class ResultCache:
                     del self._flights[key]
                 flight.task.cancel()
 
-    async def _lead(self, asked: _Asked) -> Any:
-        lead = self._leads[asked.key] = _Lead(asked.tool)
+    async def _lead(self, lookup: _Lookup) -> Any:
+        lead = self._leads[lookup.key] = _Lead(lookup.tool)
         try:
-            value = await asked.work()
-            if asked.keep(value):
+            value = await lookup.work()
+            if lookup.keep(value):
                 lead.packed = _packed(value)
             if lead.packed is not None and not lead.outdated:
-                self._put(asked, lead.packed)
+                self._put(lookup, lead.packed)
             return value
         except asyncio.CancelledError:
             lead.left = True
             raise
         finally:
-            if self._leads.get(asked.key) is lead:
-                del self._leads[asked.key]
+            if self._leads.get(lookup.key) is lead:
+                del self._leads[lookup.key]
             lead.over.set()
 
     # --- what is kept -----------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ class ResultCache:
         self._entries.move_to_end(key)
         return entry.packed
 
-    def _put(self, asked: _Asked, packed: _Packed) -> None:
-        key, entry = asked.key, _Entry(asked.tool, packed, self._clock() + asked.ttl)
+    def _put(self, lookup: _Lookup, packed: _Packed) -> None:
+        key, entry = lookup.key, _Entry(lookup.tool, packed, self._clock() + lookup.ttl)
         if entry.cost > self._max_bytes:
             return
         if key in self._entries:
@@ -280,7 +280,7 @@ class ResultCache:
 
 
 def _packed(value: Any) -> _Packed | None:
-    """A value as something of which any number of copies can be made; None where that cannot be."""
+    """Return a value in a form that can be copied any number of times; None if it cannot."""
     if isinstance(value, Shareable):
         return value
     try:

@@ -1,7 +1,7 @@
-"""Values checked against JSON Schemas: what is little work here, everything else in a process of its own.
+"""Checks of values against JSON Schemas: small ones here, all others in a process of their own.
 
-Schema and value may be a stranger's. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; one that
-needs more is begun anew where it harms nobody.
+Schema and value may come from strangers. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; a
+check that needs more starts again in the process.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SchemaCheck:
     _written: bytes | None = None
 
     async def faults(self, value: Any, principal: str) -> Sequence[Fault]:
-        """Everything that is wrong with a value of a caller's; one that takes too much has that for its fault.
+        """Return all faults of a caller's value; a check that takes too much is a fault too.
 
         Raises SchemaInvalid, and LimitReached when too many checks wait.
         """
@@ -131,19 +131,19 @@ class _Kept(NamedTuple):
 
 
 class SchemaChecks:
-    """Makes SchemaCheck of schemas; ``log`` is told once of each pattern that nobody judges."""
+    """Makes SchemaCheck of schemas; ``log`` gets one line for each pattern that cannot be judged."""
 
     def __init__(self, elsewhere: Elsewhere, log: FilteringBoundLogger) -> None:
         self._elsewhere = elsewhere
         self._log = log
-        self._kept: LastUsed[int, _Kept] = LastUsed(KEPT, KEPT_WEIGHT, lambda kept: kept.weight)
+        self._kept: LastUsed[int, _Kept] = LastUsed(KEPT, KEPT_WEIGHT, lambda entry: entry.weight)
         self._told: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<SchemaChecks: {len(self._kept)} kept>"
 
     def of(self, schema: Mapping[str, Any], server: str, *, strict: bool = False) -> SchemaCheck:
-        """The check of a schema, compiled as far as that is little work; see compile_schema. Raises SchemaInvalid."""
+        """Return the check of a schema, compiled if that is little work; see compile_schema. Raises SchemaInvalid."""
         checker: Checker | None
         try:
             checker = compile_schema(schema, strict=strict, parts=PARTS_AT_ONCE)
@@ -152,13 +152,13 @@ class SchemaChecks:
         return SchemaCheck(schema, server, strict, self._elsewhere, self._tell, checker)
 
     def known(self, schema: Any, server: str, *, read: bool = True) -> SchemaCheck:
-        """The same of what a tool has for its schema, made once for one and the same object, as long as it is one of
-        the last. One that was not ``read`` from JSON may have values of any kind in it. Raises SchemaInvalid, also for
-        what is no JSON object.
+        """Return the check of a tool's schema; for one and the same object it is made once, as long as it is one of
+        the last. A schema that was not ``read`` from JSON may hold values of any kind. Raises SchemaInvalid, also
+        for what is no JSON object.
         """
-        kept = self._kept.get(id(schema))
-        if kept is not None and kept.check.server == server:
-            return kept.check
+        entry = self._kept.get(id(schema))
+        if entry is not None and entry.check.server == server:
+            return entry.check
         usable = schema if read and isinstance(schema, dict) else _plain(schema)
         check = self.of(usable, server)
         self._kept.put(id(schema), _Kept(schema, check, Weight(id(schema), weight(usable, KEPT_WEIGHT))))
@@ -211,7 +211,7 @@ def weight(value: Any, most: int) -> int:
 
 
 def quickly_written(value: Any) -> bytes | None:
-    """A schema or a value as JSON, None where that cannot be had in some milliseconds."""
+    """Return a schema or a value as JSON, None if that takes more than some milliseconds."""
     try:
         return orjson.dumps(dict(value) if isinstance(value, Mapping) else value)
     except (orjson.JSONEncodeError, RecursionError):
@@ -219,7 +219,7 @@ def quickly_written(value: Any) -> bytes | None:
 
 
 def written(value: Any) -> bytes:
-    """The same of any. Raises SchemaInvalid for one that is nested beyond all measure."""
+    """Return any schema or value as JSON. Raises SchemaInvalid for one that is nested too deeply."""
     quick = quickly_written(value)
     if quick is not None and not (b"null" in quick and _holds_infinity(value)):
         return quick

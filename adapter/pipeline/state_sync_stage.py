@@ -1,5 +1,5 @@
-"""The stage that says what a successful call made stale: to caches, clients and observers, and first of all to the
-model. Nothing of it makes a call fail.
+"""The stage that announces results that a successful call made stale: to caches, clients, observers, and to the
+model. It never makes a call fail.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def notify_client(call: PlannedCall, invalidation: Invalidation) -> None:
 
 
 class Listeners(NamedTuple):
-    """Everybody who hears of what went stale, in this order: whoever asks again then must not get what was kept."""
+    """The listeners to stale results, in this order: caches are purged before anybody can ask again."""
 
     purge: Purge
     notify: Notify | None = None
@@ -44,10 +44,10 @@ class Listeners(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """``patience`` is how many seconds a client and an observer may each keep the call waiting; ``clock`` gives Unix
-    seconds.
+    """The stage of ``state_sync``. ``patience`` is the most seconds that a client and an observer may each delay the
+    call; ``clock`` gives Unix seconds.
 
-    Nothing that comes from the tool reads like the adapter's own sentence, whether the call succeeds or fails.
+    No text of a tool can read like the adapter's own sentence, whether the call succeeds or fails.
     """
 
     server: str
@@ -79,7 +79,7 @@ class Syncing:
         return self._said(outcome, invalidation)
 
     def _said(self, outcome: Outcome, invalidation: Invalidation | None) -> Outcome:
-        """The outcome with the adapter's block, and only that one; the same object where nothing is to be said."""
+        """Return the outcome with the adapter's block and no other such block; the same object if nothing changes."""
         content = outcome.result.get("content")
         if not isinstance(content, list):
             if invalidation is None:
@@ -102,9 +102,9 @@ class Syncing:
 
     async def _told(self, whom: str, call: PlannedCall, tell: Callable[[], Any]) -> None:
         try:
-            told = tell()
-            if inspect.isawaitable(told):
-                await _within(self._patience(call), told)
+            notice = tell()
+            if inspect.isawaitable(notice):
+                await _within(self._patience(call), notice)
         except (Exception, SystemExit) as error:
             # The tool has done its work; that somebody could not be told of it does not undo that.
             log = self.log.bind(server=self.server, tool=self.tool)
@@ -112,7 +112,7 @@ class Syncing:
             log.debug("where telling failed", exc_info=True)
 
     def _patience(self, call: PlannedCall) -> float:
-        """Seconds that somebody may keep the call waiting: never longer than that has time."""
+        """Return the most seconds that a listener may delay the call, within the call's own time."""
         until = call.time.until
         return self.patience if until is None else min(self.patience, max(0.0, until - time.monotonic()))
 
@@ -125,9 +125,9 @@ class Syncing:
         }
 
 
-async def _within(seconds: float, told: Awaitable[Any]) -> None:
-    """Wait for it no longer than so many seconds, even if it does not end when it is cancelled. Raises TimeoutError."""
-    telling = asyncio.ensure_future(told)
+async def _within(seconds: float, notice: Awaitable[Any]) -> None:
+    """Wait at most so many seconds, even if the notice does not end when it is cancelled. Raises TimeoutError."""
+    telling = asyncio.ensure_future(notice)
     # When the time is over nobody asks for it.
     telling.add_done_callback(lambda task: task.cancelled() or task.exception())
     try:
@@ -142,8 +142,8 @@ async def _within(seconds: float, told: Awaitable[Any]) -> None:
 def definition_with_cache_control(
     definition: Mapping[str, Any], sync: StateSync, server: str
 ) -> Mapping[str, Any]:
-    """The tool's entry of ``tools/list`` with what may be kept of its results, once, at its description's end; the
-    same object where nothing is said.
+    """Return the tool's entry of ``tools/list`` with the cache directive at the end of its description, once; the
+    same object without a directive.
     """
     written = definition.get("description")
     description = written if isinstance(written, str) else ""

@@ -1,7 +1,7 @@
-"""The check of a call's arguments against what its tool takes; a caller reads all that is wrong with them at once.
+"""The check of a call's arguments against the inputs of its tool; a caller reads all faults at once.
 
-Hosted tools declare inputs, and arguments are coerced into these. Tools of upstreams have a JSON Schema, and arguments
-that fit it are passed on exactly as they came.
+Hosted tools declare inputs, and arguments are coerced into these. Tools of upstreams have a JSON Schema, and
+arguments that fit it are passed on exactly as they came.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 class Coercing:
     """A PlanStage: arguments become the values of the declared inputs.
 
-    With ``selects`` the caller may say in ``_select`` what of the data it wants to see; the tool never gets that.
-    ``in_thread`` checks what takes long, in at most ``max_steps``.
+    With ``selects`` the caller may name in ``_select`` the members that it wants to see; the tool never gets that.
+    ``in_thread`` runs long checks, in at most ``max_steps``.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Validating:
         return await forward(call)
 
     def _check(self, schema: Mapping[str, Any], server: str) -> SchemaCheck:
-        """Compiled once for each schema; most calls come with the very object of the call before."""
+        """Return the check of a schema, compiled once; most calls come with the very object of the call before."""
         if self._latest is not None and self._latest.schema is schema:
             return self._latest
         digest = _digest(schema)
@@ -166,9 +166,9 @@ def _digest(schema: Mapping[str, Any]) -> str:
 
 
 def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:
-    """The arguments without ``_select``, whose names are noted in the call; null is as if it were absent.
+    """Return the arguments without ``_select``, whose names are noted in the call; null counts as absent.
 
-    The issue says what is wrong with it.
+    The issue is the fault of ``_select``, if it has one.
     """
     if SELECT not in call.arguments:
         return call.arguments, None

@@ -77,9 +77,9 @@ def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> byte
     """The message with texts in place of what ``values`` found in it, given in the order found."""
     pieces: list[bytes] = []
     at = 0
-    for said, text in texts:
-        pieces += (message[at : said.start], _quoted(text))
-        at = said.end
+    for value, text in texts:
+        pieces += (message[at : value.start], _quoted(text))
+        at = value.end
     return b"".join((*pieces, message[at:]))
 
 
@@ -130,7 +130,7 @@ def slot(message: bytes, path: str) -> ArgumentSlot | None:
             return ArgumentSlot(None, start, end, before, b"}" * (len(names) - depth - 1))
         if depth + 1 < len(names) and not message.startswith(b"{", start):
             return None
-    first = next((said.value for said in values(message, path)), None)
+    first = next((value.value for value in values(message, path)), None)
     return ArgumentSlot(first, start, end, b"", b"")
 
 
@@ -256,12 +256,12 @@ def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, 
     ``headers`` go by their names in lower case. What no header can say, such as a list, is left to the upstream.
     """
     for path, name in mirrors.items():
-        said, value = headers.get(name.lower()), value_at(arguments, path)
-        if isinstance(value, list | dict) or (said is None and value is None):
+        header, value = headers.get(name.lower()), value_at(arguments, path)
+        if isinstance(value, list | dict) or (header is None and value is None):
             continue
-        if said is None or value is None:
+        if header is None or value is None:
             raise HeaderMismatch(f"The {name} header and the argument it mirrors must be given together.")
-        if not _says(decode_mirror(said, header=name), value):
+        if not _says(decode_mirror(header, header=name), value):
             raise HeaderMismatch(f"The {name} header is not the argument it mirrors.")
 
 

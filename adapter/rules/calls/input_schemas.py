@@ -184,17 +184,17 @@ def too_long(steps: int) -> InputsRefused:
     return InputsRefused((), (uncheckable(sentence),))
 
 
-def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
+def keywords_of(kind: InputType, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the short form says of an input beside its type, as JSON Schema.
 
     Raises ValueError for a keyword that says nothing of this type, a format that nobody checks, an invalid
     pattern, and anything that is not a schema.
     """
-    for name in said:
+    for name in keywords:
         if name not in KEYWORDS[kind]:
             of = ", ".join(KEYWORDS[kind]) or "nothing"
             raise ValueError(f"{name} says nothing of the type {kind}, which may have {of}")
-    return _spelled_out({**said}, 0, ())
+    return _spelled_out({**keywords}, 0, ())
 
 
 def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> dict[str, Any]:

@@ -99,13 +99,13 @@ class ApiTool:
             return None
         description = _member(tool, "description")
         annotations = as_plain(_member(tool, "annotations"))
-        kept = (
+        shown = (
             {key: value for key, value in annotations.items() if value is not None}
             if isinstance(annotations, dict)
             else None
         )
         schema = as_plain(input_schema_of(tool))
-        return cls(name, "" if description is None else str(description), kept or None, schema)
+        return cls(name, "" if description is None else str(description), shown or None, schema)
 
     def listed(self) -> dict[str, Any]:
         """As one of the list."""
@@ -222,17 +222,17 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> HttpOutcome:
     """
     failed = result.get("isError") is True
     meta = result.get("_meta")
-    kept = dict(meta) if isinstance(meta, _MAPPINGS) else {}
-    error = kept.pop(_ERROR_KEY, None)
+    rest = dict(meta) if isinstance(meta, _MAPPINGS) else {}
+    error = rest.pop(_ERROR_KEY, None)
     if failed and isinstance(error, _MAPPINGS) and error.get("stage") == "auth":
         return UNAUTHORIZED
-    kept = _meta_for_callers(kept, trace_id)
+    rest = _meta_for_callers(rest, trace_id)
     body: dict[str, Any] = {"content": [], **result}
     for member in _SAID_ANEW:
         body.pop(member, None)
     body["isError"] = failed
-    if kept:
-        body["_meta"] = kept
+    if rest:
+        body["_meta"] = rest
     return HttpOutcome(500 if failed else 200, _spelled(body))
 
 
@@ -242,14 +242,14 @@ def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
     It has nothing of the protocol's own, and a trace only where there is one.
     """
     trace = trace_id if trace_id is not None else meta.get(TRACE_KEY)
-    kept = {
+    shown = {
         key: value
         for key, value in meta.items()
         if key != TRACE_KEY and not str(key).startswith(_OF_THE_PROTOCOL)
     }
     if trace is not None and trace != "":
-        kept[TRACE_KEY] = str(trace)
-    return kept
+        shown[TRACE_KEY] = str(trace)
+    return shown
 
 
 def failure_body(message: str) -> HttpOutcome:

@@ -73,8 +73,8 @@ class Presented:
     def result(self, *, structured: bool = False) -> Result:
         """The result of the call; with ``structured`` an object is its structured content too."""
         content = [text_block(text) for text in (self.text, *self.blocks.texts())]
-        said = self.data if structured and isinstance(self.data, dict) else None
-        return Result(content, structured=said, data=self.data, blocks=self.blocks)
+        structured_data = self.data if structured and isinstance(self.data, dict) else None
+        return Result(content, structured=structured_data, data=self.data, blocks=self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Presenter:
 
     @property
     def redacts(self) -> bool:
-        """Tell whether anything is kept from the caller, here or in an embedded presenter."""
+        """Tell whether a value is hidden from the caller, here or in an embedded presenter."""
         return self.censor is not None or any(embed.presenter.redacts for embed in self.embeds)
 
     @property
@@ -161,9 +161,11 @@ class Presenter:
         beside: Blocks = NO_BLOCKS,
         steps: int = STEPS,
     ) -> Presented:
-        """The data as a caller may see it. ``beside`` is what the tool itself had to say; ``select`` counts only if
-        the presenter lets callers select. ``steps`` is what checking against JSON Schemas may take, here and in what
-        is embedded. Raises PresenterFailed, and what a check raises when its steps are taken.
+        """Return the data as a caller may see it.
+
+        ``beside`` are the blocks of the tool itself; ``select`` counts only if the presenter lets callers select.
+        ``steps`` is the limit for checks against JSON Schemas, embedded ones included. Raises PresenterFailed, and
+        the error of a check whose steps are taken.
         """
         left = StepsLeft(steps)
         view, hidden = self._truncated(self._read(data))
@@ -175,7 +177,7 @@ class Presenter:
         return Presented(self._written(sent), sent, blocks if self.redacts else beside + blocks)
 
     def redacted(self, view: Any) -> Any:
-        """The view without what this presenter and the embedded ones keep from the caller. Raises PresenterFailed."""
+        """Return the view without the values that this presenter and the embedded ones hide. Raises PresenterFailed."""
         if self.censor is not None:
             view = self.censor(view)
         for embed in self.embeds:
@@ -195,7 +197,7 @@ class Presenter:
             raise self._failure(f"Not JSON: {error}") from error
 
     def _truncated(self, view: Any) -> tuple[Any, int]:
-        """The view, and how many items it lacks: they are left out before anything else looks at them."""
+        """Return the view with at most ``limit`` items, and the number of items that it lacks."""
         limit = self.sent.limit
         if limit is None or not isinstance(view, list) or len(view) <= limit:
             return view, 0
@@ -247,7 +249,7 @@ class Presenter:
 
     def _embedded(self, view: Any, context: Any, left: StepsLeft) -> Iterator[str]:
         """The blocks of embedded data: interface blocks of the first item only, all others once."""
-        said: set[str] = set()
+        emitted: set[str] = set()
         for position, item in enumerate(view if isinstance(view, list) else [view]):
             for embed in self.embeds:
                 nested = item.get(embed.key) if isinstance(item, Mapping) else None
@@ -259,8 +261,8 @@ class Presenter:
                     blocks = Blocks(
                         embedded=blocks.embedded, rules=blocks.rules, suggestions=blocks.suggestions
                     )
-                fresh = [text for text in blocks.texts() if text not in said]
-                said.update(fresh)
+                fresh = [text for text in blocks.texts() if text not in emitted]
+                emitted.update(fresh)
                 yield from fresh
 
     def _said(
@@ -280,11 +282,11 @@ class Presenter:
     def _told(self, says: Says, view: Any, context: Any, read: Callable[[Any], Entry]) -> Iterator[Entry]:
         try:
             # Each gets a view of its own: what one changes in it is neither sent nor what the next is told.
-            told = says(plain(view), context)
-            if inspect.iscoroutine(told):
-                told.close()
+            answer = says(plain(view), context)
+            if inspect.iscoroutine(answer):
+                answer.close()
                 raise TypeError("a presenter's function is a plain one, without async")
-            entries = told if isinstance(told, list | tuple) else [told]
+            entries = answer if isinstance(answer, list | tuple) else [answer]
             yield from [read(entry) for entry in entries if entry is not None]
         except Exception as error:
             name = getattr(says, "__name__", "function")
@@ -336,7 +338,7 @@ def _replaced(view: Any, key: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _holds_bare_text(view: Any) -> bool:
-    """Tell whether the view is, or lists, a text that is no member of an object and replaces no censored value."""
+    """Tell whether the view is, or lists, a text outside of any object that replaces no censored value."""
     return any(map(_holds_bare_text, view)) if isinstance(view, list) else type(view) is str
 
 

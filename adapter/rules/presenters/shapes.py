@@ -1,6 +1,6 @@
-"""The declared shape of a tool's data: what is not declared is taken out, what does not fit is refused. Pure.
+"""The declared shape of a tool's data: undeclared members are removed, wrong types are refused. Pure.
 
-A refusal names places and types, never a value: what is to be withheld may be in it.
+A refusal names places and types, never a value, because the value may be secret.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def shape_of(schema: Mapping[str, Any]) -> Shape:
 
 
 def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
-    """The shape in JSON Schema, which ``check`` judges.
+    """Return the shape of a JSON Schema, which ``check`` judges.
 
-    Members that no part of the schema names are taken out, unless it says with additionalProperties or
-    patternProperties what they are; one that forbids them has refused them before.
+    Members that no part of the schema names are removed, unless additionalProperties or patternProperties describe
+    them. A schema that forbids them has refused them before.
     """
     known = JsonDeclaration(schema)
 
@@ -135,16 +135,16 @@ def _members(schema: Mapping[str, Any], depth: int) -> Parse:
         if not isinstance(value, Mapping):
             problems.append((path, f"Expected object, received {received(value)}"))
             return None
-        kept: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name, (parse, optional) in fields.items():
             if value.get(name) is None and optional:
                 if name in value:
-                    kept[name] = None
+                    parsed[name] = None
             elif name not in value:
                 problems.append(((*path, name), "Required"))
             else:
-                kept[name] = parse(value[name], (*path, name), problems)
-        return kept
+                parsed[name] = parse(value[name], (*path, name), problems)
+        return parsed
 
     return parse_object
 

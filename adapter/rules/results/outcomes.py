@@ -119,8 +119,8 @@ class Progress:
 
     def params(self, token: str | int) -> dict[str, Any]:
         """The params of ``notifications/progress`` for a caller that sent this token."""
-        said = {} if self.message is None else {"message": self.message}
-        return {"progressToken": token, "progress": self.percent, "total": 100, **said}
+        sentence = {} if self.message is None else {"message": self.message}
+        return {"progressToken": token, "progress": self.percent, "total": 100, **sentence}
 
 
 def progress(percent: float, message: str | None = None) -> Progress:
@@ -244,8 +244,8 @@ def as_result(value: Any, *, structured: bool = False) -> Result:
     require_size(value)
     text = compact(value)
     # From the text, so that both say the same and neither shares anything with the tool's own objects.
-    said = parse(text.encode()) if structured and isinstance(value, Mapping) else None
-    return Result([text_block(text)], structured=said, data=value)
+    members = parse(text.encode()) if structured and isinstance(value, Mapping) else None
+    return Result([text_block(text)], structured=members, data=value)
 
 
 def payload(result: Mapping[str, Any]) -> Any:

@@ -114,7 +114,7 @@ def json_type(value: Any) -> str:
 
 
 def invalid(tool: str, issues: Iterable[Issue]) -> Result:
-    """The arguments are not what the tool declares; all that is wrong is said at once."""
+    """Return the refusal of arguments that do not fit the tool's declaration, with all issues at once."""
     found = list(issues)
     text = validation_error_text(tool, ((issue.field, issue.text) for issue in found))
     message = "; ".join(f"{issue.field}: {issue.message}" for issue in found)
@@ -122,13 +122,13 @@ def invalid(tool: str, issues: Iterable[Issue]) -> Result:
 
 
 def busy(tool: str, *, active: int, queued: int) -> Result:
-    """As many calls of the tool run and wait as may."""
+    """Return the refusal of a call for which there is no place."""
     message = f'Tool "{tool}" is at capacity ({active} active, {queued} queued). Retry after a short delay.'
     return _refused("SERVER_BUSY", message, recovery=envelopes.RETRY)
 
 
 def rate_limited(tool: str, *, limit: int, window: float, retry_after: float) -> Result:
-    """The caller has made ``limit`` calls of the tool in the last ``window`` seconds."""
+    """Return the refusal of a caller that has made ``limit`` calls of the tool in the last ``window`` seconds."""
     message = f'Tool "{tool}" allows {limit} calls in {spelled(window)} seconds.'
     return _refused("RATE_LIMITED", message, retry_after=retry_after)
 
@@ -194,20 +194,22 @@ _READ = 10_000
 
 
 def exposed(error: BaseException, *, expose: Expose = "message", trace_id: str | None = None) -> str:
-    """The text of an exception that a caller may read, at most LONGEST characters of it.
+    """Return the text of an exception that a caller may read, at most LONGEST characters.
 
-    A ToolUserError's is verbatim, and a failure of the catalogue's its own sentence, in either mode. ``safe`` says
-    nothing of any other, but where its trace is found.
+    The sentence of a ToolUserError and of an AdapterError is verbatim in either mode. ``safe`` says nothing of any
+    other, except where its trace is found.
     """
     if isinstance(error, ToolUserError | AdapterError):
         return str(error)
     if expose == "safe":
         return "The call failed." if not trace_id else f"The call failed. Trace: {trace_id}"
-    return told(_message(error)) or type(error).__name__
+    return public_line(_message(error)) or type(error).__name__
 
 
-def told(message: str) -> str:
-    """The first line of a message without what is nobody's business, at most LONGEST characters of it."""
+def public_line(message: str) -> str:
+    """Return the first line of a message without credentials, connection strings and paths, at most LONGEST
+    characters.
+    """
     # Only so much is split into lines, for a message may be as long as whatever broke.
     line = next(iter(message.lstrip()[: _READ + 1].splitlines()), "").strip()
     if len(line) > _READ:

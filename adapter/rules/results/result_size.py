@@ -1,7 +1,7 @@
-"""The most that one result may weigh. Pure.
+"""The size limit of a result. Pure.
 
-Everything in it counts: texts, images, resources, structured content. What is too much goes as whole items, so that
-neither a character nor a JSON text is ever cut; a last item says that something is missing.
+Everything in it counts: texts, images, resources, structured content. Whole items are left out, so that neither a
+character nor a JSON text is ever cut; a last item says that something is missing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OWN = "adapter/"
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """A result's content apart: ``data`` is the tool's own, whatever it is, ``links`` say where its files are kept,
-    ``files`` are such files themselves. ``members`` are those of the result that the adapter has put there.
+    """The parts of a result's content: ``data`` is the tool's own, ``links`` lead to its artifacts, ``files`` are
+    such artifacts themselves. ``members`` are members of the result that the adapter has added.
     """
 
     data: Any
@@ -40,24 +40,24 @@ def attachments(result: Mapping[str, Any]) -> Attachments:
     content = result.get("content")
     if not shown or not isinstance(content, list):
         return Attachments(content, (), (), members)
-    said = [block for artifact in shown for block in artifact.blocks()]
+    added = [block for artifact in shown for block in artifact.blocks()]
     uris = {artifact.uri for artifact in shown}
-    links = tuple(block for block in content if block in said)
+    links = tuple(block for block in content if block in added)
     files = tuple(block for block in content if _embedded(block) in uris)
-    data = [block for block in content if block not in said and _embedded(block) not in uris]
+    data = [block for block in content if block not in added and _embedded(block) not in uris]
     return Attachments(data, links, files, members)
 
 
 def _own(meta: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in meta.items() if key.startswith(_OWN)}
+    entries = {key: value for key, value in meta.items() if key.startswith(_OWN)}
     if (artifact := _shown(meta.get("artifact"))) is not None:
-        kept["artifact"] = artifact.meta
+        entries["artifact"] = artifact.meta
     several = meta.get("artifacts")
     if isinstance(several, list) and (listed := [each.meta for each in map(_shown, several) if each]):
-        kept["artifacts"] = listed
+        entries["artifacts"] = listed
     if isinstance(meta.get("artifact_error"), str):
-        kept["artifact_error"] = meta["artifact_error"]
-    return kept
+        entries["artifact_error"] = meta["artifact_error"]
+    return entries
 
 
 def _artifacts(meta: Mapping[str, Any]) -> Iterator[Shown]:
@@ -68,7 +68,7 @@ def _artifacts(meta: Mapping[str, Any]) -> Iterator[Shown]:
 
 
 def _shown(entry: Any) -> Shown | None:
-    """The artifact that an entry describes; None for what the adapter would never have written."""
+    """Return the artifact that an entry describes; None for an entry that the adapter would never have written."""
     if not isinstance(entry, Mapping):
         return None
     shown = Shown(

@@ -143,9 +143,9 @@ def _listed(types: Any) -> list[str]:
 
 def message_of(mismatch: Mismatch) -> str:
     """Return one line that says what is wrong."""
-    said = _WORDS.get(mismatch.keyword)
-    if said is not None:
-        return _cut(f"{_value(mismatch.instance)} {said.format(_repr(mismatch.value))}")
+    words = _WORDS.get(mismatch.keyword)
+    if words is not None:
+        return _cut(f"{_value(mismatch.instance)} {words.format(_repr(mismatch.value))}")
     return _cut(_particular(mismatch))
 
 

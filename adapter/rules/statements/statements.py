@@ -83,8 +83,8 @@ class Bound:
 def compile_statement(
     template: str, dialect: Kind, inputs: Mapping[str, Input], env: Environment, *, textual: bool = False
 ) -> Statement:
-    """``env`` is asked at every bind. ``textual`` puts values into an SQL text as they are, for where nothing can be
-    bound; it refuses strings without an enum. Raises StatementRefused.
+    """Compile a template. ``env`` is called at every bind. ``textual`` puts values into an SQL text as they are,
+    where nothing can be bound; it refuses strings without an enum. Raises StatementRefused.
     """
     parsed = parse(template, inputs)
     if textual and dialect not in DIALECTS:
@@ -100,8 +100,8 @@ def compile_statement(
 
 
 def bind(statement: Statement, values: Mapping[str, object]) -> Bound:
-    """``values`` are those of ``inputs.coerced``. Raises EnvironmentFailed, then SubstitutionFailed where a value
-    that the statement needs is absent or cannot stand in its place.
+    """Bind ``values``, which have the types of their inputs. Raises EnvironmentFailed, then SubstitutionFailed for a
+    value that is missing or cannot stand in its place.
     """
     form, kind, reading = statement.form, statement.kind, statement.reads
     for name in statement.environment:
@@ -192,7 +192,9 @@ _READING: Final = frozenset(_READ.split())
 
 @dataclass(frozen=True, slots=True)
 class RedisCommand:
-    """``words`` are the command's name, in capitals, and its arguments; each stays one whatever its value is."""
+    """A compiled Redis command. ``words`` are its name, in capitals, and its arguments; each stays one word whatever
+    its value is.
+    """
 
     words: tuple[tuple[Part, ...], ...]
     order: tuple[str, ...]

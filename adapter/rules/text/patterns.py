@@ -245,17 +245,17 @@ def pattern_of(source: str, *, large: bool) -> Expression:
     """The pattern, compiled; one that takes more than SMALL bytes only where ``large`` says so. Raises
     ExpressionInvalid, and TooLarge for one that is.
     """
-    made = _small(source)
-    if isinstance(made, Expression):
-        return made
-    if not _is_too_large(made):
-        raise ExpressionInvalid(made)
+    compiled = _small(source)
+    if isinstance(compiled, Expression):
+        return compiled
+    if not _is_too_large(compiled):
+        raise ExpressionInvalid(compiled)
     if not large:
         raise PatternTooLarge
-    made = _large(source)
-    if isinstance(made, str):
-        raise ExpressionInvalid(made)
-    return made
+    compiled = _large(source)
+    if isinstance(compiled, str):
+        raise ExpressionInvalid(compiled)
+    return compiled
 
 
 class PatternTooLarge(Exception):
