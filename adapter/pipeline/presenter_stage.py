@@ -85,16 +85,13 @@ class Presenting:
                 f"[{self.presenter.name} Presenter] Checking the data takes more than the {self.max_steps} steps "
                 "that validation.max_steps allows."
             )
-            self._tell(call, sentence)
-            raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
+            raise self._failed(call, sentence) from None
         except PresenterFailed as error:
-            self._tell(call, str(error))
-            raise StageFailed.worded("presenter", str(error), error.result()) from None
+            raise self._failed(call, str(error)) from None
         except (Exception, SystemExit):
-            # A sentence of its own, as nobody knows what of the data the exception's would tell.
+            # A sentence of its own, as the exception's may tell something of the data.
             sentence = f"[{self.presenter.name} Presenter] The data could not be presented."
-            self._tell(call, sentence)
-            raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
+            raise self._failed(call, sentence) from None
 
     def _warns(self, outcome: Outcome) -> bool:
         """Tell whether the tool's code gave a warning instead of data; the code wrote the warning for its caller."""
@@ -148,10 +145,11 @@ class Presenting:
         )
         raise StageFailed.worded("presenter", sentence, misshapen(sentence))
 
-    def _tell(self, call: PlannedCall, why: str) -> None:
+    def _failed(self, call: PlannedCall, sentence: str) -> StageFailed:
         log = self.log.bind(server=call.server, tool=self.tool)
-        log.warning("a result could not be presented", why=why)
+        log.warning("a result could not be presented", why=sentence)
         log.debug("where the presenter failed", exc_info=True)
+        return StageFailed.worded("presenter", sentence, misshapen(sentence))
 
 
 def _texts(content: Any) -> list[str]:

@@ -7,12 +7,14 @@ import contextlib
 import hashlib
 import json
 import pickle
-from collections import OrderedDict
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
+
+from adapter.rules.last_used import LastUsed, Weight
 
 PATIENCE = 10.0
 """Seconds to wait for what another caller is about to be answered."""
@@ -120,10 +122,16 @@ class ResultCache:
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: LastUsed[str, _Entry] = LastUsed(
+            sys.maxsize, max_bytes, lambda entry: Weight(id(entry), entry.cost)
+        )
         self._flights: dict[str, _Flight] = {}
         self._leads: dict[str, _Lead] = {}
-        self.bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that the kept results take."""
+        return self._entries.size
 
     def __repr__(self) -> str:
         return f"<ResultCache: {len(self._entries)} results, {self.bytes} of {self._max_bytes} bytes>"
@@ -188,9 +196,9 @@ class ResultCache:
 
         What is being worked out for one is given to those who wait for it already, and not kept.
         """
-        keys = [key for key, entry in self._entries.items() if concerned(entry.tool)]
+        keys = [key for key, entry in self._entries.kept.items() if concerned(entry.tool)]
         for key in keys:
-            self._drop(key)
+            self._entries.drop(key)
         for key, flight in list(self._flights.items()):
             if concerned(flight.tool):
                 flight.outdated = True
@@ -256,27 +264,15 @@ class ResultCache:
 
     def _kept(self, key: str) -> _Packed | None:
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is not None and entry.expires <= self._clock():
+            self._entries.drop(key)
             return None
-        if entry.expires <= self._clock():
-            self._drop(key)
-            return None
-        self._entries.move_to_end(key)
-        return entry.packed
+        return None if entry is None else entry.packed
 
     def _put(self, lookup: _Lookup, packed: _Packed) -> None:
-        key, entry = lookup.key, _Entry(lookup.tool, packed, self._clock() + lookup.ttl)
-        if entry.cost > self._max_bytes:
-            return
-        if key in self._entries:
-            self._drop(key)
-        self._entries[key] = entry
-        self.bytes += entry.cost
-        while self.bytes > self._max_bytes:
-            self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: str) -> None:
-        self.bytes -= self._entries.pop(key).cost
+        entry = _Entry(lookup.tool, packed, self._clock() + lookup.ttl)
+        if entry.cost <= self._max_bytes:
+            self._entries.put(lookup.key, entry)
 
 
 def _packed(value: Any) -> _Packed | None:

@@ -26,7 +26,6 @@ from adapter.rules.results.blocks import (
     without_tags,
 )
 from adapter.rules.results.outcomes import Result, text_block
-from adapter.rules.results.refusals import misshapen
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.text.json_values import NotJson, compact, plain
 
@@ -39,11 +38,7 @@ Says = Callable[[Any, Any], Any]
 
 
 class PresenterFailed(Exception):
-    """Data that could not be presented. ``str`` is what the caller may read; the cause is for the log."""
-
-    def result(self) -> Result:
-        """The result of the call."""
-        return misshapen(str(self))
+    """Data that could not be presented. ``str`` is the sentence for the caller; the cause is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
