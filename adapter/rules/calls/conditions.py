@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+from adapter.rules.schema.assertions import is_number
+
 _LONGEST = 1000
 _DEEPEST = 32
 
@@ -89,13 +91,9 @@ def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
     def holds(one: Any, other: Any) -> bool:
         if isinstance(one, str) and isinstance(other, str):
             return bool(compare(one, other))
-        return _is_number(one) and _is_number(other) and bool(compare(one, other))
+        return is_number(one) and is_number(other) and bool(compare(one, other))
 
     return holds
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _within(one: Any, other: Any) -> bool:

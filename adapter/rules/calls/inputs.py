@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
-if TYPE_CHECKING:
-    from adapter.rules.schema.wording import Fault
+from adapter.rules.schema.checker import in_calendar
+from adapter.rules.schema.wording import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
@@ -198,7 +198,6 @@ _DATETIME = re.compile(
     r"(?: ([0-9]{2}):([0-9]{2}):([0-9]{2})"
     r"|T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:Z|[+-]([0-9]{2}):([0-9]{2})))?"
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _string(value: object) -> str:
@@ -259,9 +258,7 @@ def _datetime(value: object) -> str:
 
 def _is_time(year: int, month: int, day: int, *clock: int) -> bool:
     """``clock`` is hour, minute and second of either form, then the zone's hour and minute."""
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    in_calendar = 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
-    return in_calendar and all(
+    return in_calendar(year, month, day) and all(
         part < end for part, end in zip(clock, (24, 60, 60, 24, 60, 60, 24, 60), strict=True)
     )
 

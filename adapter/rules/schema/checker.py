@@ -7,6 +7,7 @@ format takes a time that is linear in the text, of which no more than ``LONGEST`
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any, Final, NamedTuple
@@ -143,7 +144,6 @@ _TIME = re.compile(
 _DURATION = re.compile(
     r"P(?:[0-9]+W|(?=[0-9T])(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+S)?)?)"
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _hostname(text: str) -> bool:
@@ -188,11 +188,12 @@ def _ipv6(text: str) -> bool:
 
 def _date(text: str) -> bool:
     found = _DATE.fullmatch(text)
-    if found is None:
-        return False
-    year, month, day = map(int, found.groups())
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
+    return found is not None and in_calendar(*map(int, found.groups()))
+
+
+def in_calendar(year: int, month: int, day: int) -> bool:
+    """Tell whether there is such a day; a year may be 0 (RFC 3339)."""
+    return 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
 
 
 def _time(text: str) -> bool:
