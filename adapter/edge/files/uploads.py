@@ -172,9 +172,9 @@ class UploadRoute:
                 "upload_handle": upload_handle(scope.id, record.id, self._scheme),
                 "upload_id": record.id,
                 "filename": record.filename,
-                "mime_type": record.media_type,
-                "size_bytes": record.size,
-                "sha256": record.sha256,
+                "mime_type": record.content.media_type,
+                "size_bytes": record.content.size,
+                "sha256": record.content.sha256,
             }
             for record in records
         ]

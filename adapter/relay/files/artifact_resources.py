@@ -130,8 +130,8 @@ class ResourceList:
         return {
             "uri": artifact_uri(record.scope, record.id, record.filename, self._scheme),
             "name": record.filename,
-            "mimeType": record.media_type,
-            "size": record.size,
+            "mimeType": record.content.media_type,
+            "size": record.content.size,
             "annotations": {"lastModified": iso(record.created)},
         }
 
@@ -178,7 +178,7 @@ class ResourceRead:
         record = await self._record(call, uri)
         if record is None:
             return _unknown(call, uri)
-        if record.size > self._limit:
+        if record.content.size > self._limit:
             return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
         try:
             return await self._contents(call, uri, record)
@@ -209,7 +209,7 @@ class ResourceRead:
 
     def _too_large(self, call: Call, record: FileRecord) -> str:
         sentence = (
-            f"This artifact has {record.size} bytes, more than the {self._limit} that "
+            f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
             "artifacts.max_resource_bytes lets resources/read return."
         )
         if self._links is None:
@@ -218,7 +218,7 @@ class ResourceRead:
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
-    shown = {"uri": uri, "mimeType": record.media_type}
+    shown = {"uri": uri, "mimeType": record.content.media_type}
     if isinstance(held, str):
         return {**shown, "text": held}
     return {**shown, "blob": base64.b64encode(held).decode("ascii")}
