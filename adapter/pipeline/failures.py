@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.rules.results.blocks import NO_BLOCKS, Blocks
-from adapter.rules.results.outcomes import NOTHING, Result, ToolUserError, payload, text_block
+from adapter.rules.results.outcomes import ERROR_KEY, NOTHING, Result, ToolUserError, payload, text_block
 
 if TYPE_CHECKING:
     from adapter.pipeline.call import PlannedCall
@@ -125,9 +125,6 @@ DOING: Mapping[Stage, str] = {
     "output_transform": "output transform failed",
 }
 """What the sentences of stages with the user's code begin with."""
-
-ERROR_KEY = "adapter/error"
-"""The member of a result's ``_meta`` that names the stage and the code."""
 
 
 class StageFailed(Exception):

@@ -17,6 +17,7 @@ from adapter.pipeline.limits_stage import Counting
 from adapter.pipeline.order import Part, Slot
 from adapter.pipeline.tracing import Observing
 from adapter.rules.results import refusals
+from adapter.rules.results.outcomes import TRACE_KEY
 from adapter.rules.results.result_size import limited
 
 Listed = Callable[[PlannedCall], Awaitable[bool]]
@@ -73,9 +74,6 @@ def crowded(tool: str) -> StageFailed:
     """Return the refusal of a call of ``tool``, of which too many are left over."""
     return StageFailed("limits", f"too many calls of {tool} were given up and have not ended", "busy")
 
-
-TRACE_KEY = "_trace_id"
-"""The member of a result's ``_meta`` with its trace, for callers over HTTP."""
 
 Kind = Literal["proxied", "script", "statement"]
 

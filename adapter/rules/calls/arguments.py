@@ -37,7 +37,9 @@ def steps(path: str) -> tuple[PathStep, ...]:
 
 
 def ambiguous(message: bytes, path: str) -> bool:
-    """Tell whether a tool call may say more of an argument than ``values`` finds: see ``leads_elsewhere``."""
+    """Tell whether a reader other than ``values`` may find more of an argument in a tool call: see
+    ``leads_elsewhere``.
+    """
     return leads_elsewhere(message, (*((name, 0) for name in _ARGUMENTS), *steps(path)))
 
 
@@ -74,7 +76,7 @@ def values(message: bytes, path: str) -> list[ArgumentValue]:
 
 
 def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> bytes:
-    """The message with texts in place of what ``values`` found in it, given in the order found."""
+    """Return the message with texts in place of the values that ``values`` found, given in the same order."""
     pieces: list[bytes] = []
     at = 0
     for value, text in texts:
@@ -86,7 +88,7 @@ def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> byte
 class ArgumentSlot(NamedTuple):
     """The place of an argument in a tool call, or the place where it is to be added.
 
-    ``value`` is the first that ``values`` finds, None if it finds none.
+    ``value`` is the first one that ``values`` finds, None if it finds none.
     """
 
     value: Value | None
@@ -96,7 +98,7 @@ class ArgumentSlot(NamedTuple):
     after: bytes
 
     def filled(self, message: bytes, text: str) -> bytes:
-        """The message it was found in with this text for the argument; all other bytes stay."""
+        """Return the message with this text for the argument; all other bytes stay."""
         return b"".join(
             (message[: self.start], self.before, _quoted(text), self.after, message[self.end :]),
         )
@@ -240,7 +242,7 @@ def annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def headers_of(definition: bytes, value: Mapping[str, Any]) -> Headers:
-    """The headers of a tool's arguments. ``value`` is what ``definition`` says."""
+    """Return the headers of a tool's arguments. ``value`` is the decoded ``definition``."""
     # Few tools have any, and a backslash may hide the word.
     if b"x-mcp-header" not in definition and b"\\" not in definition:
         return NO_HEADERS
@@ -251,9 +253,10 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}((?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)
 
 
 def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, str]) -> None:
-    """Raise HeaderMismatch unless each mirrored argument and its header say the same, or nothing.
+    """Raise HeaderMismatch unless each mirrored argument equals its header, or both are absent.
 
-    ``headers`` go by their names in lower case. What no header can say, such as a list, is left to the upstream.
+    ``headers`` go by their names in lower case. A value that no header can hold, such as a list, is left to the
+    upstream.
     """
     for path, name in mirrors.items():
         header, value = headers.get(name.lower()), value_at(arguments, path)

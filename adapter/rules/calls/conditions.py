@@ -71,7 +71,7 @@ def compile_condition(text: str) -> Condition:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but neither true nor "1"."""
+    """Return the equality of JSON: 1 is 1.0, but neither true nor "1"."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -86,7 +86,7 @@ def _different(one: Any, other: Any) -> bool:
 
 
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
-    """Numbers among numbers, texts among texts; anything else has no order."""
+    """Return a comparison of two numbers or two texts; other values have no order."""
 
     def holds(one: Any, other: Any) -> bool:
         if isinstance(one, str) and isinstance(other, str):

@@ -43,8 +43,9 @@ def asks_for_input(message: object) -> str | None:
 
 
 def round_key(scope_id: str, server: str, tool: str, arguments: object, state: str) -> str:
-    """The digest of all that makes a request the next round of a call, 64 hex digits. Raises BadJson for arguments that
-    are nested too deep to be written (see nesting).
+    """Return the digest of a round: everything that makes a request the next round of a call, as 64 hex digits.
+
+    Raises BadJson for arguments that are nested too deeply to be written (see nesting).
     """
     digest = hashlib.sha256()
     for part in (scope_id, server, tool, state):
@@ -81,7 +82,7 @@ class PendingRound:
         return next(reversed(self.states), None)
 
     def add_state(self, key: str, own: str | None) -> list[str]:
-        """Be found by this key too. Returns the keys by which it is found no longer."""
+        """Add this key of the round. Return the keys that no longer lead to it."""
         self.states.pop(key, None)
         self.states[key] = own
         gone = list(self.states)[:-STATES_KEPT]

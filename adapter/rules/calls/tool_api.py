@@ -1,4 +1,4 @@
-"""The HTTP tool API: which body stands for which arguments, and what each outcome is answered with. Pure.
+"""The HTTP tool API: the arguments in a request's body, and the answers. Pure.
 
 Answers of calls are MCP's CallToolResult; refusals, which come before anything ran, are ``{"error": sentence}``.
 """
@@ -14,21 +14,17 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from adapter.rules.results.outcomes import text_block
+from adapter.rules.results.outcomes import ERROR_KEY, TRACE_KEY, text_block
 from adapter.rules.text.json_values import compact, plain
 from adapter.wire.piecewise import Piecewise
 
 InvalidJson = Literal["empty", "reject"]
 """What a body is that cannot be read: no arguments, or refused."""
 
-TRACE_KEY = "_trace_id"
-"""The member of a result's ``_meta`` by which its trace is found."""
-
 WARNING = "The body is not valid JSON; the tool was called without arguments."
 """What an answer says beside its result when an unreadable body was taken for no arguments."""
 
 _MAPPINGS = (dict, Mapping)  # nearly all are dicts, and an abstract class takes its time
-_ERROR_KEY = "adapter/error"  # which stage of a plan failed: for programs that speak MCP only
 _SAID_ANEW = ("resultType", "_meta", "isError")
 _OF_THE_PROTOCOL = "io.modelcontextprotocol/"
 _MOST_DIGITS = 4000
@@ -93,7 +89,7 @@ class ApiTool:
 
     @classmethod
     def of(cls, tool: Any) -> ApiTool | None:
-        """A tool of a list, whether it says its members as a mapping or as attributes; None for one without a name."""
+        """Return a tool of a list, whose members are a mapping's or attributes; None for one without a name."""
         name = _member(tool, "name")
         if not isinstance(name, str):
             return None
@@ -136,7 +132,7 @@ def tool_detail(tool: ApiTool) -> HttpOutcome:
 
 
 def is_destructive(tool: Any) -> bool:
-    """Tell whether a tool of a list says that it may destroy something."""
+    """Tell whether a tool is declared as destructive."""
     annotations = _member(tool, "annotations")
     if not isinstance(annotations, _MAPPINGS):
         annotations = as_plain(annotations)
@@ -153,10 +149,10 @@ def input_schema_of(tool: Any) -> Any:
 
 
 def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | HttpOutcome:
-    """The arguments that the body of a call stands for, or its refusal. No body at all is no arguments.
+    """Return the arguments in the body of a call, or its refusal. No body means no arguments.
 
-    What is no JSON goes by ``policy``, and is refused for tools that are ``destructive``; what is JSON and cannot be
-    arguments is refused for all.
+    Invalid JSON goes by ``policy``, and is refused for ``destructive`` tools; JSON that is not an object is refused
+    for all.
     """
     if not raw.strip():
         return Arguments({})
@@ -223,7 +219,7 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> HttpOutcome:
     failed = result.get("isError") is True
     meta = result.get("_meta")
     rest = dict(meta) if isinstance(meta, _MAPPINGS) else {}
-    error = rest.pop(_ERROR_KEY, None)
+    error = rest.pop(ERROR_KEY, None)
     if failed and isinstance(error, _MAPPINGS) and error.get("stage") == "auth":
         return UNAUTHORIZED
     rest = _meta_for_callers(rest, trace_id)
@@ -253,7 +249,7 @@ def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
 
 
 def failure_body(message: str) -> HttpOutcome:
-    """The answer to a call that raised: no page of a framework, and not a word but the message."""
+    """Return the answer to a call that raised: the message and nothing else."""
     return HttpOutcome(500, _spelled({"content": [text_block(message)], "isError": True}))
 
 
@@ -275,7 +271,7 @@ Errors = Sequence[Mapping[str, str]]
 
 
 def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
-    """The arguments that a body stands for which is only to be looked at, or why it stands for none."""
+    """Return the arguments in a body that is only to be validated, or the reason why there are none."""
     try:
         value = _read(raw) if raw.strip() else {}
     except ValueError as error:
@@ -286,7 +282,7 @@ def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
 
 
 def validation(errors: Errors) -> HttpOutcome:
-    """The answer to arguments that have been looked at."""
+    """Return the answer to validated arguments."""
     return _invalid(200, errors) if errors else HttpOutcome(200, _spelled({"valid": True}))
 
 

@@ -18,6 +18,12 @@ from adapter.rules.results.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock,
 from adapter.rules.text.json_values import compact, indented, require_size
 from adapter.wire.envelope import parse
 
+ERROR_KEY = "adapter/error"
+"""The member of a result's ``_meta`` that names the stage that failed and the code, for programs."""
+
+TRACE_KEY = "_trace_id"
+"""The member of a result's ``_meta`` with its trace, for callers over HTTP."""
+
 Severity = Literal["warning", "error", "critical"]
 
 RETRY = "This may be a transient error. Retry the same call with identical parameters."
@@ -69,7 +75,7 @@ def validation_error_text(action: str, fields: Iterable[tuple[str, str]]) -> str
 
 
 def spelled(number: float) -> str:
-    """A number without a fraction that says nothing, and in digits only where it is whole."""
+    """Return a number without a fraction of zero, and in digits only if it is whole."""
     return str(int(number)) if number == int(number) else str(round(number, 3))
 
 

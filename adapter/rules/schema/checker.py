@@ -66,10 +66,10 @@ class Checker:
         return tuple(self._document.patterns)
 
     def judged(self, value: Any, *, steps: int = STEPS, large: bool = True) -> Judgement:
-        """Everything that is wrong, at most MOST_FAULTS; with ``large`` patterns too that take long to compile.
+        """Return the judgement of a value, with at most MOST_FAULTS faults; with ``large`` also by patterns that take
+        long to compile.
 
-        Raises SchemaInvalid where the schema turns out to refer to what it does not hold, OutOfSteps, and
-        SchemaTooLarge.
+        Raises SchemaInvalid if the schema refers to something that it does not hold, OutOfSteps, and SchemaTooLarge.
         """
         given = dict(value) if isinstance(value, Mapping) else value
         run = Evaluation(steps, tracks=self._document.tracks, large=large)
@@ -87,7 +87,7 @@ class Checker:
         return Judgement(ordered, run.unjudged, steps - run.left)
 
     def faults(self, value: Any) -> Sequence[Fault]:
-        """The same without the patterns; a value that takes more than STEPS has that for its fault.
+        """Return the faults of a value; a value that takes more than STEPS has that as its fault.
 
         Raises SchemaInvalid.
         """

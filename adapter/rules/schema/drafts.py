@@ -16,7 +16,9 @@ Part = tuple[tuple[str | int, ...], Any]
 
 @dataclass(frozen=True, slots=True)
 class KeywordForm:
-    """``expected`` names the form for whoever wrote another; ``parts`` are the schemas in a value that has it."""
+    """The form of a keyword's value. ``expected`` names it in errors; ``parts`` are the schemas in a value of this
+    form.
+    """
 
     expected: str
     has: Callable[[Any], bool]
@@ -137,8 +139,8 @@ Forms = Mapping[str, KeywordForm]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """One draft. ``name_keyword`` gives a schema its URI; where ``ref_is_alone``, what stands beside a ``$ref`` is
-    nothing.
+    """One draft. ``name_keyword`` gives a schema its URI; with ``ref_is_alone`` the keywords beside a ``$ref`` are
+    ignored.
     """
 
     name: str

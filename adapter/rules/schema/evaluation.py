@@ -1,4 +1,4 @@
-"""One value judged by one schema, with an end: steps and depth are counted, whoever wrote schema and value. Pure."""
+"""One value judged by one schema, within bounds on steps and depth: schema and value may be hostile. Pure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class TooDeep(OutOfBounds):
 
 
 class Mismatch:
-    """One thing that is wrong: what stands at ``place`` is not what ``keyword`` of ``schema`` asks for with ``value``.
+    """One mismatch: the value at ``place`` does not fit ``keyword`` of ``schema``, which has ``value``.
 
-    ``keyword`` is "false" for the schema that nothing fits. ``detail`` is what the keyword has to say beyond that;
-    ``ways`` are the mismatches of each alternative, where there are few.
+    ``keyword`` is "false" for the schema that nothing fits. ``detail`` is what the keyword adds; ``ways`` are the
+    mismatches of each alternative, if there are few.
     """
 
     __slots__ = ("detail", "instance", "keyword", "place", "schema", "value", "ways")
@@ -131,10 +131,11 @@ class Subject:
 
 
 class Evaluation:
-    """``steps`` is how many may still be taken; a step is some microseconds. With ``large`` patterns may be compiled
-    that take long for it.
+    """The judging of one value. ``steps`` is the number of steps that it may take; a step is some microseconds. With
+    ``large`` patterns may be compiled that take long.
 
-    ``unjudged`` are the patterns that were not looked at, and why. ``tracks``: the schema asks what was evaluated.
+    ``unjudged`` are the patterns that were not checked, with the reasons. ``tracks``: the schema has ``unevaluated…``
+    keywords.
     """
 
     def __init__(self, steps: int, *, tracks: bool, large: bool) -> None:
@@ -159,7 +160,7 @@ class Evaluation:
             raise OutOfSteps
 
     def apply(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
-        """Judge a value by a schema of its own; whether it fits. Raises OutOfBounds."""
+        """Judge a value by a schema of its own, and tell whether it fits. Raises OutOfBounds."""
         outer = self.evaluated
         if self.tracks:
             self.evaluated = Evaluated()
@@ -168,7 +169,7 @@ class Evaluation:
         return fits
 
     def within(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
-        """Judge by one more schema a value that is judged already: what this one has evaluated counts there too."""
+        """Judge the value of the current schema by one more schema; members that this one evaluates count there too."""
         if not self.tracks:
             return self._judge(node, instance, place, findings)
         outer = self.evaluated

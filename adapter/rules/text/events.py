@@ -52,8 +52,8 @@ _KEY = re.compile(_TELLING, re.IGNORECASE)
 
 
 class Redactor:
-    """Called with a text, gives it with ``hidden`` in place of each credential. With ``places`` connection strings are
-    credentials too, and absolute paths are ``[path]``.
+    """Called with a text, returns it with ``hidden`` in place of each credential. With ``places`` connection strings
+    are credentials too, and absolute paths are ``[path]``.
     """
 
     def __init__(self, hidden: str, *, places: bool = False) -> None:
@@ -136,7 +136,7 @@ def writable(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encodable(text: str) -> str:
-    """The text with lone surrogates, which no UTF-8 can say, as the escapes that JSON has for them."""
+    """Return the text with lone surrogates, which UTF-8 cannot hold, as JSON's escapes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -145,7 +145,7 @@ def encodable(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The beginning of a text, in at most so many characters, the last of which says that there was more."""
+    """Return the beginning of a text, at most so many characters; the last one tells that there was more."""
     return text if len(text) <= most else text[: most - 1] + _MORE
 
 
@@ -218,7 +218,7 @@ def _said(value: object) -> str:
 
 
 def _whole_words(text: str, most: int) -> str:
-    """The beginning of a text, where possible not in the middle of a word: half of a secret is not known for one."""
+    """Return the beginning of a text, if possible at the end of a word: half of a secret cannot be recognized."""
     if len(text) <= most:
         return text
     cut = text[:most]

@@ -19,7 +19,7 @@ MEMORY = 1 << 20
 
 
 class ExpressionInvalid(ValueError):
-    """A text that is no expression for this engine; ``str`` says why in a few words."""
+    """A text that this engine cannot compile; ``str`` is the reason in a few words."""
 
 
 class _Match(Protocol):

@@ -1,7 +1,7 @@
 """Patterns of JSON Schemas, in the syntax of ECMA-262, translated for RE2 and compiled. Pure.
 
-Both may come from strangers. A pattern that the engine cannot express is not judged here: the tool itself decides
-what it takes.
+Pattern and text may come from strangers. A pattern that RE2 cannot express is not judged here: the tool itself
+decides.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _LOOK_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 def as_re2(pattern: str) -> str:
-    """The pattern in RE2's syntax; what is no pattern at all may stay none.
+    """Return the pattern in RE2's syntax; an invalid pattern may stay invalid.
 
-    Raises ExpressionInvalid for what RE2 has no words for.
+    Raises ExpressionInvalid for what RE2 cannot express.
     """
     return _Translation(pattern).written()
 
@@ -242,8 +242,8 @@ LARGE = 1 << 21
 
 
 def pattern_of(source: str, *, large: bool) -> Expression:
-    """The pattern, compiled; one that takes more than SMALL bytes only where ``large`` says so. Raises
-    ExpressionInvalid, and TooLarge for one that is.
+    """Return the compiled pattern; one of more than SMALL bytes only with ``large``. Raises ExpressionInvalid, and
+    PatternTooLarge.
     """
     compiled = _small(source)
     if isinstance(compiled, Expression):
