@@ -26,7 +26,7 @@ class Slot(Enum):
         "resolve",
         "relay, plan",
         "",
-        "the upstream's own answer; of a hosted server `core.errors.unknown_tool_code`",
+        "the upstream's own answer; for a hosted server `core.errors.unknown_tool_code`",
     )
     PIN = "pin", "relay", "`core.tool_definition_pinning` ([pins](pins.md))", "a JSON-RPC error"
     CONTEXT = "context", "plan", "`context.factory`", '"context unavailable"'

@@ -72,7 +72,7 @@ def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
 
 def crowded(tool: str) -> StageFailed:
     """Return the refusal of a call of ``tool``, of which too many are left over."""
-    return StageFailed("limits", f"too many calls of {tool} were given up and have not ended", "busy")
+    return StageFailed("limits", f"too many abandoned calls of {tool} are still running", "busy")
 
 
 Kind = Literal["proxied", "script", "statement"]

@@ -26,7 +26,7 @@ AT_ONCE = 256 * 1024
 STEPS_AT_ONCE = 5_000
 """Steps of checking it against a JSON Schema that are taken on the event loop, some milliseconds too."""
 
-FAILED = "The tool failed. What it said of it is withheld."
+FAILED = "The tool failed. Its error message is withheld."
 
 _WARNING = "<tool_error"
 _ASKING = ("inputRequests", "requestState")
@@ -82,7 +82,7 @@ class Presenting:
             return presented
         except OutOfSteps:
             sentence = (
-                f"[{self.presenter.name} Presenter] Checking the data takes more than the {self.max_steps} steps "
+                f"[{self.presenter.name} Presenter] Checking the data needs more than the {self.max_steps} steps "
                 "that validation.max_steps allows."
             )
             raise self._failed(call, sentence) from None
@@ -140,9 +140,7 @@ class Presenting:
         if outcome.result.get("resultType") == "input_required":
             question = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
             return Outcome({**parts.members, **question})
-        sentence = (
-            f"[{self.presenter.name} Presenter] The tool answered with something that cannot be presented."
-        )
+        sentence = f"[{self.presenter.name} Presenter] The tool's answer cannot be presented."
         raise StageFailed.worded("presenter", sentence, misshapen(sentence))
 
     def _failed(self, call: PlannedCall, sentence: str) -> StageFailed:

@@ -22,17 +22,17 @@ _TICKS = re.compile("`{3,}")
 
 
 def echarts(content: Mapping[str, Any], **hints: Unpack[Hints]) -> UiBlock:
-    """A chart, by its ECharts options."""
+    """A chart with ECharts options."""
     return UiBlock("echarts", _fenced("echarts", indented(content)), **hints)
 
 
 def mermaid(content: str, **hints: Unpack[Hints]) -> UiBlock:
-    """A diagram in Mermaid's language."""
+    """A diagram in Mermaid syntax."""
     return UiBlock("mermaid", _fenced("mermaid", content), **hints)
 
 
 def code(content: str, *, language: str = "", **hints: Unpack[Hints]) -> UiBlock:
-    """Code in some language; the language is the block's type, where one is given."""
+    """Source code; the language, if given, is the type of the block."""
     return UiBlock(language or "code", _fenced(language, content), **hints)
 
 
@@ -42,12 +42,12 @@ def json(content: Any, **hints: Unpack[Hints]) -> UiBlock:
 
 
 def markdown(content: str, **hints: Unpack[Hints]) -> UiBlock:
-    """Markdown as it is."""
+    """Markdown, unchanged."""
     return UiBlock("markdown", content, **hints)
 
 
 def table(content: Sequence[Mapping[str, Any] | Sequence[Any]], **hints: Unpack[Hints]) -> UiBlock:
-    """A Markdown table: of objects, whose keys are its head, or of rows, of which the first is its head."""
+    """A Markdown table of objects (their keys are the header) or of rows (the first row is the header)."""
     rows = _rows(content)
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
     if lines:
@@ -56,12 +56,12 @@ def table(content: Sequence[Mapping[str, Any] | Sequence[Any]], **hints: Unpack[
 
 
 def list(content: Iterable[Any], **hints: Unpack[Hints]) -> UiBlock:
-    """A Markdown list, one bullet an item."""
+    """A Markdown list with one bullet for each item."""
     return UiBlock("markdown", "\n".join(f"- {_inline(item)}" for item in content), **hints)
 
 
 def summary(content: str, **hints: Unpack[Hints]) -> UiBlock:
-    """A sentence about the whole of the data."""
+    """A sentence that summarizes the data."""
     return UiBlock("summary", f"📊 **Summary**: {content}", **hints)
 
 
