@@ -27,8 +27,9 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models
+reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, and the tables of docs/pipeline.md
 	$(BIN)/mcp-adapter config reference > docs/settings.md
+	$(BIN)/python -m tests.traceability
 
 conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras
 	$(BIN)/python -m tests.e2e.conformance

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context
 from adapter.rules.presenters import ui
 from adapter.rules.results.outcomes import (
     ToolUserError,

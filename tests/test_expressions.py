@@ -113,7 +113,7 @@ def test_all_of_the_house_are_found() -> None:
     assert len(EXPRESSIONS) > 100
     given = {f"adapter.{one.where.partition(':')[0]}" for one in BUILT}
     # Those of secrets are held by names, and so are found.
-    assert made_of_values() <= {*given, "adapter.rules.text.secrets"}
+    assert made_of_values() <= {*given, "adapter.rules.text.events"}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)

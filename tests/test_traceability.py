@@ -1,4 +1,4 @@
-"""The table of docs/pipeline.md: it names the tests that there are, and no requirement goes without one."""
+"""The tables of docs/pipeline.md: the order of stages as it is, and a test for each requirement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_each_stage_and_each_rule_is_shown_by_a_test() -> None:
     assert MUST.intersection(missing()) == set()
 
 
-def test_the_table_is_that_of_now() -> None:
+def test_the_tables_are_those_of_now() -> None:
     """``python -m tests.traceability`` writes it."""
     page = PAGE.read_text()
     assert written(page) == page

@@ -1,6 +1,7 @@
-"""Which test shows which requirement of the tool pipeline: the table of docs/pipeline.md, out of the tests' names.
+"""The tables of docs/pipeline.md: the order of stages, and the tests that show each requirement.
 
-A test called ``test_h4_…`` shows H4. ``python -m tests.traceability`` writes the table; a test says when it is stale.
+The order is that of ``adapter/pipeline/order.py``; a test called ``test_h4_…`` shows H4.
+``python -m tests.traceability`` writes both tables; a test says when one is stale.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from adapter.pipeline.order import Slot
+
 HOUSE = Path(__file__).parents[1]
 PAGE = HOUSE / "docs" / "pipeline.md"
-BEGIN, END = "<!-- begin: what shows it -->", "<!-- end: what shows it -->"
+ORDER, SHOWN = "order", "what shows it"
+"""The names of the two tables in their markers."""
 
 MOST_NAMED = 3
 """Tests of one requirement that the table names; how many more there are it says."""
@@ -99,9 +103,19 @@ def missing() -> list[str]:
 
 
 def written(page: str) -> str:
-    """The page with the table of now."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}"
+    """The page with the tables of now."""
+    for name, text in ((ORDER, order()), (SHOWN, table())):
+        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def order() -> str:
+    """The slots of a call in running order."""
+    cells = [(str(slot.number), slot.label, slot.room, slot.settings, slot.failure) for slot in Slot]
+    head = [("", "stage", "runs in", "set by", "ends a call with"), ("---",) * 5]
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (*head, *cells))
 
 
 def _shown() -> dict[str, list[tuple[str, str]]]:

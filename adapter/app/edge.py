@@ -24,7 +24,7 @@ from adapter.relay.http_api.recent_exchanges import Recent, Waterfall
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import public_line
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback
 from adapter.settings.root import Settings
@@ -70,7 +70,7 @@ class Observation(NamedTuple):
 def build_observation(settings: Settings) -> Observation:
     """Raises SettingsError for telemetry that cannot be had."""
     try:
-        telemetry = open_telemetry(settings.telemetry, redact=told, fault=fault)
+        telemetry = open_telemetry(settings.telemetry, redact=public_line, fault=fault)
     except TelemetryMissing as missing:
         problem = Problem(missing.setting, str(missing))
         raise SettingsError([settings.traced(problem)]) from None

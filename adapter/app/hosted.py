@@ -13,7 +13,6 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.pipeline import Planning
-from adapter.app.pipeline_steps import kept_for
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
@@ -21,12 +20,12 @@ from adapter.hosted.scripts.scripts import Handling
 from adapter.hosted.server import HostedServer, Served
 from adapter.hosted.statement import Asking, Database, Keeping, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
-from adapter.pipeline.auth.auth_stage import fingerprint
-from adapter.pipeline.cache_stage import varying
+from adapter.pipeline.auth_stage import fingerprint
+from adapter.pipeline.cache_stage import kept_for, varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
-from adapter.rules.results.exposure import Expose
+from adapter.rules.results.refusals import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
 from adapter.settings.pipeline import ConnectorSettings
 from adapter.settings.root import Settings

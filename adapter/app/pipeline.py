@@ -1,26 +1,49 @@
-"""Plans of tools, compiled from what the settings say of them."""
+"""Plans of tools, compiled from the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.app.pipeline_steps import Materials, ReadOnly, Steps
 from adapter.app.user_code import Loading
+from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.pipeline.auth_stage import (
+    BUILT_IN,
+    ApiKey,
+    Authenticating,
+    Authenticator,
+    Custom,
+    Plugins,
+    fingerprint,
+)
+from adapter.pipeline.cache_stage import Caches, Caching, kept_for, varying
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.plan import Listed, Resolving, Step, ToolPlan
-from adapter.pipeline.presenter_stage import definition_with_select
-from adapter.pipeline.state_sync_stage import definition_with_cache_control
+from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
+from adapter.pipeline.failures import ErrorStyle
+from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, rate_key
+from adapter.pipeline.order import Slot
+from adapter.pipeline.plan import Kind, Listed, Resolving, Step, ToolPlan
+from adapter.pipeline.presenter_stage import Presenting, definition_with_select
+from adapter.pipeline.result_cache import ResultCache
+from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.pipeline.state_sync_stage import Listeners, Syncing, definition_with_cache_control, notify_client
+from adapter.pipeline.tracing import Observing
 from adapter.pipeline.validation_stage import Coercing, Validating
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.presenters.presenters import Presenter
+from adapter.rules.presenters.state_sync import StateSync, policy
+from adapter.rules.text.globs import GlobInvalid
 from adapter.rules.text.unicode import reading
+from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
+ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -41,7 +64,223 @@ async def _not_known(_: PlannedCall) -> bool:
 
 
 UNKNOWN = Known(_unknown, _not_known, _not_known)
-"""Where there is no upstream to ask."""
+"""The facts where there is no upstream to ask."""
+
+
+@dataclass(slots=True)
+class Materials:
+    """The materials that plans are made of. Whatever cannot be made is noted as a problem of ``loading``."""
+
+    settings: Settings
+    loading: Loading
+    plugins: Plugins
+    presenters: Mapping[str, Presenter]
+    sync: StateSync
+    checks: SchemaChecks
+    observing: Observing | None = None
+    caches: Caches = field(default_factory=Caches, init=False)
+
+    def cache_of(self, entry: ServerSettings) -> ResultCache:
+        """Return the results of one server's tools."""
+        try:
+            return self.caches[entry.id]
+        except KeyError:
+            self.caches.add(entry.id, ResultCache(entry.tools.cache.max_bytes, time.monotonic))
+            return self.caches[entry.id]
+
+    def presenter_of(self, stages: ToolStages) -> Presenter | None:
+        """Return the presenter that a tool's stages name."""
+        return None if stages.presenter is None else self.presenters.get(stages.presenter)
+
+    def sync_of(self, tool: str, stages: ToolStages) -> StateSync:
+        """Return all policies, the tool's own behind them."""
+        own = stages.state_sync
+        if not own.said:
+            return self.sync
+        try:
+            return self.sync.with_policies([policy(tool, own.cache_control, own.invalidates)])
+        except GlobInvalid:
+            return self.sync
+
+
+class Steps:
+    """The steps of one tool. ``place`` is where the settings speak of it, for problems."""
+
+    def __init__(
+        self, materials: Materials, entry: ServerSettings, tool: str, stages: ToolStages, place: str
+    ) -> None:
+        self._structured = entry.upstream.transport != "hosted"
+        self._materials = materials
+        self._loading = materials.loading
+        self._entry = entry
+        self._tool = tool
+        self._stages = stages
+        self._place = place
+        self._presenter = materials.presenter_of(stages)
+        errors = materials.settings.errors_for(entry, stages)
+        self._style = ErrorStyle(errors.mode, errors.expose)
+        self._log = materials.loading.log.bind(server=entry.id)
+
+    def hosted(self, tool: ToolSettings, inputs: DeclaredInputs) -> ToolPlan:
+        """Return the plan of a hosted tool, whose arguments are always checked."""
+        steps = [*self._for_all(serial=tool.destructive, rows=tool.rows), self._coercing(inputs)]
+        return self._plan("script" if tool.handler is not None else "statement", steps)
+
+    def proxied(self, known: Known, *, doubtful: bool) -> ToolPlan:
+        """Return the plan of an upstream's tool; a ``doubtful`` name has to be the very name of a tool."""
+        steps = list(self._for_all(serial=False, rows=False))
+        if doubtful:
+            steps.append(Step(Slot.RESOLVE, "by its very name", Resolving(self._tool, known.listed)))
+        if self._stages.validated or self._selects:
+            steps.append(self._validating(known))
+        cache = self._stages.cache
+        enabled = self._entry.tools.cache.enabled if cache.enabled is None else cache.enabled
+        # Only of the tools that the settings name.
+        if cache.said and enabled:
+            steps.append(self._caching(known.read_only))
+        return self._plan("proxied", steps)
+
+    def _plan(self, kind: Kind, steps: list[Step]) -> ToolPlan:
+        egress, observing = self._stages.limits.egress, self._materials.observing
+        return ToolPlan(
+            self._tool, kind, steps, self._style, egress=egress, observing=observing, log=self._log
+        )
+
+    @property
+    def _selects(self) -> bool:
+        return self._presenter is not None and self._presenter.select_schema is not None
+
+    def _for_all(self, *, serial: bool, rows: bool) -> Iterator[Step]:
+        """Yield the steps that any tool may have; their slots say in which order they run."""
+        yield from self._context()
+        yield from self._auth()
+        yield from self._limits(serial)
+        yield from self._state_sync()
+        yield from self._presenting()
+        yield from self._mappers(rows)
+        yield from self._middleware()
+
+    # --- slots ------------------------------------------------------------------------------------------------
+
+    def _context(self) -> Iterator[Step]:
+        factory = self._materials.settings.context.factory
+        if factory is None:
+            return
+        with self._loading.judging("context.factory", ScriptInvalid):
+            function = self._loading.function(factory, least=1, most=1)
+            run = Gathering(self._tool, function, self._style.expose, self._log)
+            yield Step(Slot.CONTEXT, factory, run)
+
+    def _auth(self) -> Iterator[Step]:
+        auth = self._stages.auth
+        if auth is None:
+            return
+        with self._loading.judging(f"{self._place}.auth", ScriptInvalid, ValueError):
+            plugin = self._authenticator(auth.plugin, auth.policy)
+            if isinstance(plugin, ApiKey) and plugin.keyless:
+                self._log.warning(
+                    "no call of this tool can pass: its api_key plugin has no key", tool=self._tool
+                )
+            run = Authenticating(self._tool, plugin, self._style.expose, self._log)
+            yield Step(Slot.AUTH, plugin.name, run)
+
+    def _authenticator(self, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
+        if plugin in BUILT_IN:
+            return self._materials.plugins.built_in(plugin, policy)
+        return Custom(self._loading.function(plugin, least=1, most=2), policy)
+
+    def _limits(self, serial: bool) -> Iterator[Step]:
+        rate, concurrency = self._stages.limits.rate, self._stages.limits.concurrency
+        if rate is not None:
+            key_of = rate_key(rate.key, fingerprint)
+            counted = Rate(self._tool, rate.max, rate.window, key_of, time.monotonic)
+            yield Step(Slot.LIMITS, f"{rate.max} calls in {rate.window:g} s for each {rate.key}", counted)
+        if serial:
+            yield Step(Slot.LIMITS, "one call at a time, as it is destructive", Serial(self._tool))
+        if concurrency is not None:
+            most, queue = concurrency.max_active, concurrency.max_queue
+            run = Concurrency(self._tool, most, queue)
+            yield Step(Slot.LIMITS, f"{most} calls at once, {queue} may wait", run)
+
+    def _mappers(self, rows: bool) -> Iterator[Step]:
+        mappers, expose = self._stages.mappers, self._style.expose
+        if mappers.output is not None:
+            with self._loading.judging(f"{self._place}.mappers.output", ScriptInvalid):
+                code = self._loading.script(mappers.output)
+                run = OutputMapping(self._tool, code, expose, self._log, rows=rows, whole=self._structured)
+                yield Step(Slot.OUTPUT_TRANSFORM, mappers.output, run)
+        if mappers.input is not None:
+            with self._loading.judging(f"{self._place}.mappers.input", ScriptInvalid):
+                code = self._loading.script(mappers.input)
+                yield Step(
+                    Slot.INPUT_TRANSFORM, mappers.input, InputMapping(self._tool, code, expose, self._log)
+                )
+
+    def _coercing(self, inputs: DeclaredInputs) -> Step:
+        run = Coercing(
+            self._tool,
+            inputs,
+            selects=self._selects,
+            max_steps=self._materials.settings.validation.max_steps,
+            in_thread=self._loading.in_thread,
+        )
+        return Step(Slot.VALIDATE, f"{len(inputs.each)} inputs, strictly", run)
+
+    def _validating(self, known: Known) -> Step:
+        schema: Schema = known.schema if self._stages.validated else _unknown
+        detail = "by the upstream's schema, strictly" if self._stages.validated else "takes _select"
+        run = Validating(self._tool, schema, self._materials.checks, selects=self._selects)
+        return Step(Slot.VALIDATE, detail, run)
+
+    def _middleware(self) -> Iterator[Step]:
+        for index, reference in enumerate(self._stages.middleware):
+            with self._loading.judging(f"{self._place}.middleware[{index}]", ScriptInvalid, ValueError):
+                function = self._loading.function(reference, least=1, most=3)
+                run = Middleware(
+                    self._tool, function, self._style.expose, self._log, structured=self._structured
+                )
+                yield Step(Slot.MIDDLEWARE, reference, run, run.part)
+
+    def _caching(self, read_only: ReadOnly) -> Step:
+        stage = self._stages.cache
+        words = stage.vary
+        if words is None:
+            # An upstream may answer each session from a state of its own.
+            words = ["identity", "session"] if self._stages.auth is not None else ["session"]
+            # It may know its users by what is passed on, and modern clients of one principal share their scope.
+            heads = self._entry.upstream.client_headers
+            words += sorted({f"header:{name.lower()}" for name in (*heads.passthrough, *heads.required)})
+        ttl = stage.ttl or self._entry.tools.cache.ttl
+        text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        cache, vary = self._materials.cache_of(self._entry), varying(words, fingerprint)
+        run = Caching(self._tool, cache, ttl, vary, read_only, digest)
+        return Step(Slot.CACHE, kept_for(ttl, words), run)
+
+    def _presenting(self) -> Iterator[Step]:
+        if self._presenter is None:
+            return
+        run = Presenting(
+            self._tool,
+            self._presenter,
+            self._log,
+            structured=self._structured,
+            max_steps=self._materials.settings.validation.max_steps,
+            in_thread=self._loading.in_thread,
+        )
+        yield Step(Slot.PRESENTER, self._presenter.name, run)
+
+    def _state_sync(self) -> Iterator[Step]:
+        sync = self._materials.sync_of(self._tool, self._stages)
+        if not (sync.policies or sync.default is not None or self._stages.state_sync.said):
+            return
+        observer, observe = self._materials.settings.state_sync.observer, None
+        if observer is not None:
+            with self._loading.judging("state_sync.observer", ScriptInvalid):
+                observe = self._loading.function(observer, least=1, most=1)
+        listeners = Listeners(self._materials.caches.purge, notify_client, observe)
+        run = Syncing(self._entry.id, self._tool, sync, listeners, self._log)
+        yield Step(Slot.STATE_SYNC, run.detail, run)
 
 
 @dataclass(slots=True)
@@ -54,50 +293,26 @@ class Planning:
     def loading(self) -> Loading:
         return self.materials.loading
 
-    # --- hosted tools -----------------------------------------------------------------------------------------
-
     def hosted(
         self, entry: ServerSettings, tool: ToolSettings, inputs: DeclaredInputs, place: str
     ) -> ToolPlan:
-        """The plan of a hosted tool, whose arguments are always checked. Problems are noted."""
-        stages = entry.stages_of(tool)
-        presenter = self.materials.presenter_of(stages)
-        making = Steps(self.materials, entry, tool.name, stages, place)
-        steps = [
-            *making.before(serial=tool.destructive),
-            *making.shaping(presenter, rows=tool.rows),
-            Step(
-                7,
-                "validate",
-                f"{len(inputs.each)} inputs, strictly",
-                Coercing(
-                    tool.name,
-                    inputs,
-                    selects=_selects(presenter),
-                    max_steps=self.materials.settings.validation.max_steps,
-                    in_thread=self.loading.in_thread,
-                ),
-            ),
-            *making.middleware(),
-        ]
-        return making.plan("script" if tool.handler is not None else "statement", steps)
+        """Return the plan of a hosted tool. Problems are noted."""
+        return Steps(self.materials, entry, tool.name, entry.stages_of(tool), place).hosted(tool, inputs)
 
     def definition(
         self, entry: ServerSettings, tool: ToolSettings, definition: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """A hosted tool's entry of ``tools/list`` with what its stages add."""
+        """Return a hosted tool's entry of ``tools/list`` with what its stages add."""
         return self._decorated(entry, entry.stages_of(tool), definition)
-
-    # --- tools of upstreams -----------------------------------------------------------------------------------
 
     def concerns(self, entry: ServerSettings) -> bool:
         """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
         sync = self.materials.sync
-        said = entry.stages or sync.policies or sync.default is not None
-        return entry.upstream.transport != "hosted" and bool(said)
+        configured = entry.stages or sync.policies or sync.default is not None
+        return entry.upstream.transport != "hosted" and bool(configured)
 
     def check(self, entry: ServerSettings, place: str) -> None:
-        """Compile what every glob says once, so that what is wrong with it is known at start."""
+        """Compile the stages of every glob once, so that what is wrong with them is known at start."""
         for glob, stages in entry.stages.items():
             where = f"{place}.stages.{glob}"
             if stages.limits.timeout is not None:
@@ -106,48 +321,19 @@ class Planning:
                         "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others: the stages "
                         "around them have so long, and the upstream may be silent for so long"
                     )
-            self._proxied(entry, glob, stages, UNKNOWN, where)
+            Steps(self.materials, entry, glob, stages, where).proxied(UNKNOWN, doubtful=False)
 
     def proxied(self, entry: ServerSettings, tool: str, known: Known) -> ToolPlan | None:
-        """The plan of an upstream's tool; None for one that nothing is said of."""
+        """Return the plan of an upstream's tool; None for a tool without stages."""
         stages = entry.stages_for(tool)
         doubtful = _doubtful(entry, tool)
         if not stages.said and not doubtful and self.materials.sync.policy_for(entry.id, tool) is None:
             return None
-        return self._proxied(entry, tool, stages, known, "", doubtful=doubtful)
+        return Steps(self.materials, entry, tool, stages, "").proxied(known, doubtful=doubtful)
 
     def decorate(self, entry: ServerSettings, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A tool's entry of an upstream's list with what its stages add; the same object where that is nothing."""
+        """Return a tool's entry of an upstream's list with what its stages add, which may be nothing."""
         return self._decorated(entry, entry.stages_for(str(definition["name"])), definition)
-
-    def _proxied(
-        self,
-        entry: ServerSettings,
-        tool: str,
-        stages: ToolStages,
-        known: Known,
-        place: str,
-        *,
-        doubtful: bool = False,
-    ) -> ToolPlan:
-        presenter = self.materials.presenter_of(stages)
-        making = Steps(self.materials, entry, tool, stages, place)
-        steps = [
-            *([Step(1, "resolve", "by its very name", Resolving(tool, known.listed))] if doubtful else ()),
-            *making.before(serial=False),
-            *making.shaping(presenter, rows=False),
-        ]
-        if stages.validated or _selects(presenter):
-            schema = known.schema if stages.validated else _unknown
-            detail = "by the upstream's schema, strictly" if stages.validated else "takes _select"
-            run = Validating(tool, schema, self.materials.checks, selects=_selects(presenter))
-            steps.append(Step(7, "validate", detail, run))
-        steps += making.middleware()
-        if _keeps(entry, stages):
-            steps.append(making.caching(known.read_only))
-        return making.plan("proxied", steps)
-
-    # --- both -------------------------------------------------------------------------------------------------
 
     def _decorated(
         self, entry: ServerSettings, stages: ToolStages, definition: Mapping[str, Any]
@@ -162,17 +348,7 @@ class Planning:
         return definition_with_cache_control(definition, sync, entry.id)
 
 
-def _selects(presenter: Presenter | None) -> bool:
-    return presenter is not None and presenter.select_schema is not None
-
-
-def _keeps(entry: ServerSettings, stages: ToolStages) -> bool:
-    """Tell whether answers of an upstream's tool are kept: only of the tools that the settings name."""
-    said = stages.cache
-    return bool(said.said) and (entry.tools.cache.enabled if said.enabled is None else said.enabled)
-
-
 def _doubtful(entry: ServerSettings, tool: str) -> bool:
-    """Tell whether other stages are set for a name that reads like this one, for example in another case."""
+    """Tell whether other stages are set for a name that differs only in case or form."""
     read = reading(tool)
     return any(fits(tool, glob) != fits(read, reading(glob)) for glob in entry.stages)

@@ -1,4 +1,4 @@
-"""Everything that the settings say of tools, compiled: plans, presenters, hosted servers. Nothing is opened."""
+"""The plans, presenters and hosted servers of the settings, compiled. Nothing is opened."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.hosted import Hosting
-from adapter.app.pipeline import Planning
-from adapter.app.pipeline_steps import Materials
+from adapter.app.pipeline import Materials, Planning
 from adapter.app.user_code import Loading
 from adapter.errors import AdapterError
 from adapter.hosted.validation.process import ValidationLimits
 from adapter.hosted.validation.workers import ValidationWorkers
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.plugins import Plugins
+from adapter.pipeline.auth_stage import AuthRefused, Plugins
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid
+from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Observing
 from adapter.rules.calls.inputs import InputsRefused
-from adapter.rules.presenters.presenters import Presenter, PresenterFailed
+from adapter.rules.presenters.presenters import BlockSources, Presenter, PresenterFailed, SentData
 from adapter.rules.presenters.shapes import Check, StepsLeft
 from adapter.rules.presenters.state_sync import Policy, StateSync, overlaps, policy
 from adapter.rules.results.outcomes import ToolUserError
@@ -52,8 +50,8 @@ _REFUSALS = (
 
 @dataclass(slots=True)
 class Compiled:
-    """``loading`` holds threads, and whoever has this closes it or leaves that to the hosting. ``checks`` are made by
-    ``workers``, which have processes once they were needed.
+    """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting. ``checks``
+    are made by ``workers``, which start processes when they are needed.
     """
 
     loading: Loading
@@ -63,7 +61,7 @@ class Compiled:
     hosting: Hosting
 
     def require(self) -> None:
-        """Raise SettingsError with all that is wrong, if anything is."""
+        """Raise SettingsError with every problem, if there is one."""
         if self.loading.problems:
             self.loading.close()
             # What the settings say of all tools at once is wrong once, however many tools there are.
@@ -77,7 +75,7 @@ def compiled(
     observing: Observing | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Compiled:
-    """Compile everything. Raises SettingsError with all that is wrong with it."""
+    """Compile the settings. Raises SettingsError with every problem in them."""
     logger = logger or log.get_logger("adapter")
     loading = Loading.below(settings.directory, logger)
     workers = ValidationWorkers(_limits(settings), logger)
@@ -90,7 +88,6 @@ def compiled(
             _presenters(settings, loading),
             _state_sync(settings, loading, logger),
             checks,
-            logger,
             observing,
         )
     )
@@ -102,9 +99,9 @@ def compiled(
         require_telemetry(settings.telemetry)
     except TelemetryMissing as missing:
         loading.problems.append(Problem(missing.setting, str(missing)))
-    made = Compiled(loading, checks, workers, planning, hosting)
-    made.require()
-    return made
+    compilation = Compiled(loading, checks, workers, planning, hosting)
+    compilation.require()
+    return compilation
 
 
 def fault(error: Exception) -> BaseException | None:
@@ -124,7 +121,7 @@ def fault(error: Exception) -> BaseException | None:
 
 
 def _presenters(settings: Settings, loading: Loading) -> dict[str, Presenter]:
-    declarations = {name: _declaration(said) for name, said in settings.presenters.items()}
+    declarations = {name: _declaration(entry) for name, entry in settings.presenters.items()}
 
     def load(reference: str, _: str) -> Callable[..., Any]:
         return loading.plain(reference)
@@ -136,28 +133,27 @@ def _presenters(settings: Settings, loading: Loading) -> dict[str, Presenter]:
         return {}
 
 
-def _declaration(said: PresenterSettings) -> PresenterDeclaration:
-    redact = said.redact
+def _declaration(entry: PresenterSettings) -> PresenterDeclaration:
+    redact = entry.redact
     return PresenterDeclaration(
-        schema=said.shape,
-        json_schema=said.json_schema,
-        limit=said.limit,
-        redact_paths=() if redact is None else tuple(redact.paths),
-        **({} if redact is None else {"censor": redact.censor}),
-        rules=tuple(said.rules),
-        ui=tuple(map(_entry, said.ui)),
-        suggest=tuple(map(_entry, said.suggest)),
-        embed=said.embed,
-        collection_rules=tuple(said.collection_rules),
-        collection_ui=tuple(map(_entry, said.collection_ui)),
-        collection_suggest=tuple(map(_entry, said.collection_suggest)),
-        select=said.select,
-        format=said.format,
+        schema=entry.shape,
+        json_schema=entry.json_schema,
+        redact=DeclaredRedaction()
+        if redact is None
+        else DeclaredRedaction(tuple(redact.paths), redact.censor),
+        item=_sources(entry.rules, entry.ui, entry.suggest),
+        collection=_sources(entry.collection_rules, entry.collection_ui, entry.collection_suggest),
+        embed=entry.embed,
+        sent=SentData(entry.limit, entry.select, entry.format),
     )
 
 
-def _entry(said: str | SuggestionSettings | InterfaceBlock) -> Any:
-    return said if isinstance(said, str) else said.model_dump(exclude_none=True)
+def _sources(rules: Sequence[str], ui: Sequence[Any], suggest: Sequence[Any]) -> BlockSources:
+    return BlockSources(tuple(rules), tuple(map(_entry, ui)), tuple(map(_entry, suggest)))
+
+
+def _entry(entry: str | SuggestionSettings | InterfaceBlock) -> Any:
+    return entry if isinstance(entry, str) else entry.model_dump(exclude_none=True)
 
 
 def _judge(schema: Mapping[str, Any]) -> Check:
@@ -175,19 +171,21 @@ def _judge(schema: Mapping[str, Any]) -> Check:
 
 
 def _limits(settings: Settings) -> ValidationLimits:
-    said = settings.validation
-    return ValidationLimits(said.max_steps, said.max_seconds, said.max_memory, said.workers, said.max_queue)
+    limits = settings.validation
+    return ValidationLimits(
+        limits.max_steps, limits.max_seconds, limits.max_memory, limits.workers, limits.max_queue
+    )
 
 
 # --- state sync -----------------------------------------------------------------------------------------------
 
 
 def _state_sync(settings: Settings, loading: Loading, logger: FilteringBoundLogger) -> StateSync:
-    said = settings.state_sync
+    section = settings.state_sync
     policies: list[Policy] = []
-    for index, each in enumerate(said.policies):
+    for index, each in enumerate(section.policies):
         with loading.judging(f"state_sync.policies[{index}]", GlobInvalid):
             policies.append(policy(each.match, each.cache_control, each.invalidates))
     for overlap in overlaps(policies):
         logger.warning("a policy never counts", setting="state_sync.policies", why=str(overlap))
-    return StateSync(tuple(policies), said.defaults.cache_control, said.wording)
+    return StateSync(tuple(policies), section.defaults.cache_control, section.wording)

@@ -1,4 +1,4 @@
-"""``mcp-adapter plan``: the stages that calls of a tool walk, in the order things happen."""
+"""``mcp-adapter plan``: the stages of a tool's calls, in the order of ``pipeline/order.py``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from adapter.app.pipeline import UNKNOWN
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
@@ -25,15 +26,14 @@ FOUND, UNKNOWN_NAME = 0, 1
 
 
 class Line(NamedTuple):
-    """One stage as it is shown; ``number`` is its place in the documented order."""
+    """One stage as it is shown."""
 
-    number: int
-    name: str
+    slot: Slot
     detail: str
 
 
 def show_plans(settings: Settings, server: str, tool: str | None) -> int:
-    """Print the plan of one tool, or of all that the settings speak of. The exit status: 1 for an unknown name.
+    """Print the plan of one tool, or of every tool in the settings. The exit status is 1 for an unknown name.
 
     Raises SettingsError.
     """
@@ -44,25 +44,25 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
             f"mcp-adapter: there is no server {server}; the configured servers are: {known}", file=sys.stderr
         )
         return UNKNOWN_NAME
-    made = compiled(settings)
+    compilation = compiled(settings)
     locked = locks(settings).get(server)
     try:
         names = _names(entry) if tool is None else [tool]
         hosted = entry.upstream.transport == "hosted"
-        if tool is not None and hosted and made.hosting.tool(server, tool) is None:
+        if tool is not None and hosted and compilation.hosting.tool(server, tool) is None:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
         for name in names:
-            _print(settings, entry, name, made, locked)
+            _print(settings, entry, name, compilation, locked)
         if tool is None and entry.upstream.transport != "hosted":
             print("Any other tool is forwarded byte for byte.")
     finally:
-        made.loading.close()
+        compilation.loading.close()
     return FOUND
 
 
 def _names(entry: ServerSettings) -> list[str]:
-    """The tools of a hosted server; of an upstream's those that the settings name, and the globs."""
+    """Return the tools of a hosted server; of an upstream the tools and globs that the settings name."""
     if entry.upstream.transport == "hosted":
         return [tool.name for tool in entry.tools.define]
     named = [tool for adapter in entry.adapters for tool in adapter.tools]
@@ -70,49 +70,44 @@ def _names(entry: ServerSettings) -> list[str]:
 
 
 def _print(
-    settings: Settings, entry: ServerSettings, name: str, made: Compiled, locked: Catalogue | None
+    settings: Settings, entry: ServerSettings, name: str, compilation: Compiled, locked: Catalogue | None
 ) -> None:
-    hosted = made.hosting.tool(entry.id, name)
-    plan = made.planning.proxied(entry, name, UNKNOWN) if hosted is None else hosted.plan
+    hosted = compilation.hosting.tool(entry.id, name)
+    plan = compilation.planning.proxied(entry, name, UNKNOWN) if hosted is None else hosted.plan
     kind = "proxied" if plan is None else plan.kind
     within = "" if hosted is None else f", {hosted.timeout:g} s in all"
     print(f"{entry.id} {name} ({kind}{within})")
-    kept = None if hosted is None else hosted.kept
-    lines = [*_lines(settings, entry, name, plan, kept), *_unjudged(entry, name, locked)]
-    for line in sorted(lines, key=_moment):
-        print(f"  {line.number:>2}  {line.name:<16}  {line.detail}".rstrip())
+    caching = None if hosted is None else hosted.kept
+    lines = [*_lines(settings, entry, name, plan, caching), *_unjudged(entry, name, locked)]
+    for line in sorted(lines, key=lambda line: line.slot.number):
+        print(f"  {line.slot.number:>2}  {line.slot.label:<16}  {line.detail}".rstrip())
     print()
 
 
-def _moment(line: Line) -> float:
-    """When a stage comes: pins are judged before anything of the plan is, as they say whether there is the tool."""
-    return 1.5 if line.name == "pin" else line.number
-
-
 def _lines(
-    settings: Settings, entry: ServerSettings, name: str, plan: ToolPlan | None, kept: str | None
+    settings: Settings, entry: ServerSettings, name: str, plan: ToolPlan | None, caching: str | None
 ) -> Iterator[Line]:
-    """``kept``: how results of a statement are kept, which belongs to its execution; an upstream's is in the plan."""
+    """Yield all stages. ``caching`` says how results of a statement are kept; for an upstream's tool the plan does."""
     pinning = settings.pinning_for(entry)
-    yield Line(0, "admit", f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
-    yield Line(1, "resolve", f"unknown: {_unknown(settings, entry)}")
-    yield Line(4, "pin", pinning.mode)
+    yield Line(Slot.ADMIT, f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
+    yield Line(Slot.RESOLVE, f"unknown: {_unknown(settings, entry)}")
+    yield Line(Slot.PIN, pinning.mode)
     for step in plan.steps if plan is not None else ():
-        yield Line(step.number, step.name, step.detail)
-    if kept is not None:
-        yield Line(9, "cache", kept)
-    yield Line(9, "execute", _execution(entry, name))
+        yield Line(step.slot, step.detail)
+    if caching is not None:
+        yield Line(Slot.CACHE, caching)
+    yield Line(Slot.EXECUTE, _execution(entry, name))
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
     egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"
-    yield Line(13, "finish", errors + egress or "the upstream's bytes")
+    yield Line(Slot.FINISH, errors + egress or "the upstream's bytes")
 
 
 def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Iterator[Line]:
-    """What validation passes over of the locked tools that a name or glob is for: patterns without words in RE2."""
+    """Yield the patterns of locked tools that validation passes over, as RE2 cannot express them."""
     for tool, pinned in {} if locked is None else locked.tools.items():
         schema = parse(pinned.definition).get("inputSchema")
         if fits(tool, name) and entry.stages_for(tool).validated and isinstance(schema, dict):
-            yield from (Line(7, "validate", f"{tool}: {sentence}") for sentence in _passed_over(schema))
+            yield from (Line(Slot.VALIDATE, f"{tool}: {sentence}") for sentence in _passed_over(schema))
 
 
 def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
@@ -138,10 +133,10 @@ def _execution(entry: ServerSettings, name: str) -> str:
         return _hosted(tool)
     adapters = [each for each in entry.adapters if name in each.tools]
     given = [each for each in adapters if isinstance(each, UploadConsumer)]
-    made = [each for each in adapters if isinstance(each, ArtifactProducer)]
+    producers = [each for each in adapters if isinstance(each, ArtifactProducer)]
     steps = [f"handles in {each.file_path_argument} become {each.delivery}" for each in given]
     steps.append("the upstream")
-    for producer in made:
+    for producer in producers:
         where = producer.output_path_argument or f"its result, by {producer.output_locator.mode}"
         steps.append(f"its file by {where} is captured")
     return ", then ".join(steps)

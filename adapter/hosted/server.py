@@ -15,7 +15,7 @@ from adapter.hosted.calls import RunningCall
 from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
-from adapter.rules.calls.param_headers import annotated, check_parameters
+from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

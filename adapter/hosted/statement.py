@@ -24,8 +24,8 @@ from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
 from adapter.pipeline.tracing import CACHE, Tracing
-from adapter.rules.results.exposure import Expose, exposed
 from adapter.rules.results.outcomes import as_result, text_block
+from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.statements.statements import (
     Bound,
     EnvironmentFailed,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from adapter.pipeline.call import CallTime, PlannedCall, ProgressReporter, Say, say_nothing
+from adapter.pipeline.call import CallClient, CallTime, PlannedCall, ProgressReporter, Say, say_nothing
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.access.principals import Caller
@@ -131,12 +131,8 @@ class Declaration:
                 tool=self.name,
                 arguments=call.arguments,
                 execute=work,
-                caller=call.caller,
-                session=call.session,
-                progress=call.progress,
-                say=call.say,
-                deadline=time.time() + timeout,
-                time=CallTime(timeout, time.monotonic() + timeout),
+                client=CallClient(call.caller, call.session, call.progress, call.say),
+                time=CallTime(timeout, time.monotonic() + timeout, time.time() + timeout),
             )
 
         async def run(call: ToolCall) -> Outcome:

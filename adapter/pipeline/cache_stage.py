@@ -1,4 +1,4 @@
-"""Answers of tools of upstreams, kept where the settings say so; and what every key of a kept result is made of."""
+"""The cached answers of tools of upstreams, and the keys of all cached results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ _HEADER = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]+)")
 
 
 def varying(words: Sequence[str], fingerprint: Callable[[Any], str]) -> Vary:
-    """By what results are told apart: ``identity``, ``principal``, ``session`` and ``header:NAME``, in any number.
+    """Return the function that tells the results of one tool apart, by any of ``identity``, ``principal``,
+    ``session`` and ``header:NAME``.
 
-    ``fingerprint`` makes a text of an identity. A caller without one is told apart by its principal; a header
-    that is missing is not one that is empty. Raises ValueError for any other word.
+    ``fingerprint`` makes a text of an identity. A caller without an identity is told apart by its principal; a
+    missing header is not an empty one. Raises ValueError for any other word.
     """
     parts = [_part(word, fingerprint) for word in words]
     return lambda call: [part(call) for part in parts]
 
 
+def kept_for(ttl: float, words: Sequence[str]) -> str:
+    """Return the text in a plan that says how results are kept."""
+    return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
+
+
 def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> str:
-    """The key of a result: ``digest`` is that of the configuration, ``parts`` what the tool is asked, as JSON.
+    """Return the key of a result: ``digest`` is that of the configuration, ``parts`` is the question to the tool, as
+    JSON.
 
     Raises TypeError, ValueError or RecursionError for parts that are no JSON.
     """
@@ -36,10 +43,10 @@ def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> s
 
 
 class Caching:
-    """Keeps the successful answers of one tool of an upstream for ``ttl`` seconds, if its definition says that it
+    """Caches the successful answers of one tool of an upstream for ``ttl`` seconds, if its definition says that it
     only reads: ``read_only`` looks at the definition that holds for the call.
 
-    ``call.notes["cache"]`` is ``"hit"`` or ``"miss"`` for calls that may be answered from here.
+    ``call.notes["cache"]`` is ``"hit"`` or ``"miss"`` for calls that may be answered from the cache.
     """
 
     def __init__(
@@ -84,7 +91,7 @@ class Caching:
 
 
 class Caches:
-    """The caches of all servers, since what a call of one makes stale may have been read from another."""
+    """The caches of all servers: a call of one server may make results of another stale."""
 
     def __init__(self) -> None:
         self._caches: dict[str, ResultCache] = {}
@@ -97,16 +104,16 @@ class Caches:
         return self._caches[server]
 
     def add(self, server: str, cache: ResultCache) -> None:
-        """``cache`` holds the results of this server's tools, by their names as clients see them."""
+        """Add the cache of a server, with results by the names of tools as clients see them."""
         self._caches[server] = cache
 
     def purge(self, invalidation: Invalidation) -> int:
-        """Forget what is stale now; returns how many results that were."""
+        """Forget all stale results; return their number."""
         return sum(purged(server, cache, invalidation) for server, cache in self._caches.items())
 
 
 def purged(server: str, cache: ResultCache, invalidation: Invalidation) -> int:
-    """Forget what is stale now of one server's results; returns how many that were."""
+    """Forget the stale results of one server; return their number."""
     return cache.purge(lambda tool: invalidation.stales(server, tool))
 
 
@@ -114,20 +121,20 @@ def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall
     if word == "identity":
         return lambda call: _identity(call, fingerprint)
     if word == "principal":
-        return lambda call: call.caller.principal
+        return lambda call: call.client.caller.principal
     if word == "session":
         # A caller without sessions is still not every other one.
-        return lambda call: [call.caller.principal, call.session]
+        return lambda call: [call.client.caller.principal, call.client.session]
     if (header := _HEADER.fullmatch(word)) is not None:
         name = header[1].lower()
-        return lambda call: call.caller.lower_fields().get(name)
+        return lambda call: call.client.caller.lower_fields().get(name)
     raise ValueError(f"vary must be identity, principal, session or header:NAME, not {word!r}")
 
 
 def _identity(call: PlannedCall, fingerprint: Callable[[Any], str]) -> list[str]:
     # Two words, so that nobody can be called like somebody's fingerprint.
     if call.identity is None:
-        return ["principal", call.caller.principal]
+        return ["principal", call.client.caller.principal]
     return ["identity", fingerprint(call.identity)]
 
 

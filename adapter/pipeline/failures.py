@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks
-from adapter.rules.results.exposure import Expose
-from adapter.rules.results.outcomes import NOTHING, Result, payload, text_block
+from structlog.typing import FilteringBoundLogger
+
+from adapter.rules.results.blocks import NO_BLOCKS, Blocks
+from adapter.rules.results.outcomes import ERROR_KEY, NOTHING, Result, ToolUserError, payload, text_block
+
+if TYPE_CHECKING:
+    from adapter.pipeline.call import PlannedCall
+
+from adapter.rules.results.refusals import Expose, exposed
 
 
 class Unread:
-    """Data that is ``made`` anew for everybody who wants to see it, and most calls end without anybody who does."""
+    """Data that ``make`` reads when it is needed; most calls end without that."""
 
-    __slots__ = ("made",)
+    __slots__ = ("make",)
 
-    def __init__(self, made: Callable[[], Any]) -> None:
-        self.made = made
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``result`` holds the members of a CallToolResult, those of an upstream as they came, and nobody changes it.
+    """The outcome of a call. ``result`` has the members of a CallToolResult, for an upstream as they came; nobody
+    changes it.
 
-    ``data`` is the value that the content was written from, NOTHING where there is none or nobody knows; it may be
-    Unread, so ask for ``payload``. ``blocks`` are those of the content that are not data. ``final``: a stage answered
-    in the tool's stead, so that what would be made of the tool's data is not made of this.
+    ``data`` is the value that the content was written from, NOTHING if there is none or it is unknown; it may be
+    Unread, so use ``payload``. ``blocks`` are the blocks of the content that are not data. ``final``: a stage
+    answered instead of the tool, so mappers and presenters do not change the answer.
     """
 
     result: Mapping[str, Any]
@@ -59,7 +66,7 @@ class Outcome:
 
     @property
     def shapable(self) -> bool:
-        """Tell whether there is data here for mappers, presenters and all else that works on a tool's data."""
+        """Tell whether there is data for mappers, presenters and other stages that work on a tool's data."""
         return self.succeeded and not self.final
 
     @property
@@ -67,16 +74,16 @@ class Outcome:
         """The data that mappers and presenters see of the outcome."""
         if self.data is NOTHING:
             return payload(self.result)
-        return self.data.made() if isinstance(self.data, Unread) else self.data
+        return self.data.make() if isinstance(self.data, Unread) else self.data
 
     def written(self, result: Result) -> Outcome:
-        """The same call with content of its data written anew; other members of the result stay."""
-        kept = {
+        """Return the outcome with new content of its data; other members of the result stay."""
+        rest = {
             key: value
             for key, value in self.result.items()
             if key not in ("content", "structuredContent", "isError")
         }
-        return Outcome({**kept, **result.wire()}, result.data, result.blocks)
+        return Outcome({**rest, **result.wire()}, result.data, result.blocks)
 
     def with_content(self, content: list[Any]) -> Outcome:
         """The same with other content."""
@@ -119,9 +126,6 @@ DOING: Mapping[Stage, str] = {
 }
 """What the sentences of stages with the user's code begin with."""
 
-ERROR_KEY = "adapter/error"
-"""The member of a result's ``_meta`` that names the stage and the code."""
-
 
 class StageFailed(Exception):
     """A stage ended the call; ``str`` is the plain sentence that the caller reads.
@@ -146,7 +150,7 @@ class StageFailed(Exception):
 
     @classmethod
     def worded(cls, stage: Stage, sentence: str, worded: Result, reason: Reason | None = None) -> StageFailed:
-        """A failure that a result says in one of its envelopes."""
+        """Return a failure with the text of a result."""
         text = str(worded.content[0]["text"])
         return cls(stage, sentence, reason, text=text, retry_after=worded.retry_after)
 
@@ -172,7 +176,7 @@ class CallRefused(Exception):
 class ToolRejected(Exception):
     """The server of a tool answered with a JSON-RPC error; ``str`` is its message.
 
-    Where no stage makes something of it, it leaves as it came.
+    If no stage handles it, it leaves as it came.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -182,7 +186,7 @@ class ToolRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
-    """The form of the failures of a tool's stages: ``core.errors`` and what a server or tool says instead."""
+    """The form of failures of a tool's stages, out of ``errors`` of core, server and tool."""
 
     mode: Mode = "result"
     expose: Expose = "message"
@@ -193,3 +197,53 @@ class ErrorStyle:
             raise CallRefused(STAGE_FAILED, str(failed), failed.meta()) from failed
         content = [text_block(failed.text)]
         return Outcome({"content": content, "isError": True, "_meta": {ERROR_KEY: failed.meta()}}, final=True)
+
+
+class CodeMistake(TypeError):
+    """Code returned a value that its stage cannot use; ``str`` is the stage's own sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFailures:
+    """The failures that a caller reads when the user's code fails at ``stage`` of ``tool``."""
+
+    stage: Stage
+    tool: str
+    expose: Expose
+    log: FilteringBoundLogger
+
+    def of(self, call: PlannedCall, error: Exception) -> StageFailed:
+        """The failure that stands for an exception; what of that is nobody's business stays in the log.
+
+        A ToolUserError's sentence stands alone and verbatim.
+        """
+        if isinstance(error, ToolUserError):
+            return StageFailed(self.stage, str(error))
+        log = self.log.bind(server=call.server, tool=self.tool)
+        log.warning("a script failed", stage=self.stage, why=exposed(error), error=type(error).__qualname__)
+        log.debug("where the script failed", exc_info=error)
+        reason: Reason | None = "timeout" if isinstance(error, TimeoutError) else None
+        if self.stage == "context":
+            # What a factory asks on the way to a context is the adapter's own affair, and no caller's.
+            return StageFailed(self.stage, DOING[self.stage], reason)
+        if reason is not None:
+            # How long something took is no secret; what the code itself says of it may be one.
+            why = exposed(error) if self.expose == "message" and str(error) else "timed out"
+            return StageFailed(self.stage, self.sentence(why), reason)
+        if self.expose == "safe":
+            trace_id = call.context.get("trace_id")
+            return StageFailed(self.stage, exposed(error, expose="safe", trace_id=trace_id))
+        return StageFailed(self.stage, self.sentence(_named(error)))
+
+    def sentence(self, why: str) -> str:
+        """The whole sentence, with the reason at its end."""
+        return f"{DOING[self.stage]} for tool {self.tool}: {why}"
+
+
+def _named(error: Exception) -> str:
+    """The text of an exception, followed by its class, which often says more: ``'name' (KeyError)``."""
+    text, kind = exposed(error), type(error)
+    # Two classes say nothing, and sentences of the adapter's own are whole.
+    if text == kind.__name__ or kind in (Exception, RuntimeError) or kind.__module__.startswith("adapter."):
+        return text
+    return f"{text} ({kind.__name__})" if kind.__name__.isidentifier() else text

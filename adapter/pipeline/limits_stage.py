@@ -1,4 +1,4 @@
-"""Limits on how often and how many at once: what holds for all calls of one tool on one server.
+"""Limits on the rate and the number of calls of one tool on one server.
 
 Every object here belongs to one tool and is shared by all its calls; all of it runs on the event loop.
 """
@@ -24,10 +24,10 @@ KeyOf = Callable[[PlannedCall], Hashable]
 
 
 def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
-    """Return the function that tells whose a call is. ``fingerprint`` makes a text of an identity.
+    """Return the function that names the owner of a call. ``fingerprint`` makes a text of an identity.
 
-    With the key ``identity``, a caller without one is known by its principal: sessions are opened at will, and each new
-    one would begin a new count.
+    With the key ``identity``, a caller without an identity counts by its principal: a caller can open any number of
+    sessions, and each would begin a new count.
     """
     if key == "tool":
         return lambda _: None
@@ -85,7 +85,7 @@ class Rate:
 class Concurrency:
     """At most ``max_active`` calls at once; ``max_queue`` more wait in the order they came, None: any number.
 
-    A call that is cancelled while it waits leaves the queue, and one whose turn had just come hands it on.
+    A call that is cancelled while it waits leaves the queue. If its turn had just come, the next call gets it.
     """
 
     def __init__(self, tool: str, max_active: int, max_queue: int | None = 0) -> None:
@@ -141,7 +141,9 @@ class Concurrency:
             raise
 
     def _leave(self) -> None:
-        """Hand the place on to who waits longest; ``active`` counts it without a break, so nobody slips in."""
+        """Give the place to the call that waits longest. ``active`` counts the place all the time, so no new call can
+        take it.
+        """
         while self._queue:
             turn, _ = self._queue.popitem(last=False)
             if not turn.done():
@@ -151,18 +153,18 @@ class Concurrency:
 
 
 class Serial(Concurrency):
-    """One call after the other in the order they came, as many as come: for tools that destroy."""
+    """One call at a time in the order they came, with a queue of any length: for destructive tools."""
 
     def __init__(self, tool: str) -> None:
         super().__init__(tool, max_active=1, max_queue=None)
 
 
 def _principal(call: PlannedCall) -> Hashable:
-    return ("principal", call.caller.principal)
+    return ("principal", call.client.caller.principal)
 
 
 def _session(call: PlannedCall) -> Hashable:
-    return ("session", call.caller.principal, call.session)
+    return ("session", call.client.caller.principal, call.client.session)
 
 
 def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:

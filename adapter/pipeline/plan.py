@@ -1,4 +1,4 @@
-"""Plans: the stages of one tool in the order things happen, compiled once and walked by every call."""
+"""Plans: the stages of one tool, compiled once and walked by every call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
 from adapter.pipeline.failures import DOING, ErrorStyle, Outcome, Stage, StageFailed
 from adapter.pipeline.limits_stage import Counting
-from adapter.pipeline.tracing import Observing, Part
+from adapter.pipeline.order import Part, Slot
+from adapter.pipeline.tracing import Observing
 from adapter.rules.results import refusals
+from adapter.rules.results.outcomes import TRACE_KEY
 from adapter.rules.results.result_size import limited
 
 Listed = Callable[[PlannedCall], Awaitable[bool]]
@@ -23,9 +25,10 @@ Listed = Callable[[PlannedCall], Awaitable[bool]]
 
 
 class Resolving:
-    """A PlanStage for a name that differs by no more than case or form from one for which other stages are set.
+    """A PlanStage for a name that differs only in case or form from a name with other stages.
 
-    An upstream that does not mind such differences would run that one without them, so it has to be a tool's own name.
+    An upstream that ignores such differences would run that tool without its stages, so the name has to be a tool's
+    own.
     """
 
     def __init__(self, tool: str, listed: Listed) -> None:
@@ -50,7 +53,7 @@ LEFT_OVER_AT_MOST = 100
 
 
 def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
-    """The failure of a call of ``tool`` whose ``seconds`` ended while it was at ``stage``."""
+    """Return the failure of a call of ``tool`` whose ``seconds`` ended at ``stage``."""
     took = f"timed out after {seconds:g} s"
     if stage == "context":
         return StageFailed(stage, DOING[stage], "timeout")
@@ -68,56 +71,58 @@ def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
 
 
 def crowded(tool: str) -> StageFailed:
-    """The refusal of a call of ``tool``, of which too many are left over."""
+    """Return the refusal of a call of ``tool``, of which too many are left over."""
     return StageFailed("limits", f"too many abandoned calls of {tool} are still running", "busy")
 
 
-TRACE_KEY = "_trace_id"
-"""The member of a result's ``_meta`` with its trace, for callers over HTTP."""
-
 Kind = Literal["proxied", "script", "statement"]
 
-_STAGES: Mapping[str, Stage | SafeStage] = {
-    "resolve": "resolve",
-    "context": "context",
-    "auth": "auth",
-    "limits": "limits",
-    "input_transform": "input_transform",
-    "validate": "validation",
-    "middleware": "middleware",
-    # Where it takes long, another call is waited for.
-    "cache": "limits",
-    "output_transform": "output_transform",
-    "presenter": "presenter",
-    "state_sync": "state_sync",
+_FAILS_AS: Mapping[Slot, Stage | SafeStage] = {
+    Slot.RESOLVE: "resolve",
+    Slot.CONTEXT: "context",
+    Slot.AUTH: "auth",
+    Slot.LIMITS: "limits",
+    Slot.INPUT_TRANSFORM: "input_transform",
+    Slot.VALIDATE: "validation",
+    Slot.MIDDLEWARE: "middleware",
+    # It takes long only where it waits for another call.
+    Slot.CACHE: "limits",
+    Slot.OUTPUT_TRANSFORM: "output_transform",
+    Slot.PRESENTER: "presenter",
+    Slot.STATE_SYNC: "state_sync",
 }
-"""The stage that a failure names, by the name of the step."""
+"""The stage that a failure names, by the slot of the stage that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage of a plan. ``number`` and ``name`` are those of the documented order, ``detail`` says how it is set.
+    """One stage of a plan in its slot; ``detail`` says how it is set.
 
-    ``part`` is when it works: on the way to the tool, with what the tool answers, or both.
+    ``works`` is when it works where that is not what its slot says.
     """
 
-    number: int
-    name: str
+    slot: Slot
     detail: str
     run: PlanStage
-    part: Part = "before"
+    works: Part | None = None
+
+    @property
+    def part(self) -> Part:
+        """When it works: on the way to the tool, with the answer of the tool, or both."""
+        return self.works or self.slot.part
 
     @property
     def reshapes(self) -> bool:
-        """Tell whether it changes what the tool answers, so that no answer may leave without it."""
+        """Tell whether it changes the answer of the tool, so that no answer may leave without it."""
         return self.part != "before"
 
 
 class ToolPlan:
     """The plan of one tool. ``egress`` is the most bytes of one result, None: any number.
 
-    ``steps`` are around each other in their order, the first outermost; around them all stands what every call
-    ends with: failures become results, and no result is larger than allowed.
+    ``steps`` are sorted by their slots, in whatever order they are given; those of one slot keep theirs. They are
+    around each other, the first outermost. Every call ends with ``Slot.FINISH``: failures become results, and no
+    result is larger than allowed.
     """
 
     def __init__(
@@ -133,7 +138,7 @@ class ToolPlan:
     ) -> None:
         self.tool = tool
         self.kind = kind
-        self.steps = tuple(steps)
+        self.steps = tuple(sorted(steps, key=lambda step: step.slot.depth))
         self.errors = errors
         self.egress = egress
         self.left_over = 0
@@ -144,11 +149,13 @@ class ToolPlan:
             self._walk = observing.whole(kind, self._walk)
 
     def __repr__(self) -> str:
-        return f"<ToolPlan of {self.tool!r}: {', '.join(step.name for step in self.steps) or 'nothing'}>"
+        return (
+            f"<ToolPlan of {self.tool!r}: {', '.join(step.slot.label for step in self.steps) or 'nothing'}>"
+        )
 
     @property
     def reshapes(self) -> bool:
-        """Tell whether the tool's own answer is not what its caller may see."""
+        """Tell whether the caller may not see the tool's own answer."""
         return self.egress is not None or any(step.reshapes for step in self.steps)
 
     @property
@@ -159,9 +166,9 @@ class ToolPlan:
         )
 
     async def walk(self, call: PlannedCall) -> Outcome:
-        """The outcome of a call. Raises CallRefused, and what the call's ``execute`` raises.
+        """Return the outcome of a call. Raises CallRefused, and the errors of the call's ``execute``.
 
-        When the walk is cancelled, whoever watches the call's signal is told.
+        When the walk is cancelled, the call's signal is aborted.
         """
         if self.left_over >= LEFT_OVER_AT_MOST:
             return self.errors.outcome(crowded(self.tool))
@@ -178,11 +185,12 @@ class ToolPlan:
                 self.left_over -= 1
         if self.egress is not None:
             outcome = self._limited(outcome, self.egress)
-        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
+        return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 
     def overdue(self, call: PlannedCall) -> Outcome | None:
-        """The outcome of a call whose time has ended, which is then to be cancelled; None where it goes on, as its
-        tool has done its work and others are told of it. Raises CallRefused in the mode ``jsonrpc``.
+        """Return the outcome of a call whose time has ended, and which is to be cancelled. None if it goes on,
+        because its tool has done its work and only listeners are informed. Raises CallRefused in the mode
+        ``jsonrpc``.
 
         Until its walk ends the call is counted in ``left_over``.
         """
@@ -198,7 +206,7 @@ class ToolPlan:
         if self._observing is not None:
             self._observing.overdue(call, failed)
         outcome = self.errors.outcome(failed)
-        return _traceable(outcome, call) if call.caller.entrance == "http" else outcome
+        return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 
     def _limited(self, outcome: Outcome, egress: int) -> Outcome:
         result = limited(outcome.result, egress)
@@ -206,7 +214,7 @@ class ToolPlan:
 
 
 def _traceable(outcome: Outcome, call: PlannedCall) -> Outcome:
-    """The outcome with the trace it is found by: the current one, or what a script has put there."""
+    """Return the outcome with its trace id: the current one, or the one that a script has set."""
     trace_id = call.context.get("trace_id")
     return outcome if trace_id in (None, "") else outcome.with_meta(TRACE_KEY, str(trace_id))
 
@@ -215,8 +223,8 @@ def _composed(steps: Sequence[Step], work: Stage, observing: Observing | None) -
     execute = _execute if observing is None else observing.work(_execute)
     walk: Forward = partial(_working, work, execute)
     for step in reversed(steps):
-        run = step.run if observing is None else observing.step(step.name, step.part, step.run)
-        walk = partial(_around, _STAGES.get(step.name, work), run, walk)
+        run = step.run if observing is None else observing.step(step.slot.label, step.part, step.run)
+        walk = partial(_around, _FAILS_AS.get(step.slot, work), run, walk)
     return walk
 
 

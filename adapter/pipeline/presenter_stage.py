@@ -1,4 +1,4 @@
-"""The stage that presents a tool's data: what a caller reads of a success is written anew from what it may see."""
+"""The stage that presents a tool's data: a success is written anew from the data that the caller may see."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import InThread
+from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed, ToolRejected
 from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, PresenterFailed
-from adapter.rules.results.exposure import told
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
-from adapter.rules.results.refusals import misshapen
+from adapter.rules.results.refusals import misshapen, public_line
 from adapter.rules.results.result_size import Attachments, attachments
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.schema.evaluation import OutOfSteps
@@ -87,16 +85,13 @@ class Presenting:
                 f"[{self.presenter.name} Presenter] Checking the data needs more than the {self.max_steps} steps "
                 "that validation.max_steps allows."
             )
-            self._tell(call, sentence)
-            raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
+            raise self._failed(call, sentence) from None
         except PresenterFailed as error:
-            self._tell(call, str(error))
-            raise StageFailed.worded("presenter", str(error), error.result()) from None
+            raise self._failed(call, str(error)) from None
         except (Exception, SystemExit):
-            # A sentence of its own, as nobody knows what of the data the exception's would tell.
+            # A sentence of its own, as the exception's may tell something of the data.
             sentence = f"[{self.presenter.name} Presenter] The data could not be presented."
-            self._tell(call, sentence)
-            raise StageFailed.worded("presenter", sentence, misshapen(sentence)) from None
+            raise self._failed(call, sentence) from None
 
     def _warns(self, outcome: Outcome) -> bool:
         """Tell whether the tool's code gave a warning instead of data; the code wrote the warning for its caller."""
@@ -132,8 +127,8 @@ class Presenting:
         result = presented.result(structured=self.structured)
         # A file that the adapter keeps is one more road for the data; its link is not.
         attached = parts.links if redacts else (*parts.links, *parts.files)
-        kept = replace(outcome, result=parts.members) if redacts else outcome
-        return kept.written(result).with_content([*result.content, *attached])
+        base = replace(outcome, result=parts.members) if redacts else outcome
+        return base.written(result).with_content([*result.content, *attached])
 
     def _withheld(self, outcome: Outcome) -> Outcome:
         """Return what remains of an upstream's answer that is not a success."""
@@ -143,15 +138,16 @@ class Presenting:
             content = [*map(text_block, texts), *parts.links]
             return Outcome({**parts.members, "content": content, "isError": True})
         if outcome.result.get("resultType") == "input_required":
-            asked = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
-            return Outcome({**parts.members, **asked})
+            question = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
+            return Outcome({**parts.members, **question})
         sentence = f"[{self.presenter.name} Presenter] The tool's answer cannot be presented."
         raise StageFailed.worded("presenter", sentence, misshapen(sentence))
 
-    def _tell(self, call: PlannedCall, why: str) -> None:
+    def _failed(self, call: PlannedCall, sentence: str) -> StageFailed:
         log = self.log.bind(server=call.server, tool=self.tool)
-        log.warning("a result could not be presented", why=why)
+        log.warning("a result could not be presented", why=sentence)
         log.debug("where the presenter failed", exc_info=True)
+        return StageFailed.worded("presenter", sentence, misshapen(sentence))
 
 
 def _texts(content: Any) -> list[str]:
@@ -170,7 +166,7 @@ def _weight(outcome: Outcome) -> int:
 
 def _sentence(text: str) -> str:
     """The part of a failure's text that is a sentence rather than data."""
-    return told(_DATA.split(text.strip(), 1)[0]) or FAILED
+    return public_line(_DATA.split(text.strip(), 1)[0]) or FAILED
 
 
 def definition_with_select(definition: Mapping[str, Any], presenter: Presenter) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Presenters as a configuration declares them, made into what presents data; all that is wrong is said at once."""
+"""Presenters, made of their declarations in the settings; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce, wraps
 from operator import getitem
-from typing import Any, Literal, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from adapter.rules.access.redacted_values import CENSORED, Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.calls.conditions import Condition, ConditionInvalid, compile_condition
-from adapter.rules.presenters.blocks import Suggestion, UiBlock
 from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
-from adapter.rules.presenters.presenters import Embed, Presenter, Says, Suggest
+from adapter.rules.presenters.presenters import (
+    NO_SOURCES,
+    SENT_WHOLE,
+    BlockSources,
+    Embed,
+    Presenter,
+    Says,
+    SentData,
+    Suggest,
+)
 from adapter.rules.presenters.shapes import Check, Shape, StepsLeft, json_shape, shape_of
+from adapter.rules.results.blocks import Suggestion, UiBlock
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
@@ -38,6 +47,16 @@ class PresentersInvalid(ValueError):
         super().__init__("; ".join(f"{place}: {sentence}" for place, sentence in self.problems))
 
 
+class DeclaredRedaction(NamedTuple):
+    """The paths to the values that nobody may read, and the text that stands there instead."""
+
+    paths: tuple[str, ...] = ()
+    censor: str = CENSORED
+
+
+NO_REDACTION = DeclaredRedaction()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresenterDeclaration:
     """One presenter as it is written. A text that is a reference to code stands for what that code says; any other is
@@ -46,18 +65,11 @@ class PresenterDeclaration:
 
     schema: Mapping[str, Any] | None = None
     json_schema: Mapping[str, Any] | None = None
-    limit: int | None = None
-    redact_paths: tuple[str, ...] = ()
-    censor: str = CENSORED
-    rules: tuple[str, ...] = ()
-    ui: tuple[Mapping[str, Any] | str, ...] = ()
-    suggest: tuple[Mapping[str, Any] | str, ...] = ()
-    collection_rules: tuple[str, ...] = ()
-    collection_ui: tuple[Mapping[str, Any] | str, ...] = ()
-    collection_suggest: tuple[Mapping[str, Any] | str, ...] = ()
+    redact: DeclaredRedaction = NO_REDACTION
+    item: BlockSources = NO_SOURCES
+    collection: BlockSources = NO_SOURCES
     embed: Mapping[str, str] = field(default_factory=dict)
-    select: bool = False
-    format: Literal["json", "toon"] = "json"
+    sent: SentData = SENT_WHOLE
 
 
 def build(declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> dict[str, Presenter]:
@@ -75,7 +87,7 @@ def is_reference(text: str) -> bool:
 
 
 class _Building:
-    """Makes presenters and gathers what is wrong; where something is, a part is left out and nothing may be used."""
+    """Makes presenters and collects problems. A part with a problem is left out; nothing may be used then."""
 
     def __init__(self, declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> None:
         self.problems: list[Problem] = []
@@ -92,25 +104,24 @@ class _Building:
 
     def _make(self, name: str, within: tuple[str, ...]) -> Presenter:
         declared, place = self._declarations[name], f"presenters.{name}"
-        if declared.limit is not None and declared.limit < 1:
+        if declared.sent.limit is not None and declared.sent.limit < 1:
             self._wrong(f"{place}.limit", "limit must be at least 1.")
         shape = self._shape(declared, place)
         return Presenter(
             name=name,
             shape=shape,
-            limit=declared.limit,
             censor=self._censor(declared, f"{place}.redact", checked=shape is not None),
-            rules=self._each(f"{place}.rules", declared.rules, self._rule),
-            ui=self._each(f"{place}.ui", declared.ui, self._ui),
-            suggest=self._each(f"{place}.suggest", declared.suggest, self._suggest),
-            collection_rules=self._each(f"{place}.collection_rules", declared.collection_rules, self._rule),
-            collection_ui=self._each(f"{place}.collection_ui", declared.collection_ui, self._ui),
-            collection_suggest=self._each(
-                f"{place}.collection_suggest", declared.collection_suggest, self._suggest
-            ),
+            item=self._sources(declared.item, f"{place}."),
+            collection=self._sources(declared.collection, f"{place}.collection_"),
             embeds=tuple(self._embeds(declared, f"{place}.embed", within)),
-            select=declared.select,
-            format=declared.format,
+            sent=declared.sent,
+        )
+
+    def _sources(self, declared: BlockSources, place: str) -> BlockSources:
+        return BlockSources(
+            self._each(f"{place}rules", declared.rules, self._rule),
+            self._each(f"{place}ui", declared.ui, self._ui),
+            self._each(f"{place}suggest", declared.suggest, self._suggest),
         )
 
     def _embeds(self, declared: PresenterDeclaration, place: str, within: tuple[str, ...]) -> Iterator[Embed]:
@@ -140,14 +151,14 @@ class _Building:
         return None
 
     def _censor(self, declared: PresenterDeclaration, place: str, *, checked: bool) -> Censor | None:
-        """``checked``: there is a schema that has to have what the paths lead to."""
+        """Return the censor. ``checked``: there is a schema, and every path has to lead to something in it."""
         read = partial(self._path, declared if checked else None)
-        paths = self._each(f"{place}.paths", declared.redact_paths, read)
+        paths = self._each(f"{place}.paths", declared.redact.paths, read)
         if not paths:
             return None
-        stand_in: Any = declared.censor
-        if is_reference(declared.censor):
-            stand_in = self._loaded(declared.censor, f"{place}.censor", most=1)
+        stand_in: Any = declared.redact.censor
+        if is_reference(stand_in):
+            stand_in = self._loaded(stand_in, f"{place}.censor", most=1)
         return censor_of(paths, stand_in)
 
     def _path(self, declared: PresenterDeclaration | None, path: str, place: str) -> str | None:
@@ -171,8 +182,8 @@ class _Building:
     def _each(
         self, place: str, entries: Iterable[Any], read: Callable[[Any, str], Entry | None]
     ) -> tuple[Entry, ...]:
-        made = [read(entry, f"{place}[{at}]") for at, entry in enumerate(entries)]
-        return tuple(entry for entry in made if entry is not None)
+        results = [read(entry, f"{place}[{at}]") for at, entry in enumerate(entries)]
+        return tuple(entry for entry in results if entry is not None)
 
     def _rule(self, entry: str, place: str) -> str | Says | None:
         return self._loaded(entry, place) if is_reference(entry) else entry
@@ -218,7 +229,7 @@ class _Building:
     # --- code -------------------------------------------------------------------------------------------------
 
     def _loaded(self, reference: str, place: str, most: int = 2) -> Says | None:
-        """The function, callable with ``most`` arguments, of which it gets as many as it takes."""
+        """Return the function, called with the first of ``most`` arguments that it takes."""
         try:
             function = self._load(reference, place)
             taken = _taken(function, most)
@@ -238,7 +249,7 @@ class _Building:
 
 
 def _past_censored(check: Check) -> Check:
-    """The check without what it has against values that are censored: data of embedded presenters is so already."""
+    """Return the check without its problems at censored values: data of embedded presenters is censored already."""
 
     def judged(data: Any, left: StepsLeft) -> Iterator[tuple[Sequence[str | int], str]]:
         for place, keyword in check(data, left):

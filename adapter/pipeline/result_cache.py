@@ -1,4 +1,4 @@
-"""Results of tools, kept for a while: nobody's but their own caller's copy, and worked out once at a time."""
+"""A cache of results of tools: each caller gets a copy, and concurrent calls for one key do the work once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import contextlib
 import hashlib
 import json
 import pickle
-from collections import OrderedDict
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
+
+from adapter.rules.last_used import LastUsed, Weight
 
 PATIENCE = 10.0
 """Seconds to wait for what another caller is about to be answered."""
@@ -54,7 +56,7 @@ class Shareable:
 
 
 class CachedResult(NamedTuple):
-    """A result, and whether it was there already; ``hit`` is False for those who waited for it to be worked out."""
+    """A result. ``hit`` is False for those who waited until it was worked out."""
 
     value: Any
     hit: bool
@@ -100,8 +102,8 @@ class _Lead:
     outdated: bool = False
 
 
-class _Asked(NamedTuple):
-    """A result that somebody asks for, and the way to work it out and keep it where it is not known."""
+class _Lookup(NamedTuple):
+    """A result that a call asks for, and the way to work it out and to keep it."""
 
     key: str
     tool: str
@@ -111,19 +113,25 @@ class _Asked(NamedTuple):
 
 
 class ResultCache:
-    """At most ``max_bytes`` of results; the one that was unused for longest goes first. ``clock`` gives seconds.
+    """A cache of at most ``max_bytes``; the least recently used result goes first. ``clock`` gives seconds.
 
-    Whoever asks gets a copy of its own, unless it is a Shareable. Values that cannot be copied are passed on and not
+    Each caller gets its own copy, unless the value is a Shareable. Values that cannot be copied are passed on and not
     kept.
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: LastUsed[str, _Entry] = LastUsed(
+            sys.maxsize, max_bytes, lambda entry: Weight(id(entry), entry.cost)
+        )
         self._flights: dict[str, _Flight] = {}
         self._leads: dict[str, _Lead] = {}
-        self.bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that the kept results take."""
+        return self._entries.size
 
     def __repr__(self) -> str:
         return f"<ResultCache: {len(self._entries)} results, {self.bytes} of {self._max_bytes} bytes>"
@@ -144,12 +152,12 @@ class ResultCache:
         All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
         is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
         """
-        if (kept := self._kept(key)) is not None:
-            return CachedResult(_unpacked(kept), hit=True)
+        if (stored := self._kept(key)) is not None:
+            return CachedResult(_unpacked(stored), hit=True)
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:
-            flight = self._begin(_Asked(key, tool, ttl, work, keep))
+            flight = self._begin(_Lookup(key, tool, ttl, work, keep))
         value, packed = await self._wait(key, flight)
         return CachedResult(value if first or packed is None else _unpacked(packed), hit=False)
 
@@ -170,11 +178,11 @@ class ResultCache:
         reads its own answer slowly must not keep the others waiting.
         """
         while True:
-            if (kept := self._kept(key)) is not None:
-                return CachedResult(_unpacked(kept), hit=True)
+            if (stored := self._kept(key)) is not None:
+                return CachedResult(_unpacked(stored), hit=True)
             lead = self._leads.get(key)
             if lead is None:
-                return CachedResult(await self._lead(_Asked(key, tool, ttl, work, keep)), hit=False)
+                return CachedResult(await self._lead(_Lookup(key, tool, ttl, work, keep)), hit=False)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await lead.over.wait()
@@ -188,9 +196,9 @@ class ResultCache:
 
         What is being worked out for one is given to those who wait for it already, and not kept.
         """
-        keys = [key for key, entry in self._entries.items() if concerned(entry.tool)]
+        keys = [key for key, entry in self._entries.values.items() if concerned(entry.tool)]
         for key in keys:
-            self._drop(key)
+            self._entries.drop(key)
         for key, flight in list(self._flights.items()):
             if concerned(flight.tool):
                 flight.outdated = True
@@ -203,15 +211,15 @@ class ResultCache:
 
     # --- work under way ---------------------------------------------------------------------------------------
 
-    def _begin(self, asked: _Asked) -> _Flight:
-        key, flight = asked.key, _Flight(asked.tool)
+    def _begin(self, lookup: _Lookup) -> _Flight:
+        key, flight = lookup.key, _Flight(lookup.tool)
 
         async def fly() -> tuple[Any, _Packed | None]:
             try:
-                value = await asked.work()
+                value = await lookup.work()
                 packed = _packed(value)
-                if packed is not None and not flight.outdated and asked.keep(value):
-                    self._put(asked, packed)
+                if packed is not None and not flight.outdated and lookup.keep(value):
+                    self._put(lookup, packed)
                 return value, packed
             finally:
                 if self._flights.get(key) is flight:
@@ -235,52 +243,40 @@ class ResultCache:
                     del self._flights[key]
                 flight.task.cancel()
 
-    async def _lead(self, asked: _Asked) -> Any:
-        lead = self._leads[asked.key] = _Lead(asked.tool)
+    async def _lead(self, lookup: _Lookup) -> Any:
+        lead = self._leads[lookup.key] = _Lead(lookup.tool)
         try:
-            value = await asked.work()
-            if asked.keep(value):
+            value = await lookup.work()
+            if lookup.keep(value):
                 lead.packed = _packed(value)
             if lead.packed is not None and not lead.outdated:
-                self._put(asked, lead.packed)
+                self._put(lookup, lead.packed)
             return value
         except asyncio.CancelledError:
             lead.left = True
             raise
         finally:
-            if self._leads.get(asked.key) is lead:
-                del self._leads[asked.key]
+            if self._leads.get(lookup.key) is lead:
+                del self._leads[lookup.key]
             lead.over.set()
 
     # --- what is kept -----------------------------------------------------------------------------------------
 
     def _kept(self, key: str) -> _Packed | None:
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is not None and entry.expires <= self._clock():
+            self._entries.drop(key)
             return None
-        if entry.expires <= self._clock():
-            self._drop(key)
-            return None
-        self._entries.move_to_end(key)
-        return entry.packed
+        return None if entry is None else entry.packed
 
-    def _put(self, asked: _Asked, packed: _Packed) -> None:
-        key, entry = asked.key, _Entry(asked.tool, packed, self._clock() + asked.ttl)
-        if entry.cost > self._max_bytes:
-            return
-        if key in self._entries:
-            self._drop(key)
-        self._entries[key] = entry
-        self.bytes += entry.cost
-        while self.bytes > self._max_bytes:
-            self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: str) -> None:
-        self.bytes -= self._entries.pop(key).cost
+    def _put(self, lookup: _Lookup, packed: _Packed) -> None:
+        entry = _Entry(lookup.tool, packed, self._clock() + lookup.ttl)
+        if entry.cost <= self._max_bytes:
+            self._entries.put(lookup.key, entry)
 
 
 def _packed(value: Any) -> _Packed | None:
-    """A value as something of which any number of copies can be made; None where that cannot be."""
+    """Return a value in a form that can be copied any number of times; None if it cannot."""
     if isinstance(value, Shareable):
         return value
     try:

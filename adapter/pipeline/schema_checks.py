@@ -1,7 +1,7 @@
-"""Values checked against JSON Schemas: what is little work here, everything else in a process of its own.
+"""Checks of values against JSON Schemas: small ones here, all others in a process of their own.
 
-Schema and value may be a stranger's. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; one that
-needs more is begun anew where it harms nobody.
+Schema and value may come from strangers. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; a
+check that needs more starts again in the process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +17,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.rules.calls.tool_api import as_plain
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.evaluation import OutOfSteps
@@ -95,7 +95,7 @@ class SchemaCheck:
     _written: bytes | None = None
 
     async def faults(self, value: Any, principal: str) -> Sequence[Fault]:
-        """Everything that is wrong with a value of a caller's; one that takes too much has that for its fault.
+        """Return all faults of a caller's value; a check that takes too much is a fault too.
 
         Raises SchemaInvalid, and LimitReached when too many checks wait.
         """
@@ -123,28 +123,27 @@ class SchemaCheck:
 
 
 class _Kept(NamedTuple):
-    """``schema`` is held, so that no other object has its id."""
+    """A check with the object that it was made of: while that is kept, no other object has its id."""
 
     schema: Any
     check: SchemaCheck
-    weight: int
+    weight: Weight
 
 
 class SchemaChecks:
-    """Makes SchemaCheck of schemas; ``log`` is told once of each pattern that nobody judges."""
+    """Makes SchemaCheck of schemas; ``log`` gets one line for each pattern that cannot be judged."""
 
     def __init__(self, elsewhere: Elsewhere, log: FilteringBoundLogger) -> None:
         self._elsewhere = elsewhere
         self._log = log
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._kept_weight = 0
+        self._kept: LastUsed[int, _Kept] = LastUsed(KEPT, KEPT_WEIGHT, lambda entry: entry.weight)
         self._told: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<SchemaChecks: {len(self._kept)} kept>"
 
     def of(self, schema: Mapping[str, Any], server: str, *, strict: bool = False) -> SchemaCheck:
-        """The check of a schema, compiled as far as that is little work; see compile_schema. Raises SchemaInvalid."""
+        """Return the check of a schema, compiled if that is little work; see compile_schema. Raises SchemaInvalid."""
         checker: Checker | None
         try:
             checker = compile_schema(schema, strict=strict, parts=PARTS_AT_ONCE)
@@ -153,30 +152,17 @@ class SchemaChecks:
         return SchemaCheck(schema, server, strict, self._elsewhere, self._tell, checker)
 
     def known(self, schema: Any, server: str, *, read: bool = True) -> SchemaCheck:
-        """The same of what a tool has for its schema, made once for one and the same object, as long as it is one of
-        the last. One that was not ``read`` from JSON may have values of any kind in it. Raises SchemaInvalid, also for
-        what is no JSON object.
+        """Return the check of a tool's schema; for one and the same object it is made once, as long as it is one of
+        the last. A schema that was not ``read`` from JSON may hold values of any kind. Raises SchemaInvalid, also
+        for what is no JSON object.
         """
-        kept = self._kept.get(id(schema))
-        if kept is not None and kept.check.server == server:
-            self._kept.move_to_end(id(schema))
-            return kept.check
+        entry = self._kept.get(id(schema))
+        if entry is not None and entry.check.server == server:
+            return entry.check
         usable = schema if read and isinstance(schema, dict) else _plain(schema)
         check = self.of(usable, server)
-        self._keep(_Kept(schema, check, weight(usable, KEPT_WEIGHT)))
+        self._kept.put(id(schema), _Kept(schema, check, Weight(id(schema), weight(usable, KEPT_WEIGHT))))
         return check
-
-    def _keep(self, kept: _Kept) -> None:
-        self._let_go(id(kept.schema))
-        self._kept[id(kept.schema)] = kept
-        self._kept_weight += kept.weight
-        while len(self._kept) > 1 and (len(self._kept) > KEPT or self._kept_weight > KEPT_WEIGHT):
-            self._let_go(next(iter(self._kept)))
-
-    def _let_go(self, key: int) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._kept_weight -= kept.weight
 
     def _tell(self, server: str, unjudged: Mapping[str, str]) -> None:
         lines = 0
@@ -225,7 +211,7 @@ def weight(value: Any, most: int) -> int:
 
 
 def quickly_written(value: Any) -> bytes | None:
-    """A schema or a value as JSON, None where that cannot be had in some milliseconds."""
+    """Return a schema or a value as JSON, None if that takes more than some milliseconds."""
     try:
         return orjson.dumps(dict(value) if isinstance(value, Mapping) else value)
     except (orjson.JSONEncodeError, RecursionError):
@@ -233,7 +219,7 @@ def quickly_written(value: Any) -> bytes | None:
 
 
 def written(value: Any) -> bytes:
-    """The same of any. Raises SchemaInvalid for one that is nested beyond all measure."""
+    """Return any schema or value as JSON. Raises SchemaInvalid for one that is nested too deeply."""
     quick = quickly_written(value)
     if quick is not None and not (b"null" in quick and _holds_infinity(value)):
         return quick

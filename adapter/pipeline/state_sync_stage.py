@@ -1,5 +1,5 @@
-"""The stage that says what a successful call made stale: to caches, clients and observers, and first of all to the
-model. Nothing of it makes a call fail.
+"""The stage that announces results that a successful call made stale: to caches, clients, observers, and to the
+model. It never makes a call fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -28,23 +28,41 @@ Observe = Callable[[Mapping[str, Any]], Any]
 """The user's own function; what it gives is awaited where it can be."""
 
 
+async def notify_client(call: PlannedCall, invalidation: Invalidation) -> None:
+    """A Notify: the client hears of each resource where it listens."""
+    for uri in invalidation.stale_uris():
+        call.client.say("notifications/resources/updated", {"uri": uri})
+
+
+class Listeners(NamedTuple):
+    """The listeners to stale results, in this order: caches are purged before anybody can ask again."""
+
+    purge: Purge
+    notify: Notify | None = None
+    observe: Observe | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """``patience`` is how many seconds a client and an observer may each keep the call waiting; ``clock`` gives Unix
-    seconds.
+    """The stage of ``state_sync``. ``patience`` is the most seconds that a client and an observer may each delay the
+    call; ``clock`` gives Unix seconds.
 
-    Nothing that comes from the tool reads like the adapter's own sentence, whether the call succeeds or fails.
+    No text of a tool can read like the adapter's own sentence, whether the call succeeds or fails.
     """
 
     server: str
     tool: str
     sync: StateSync
-    purge: Purge = field(repr=False)
-    notify: Notify | None = field(repr=False)
-    observe: Observe | None = field(repr=False)
+    listeners: Listeners = field(repr=False)
     log: FilteringBoundLogger = field(repr=False)
     clock: Callable[[], float] = field(default=time.time, repr=False, kw_only=True)
     patience: float = field(default=5.0, kw_only=True)
+
+    @property
+    def detail(self) -> str:
+        """The text in a plan that says what a call makes stale."""
+        found = self.sync.invalidation(self.server, self.tool)
+        return f"invalidates {'nothing' if found is None else ', '.join(map(str, found.patterns))}"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What a stage answered in the tool's stead changes nothing, so it makes nothing stale."""
@@ -61,7 +79,7 @@ class Syncing:
         return self._said(outcome, invalidation)
 
     def _said(self, outcome: Outcome, invalidation: Invalidation | None) -> Outcome:
-        """The outcome with the adapter's block, and only that one; the same object where nothing is to be said."""
+        """Return the outcome with the adapter's block and no other such block; the same object if nothing changes."""
         content = outcome.result.get("content")
         if not isinstance(content, list):
             if invalidation is None:
@@ -75,18 +93,18 @@ class Syncing:
     # --- everybody else ---------------------------------------------------------------------------------------
 
     async def _announce(self, call: PlannedCall, invalidation: Invalidation) -> None:
-        # Caches first: whoever hears of it and asks again must not get what was kept before.
-        await self._told("the caches", call, lambda: self.purge(invalidation))
-        if (notify := self.notify) is not None:
+        purge, notify, observe = self.listeners
+        await self._told("the caches", call, lambda: purge(invalidation))
+        if notify is not None:
             await self._told("the client", call, lambda: notify(call, invalidation))
-        if (observe := self.observe) is not None:
+        if observe is not None:
             await self._told("the observer", call, lambda: observe(self._event(invalidation)))
 
     async def _told(self, whom: str, call: PlannedCall, tell: Callable[[], Any]) -> None:
         try:
-            told = tell()
-            if inspect.isawaitable(told):
-                await _within(self._patience(call), told)
+            notice = tell()
+            if inspect.isawaitable(notice):
+                await _within(self._patience(call), notice)
         except (Exception, SystemExit) as error:
             # The tool has done its work; that somebody could not be told of it does not undo that.
             log = self.log.bind(server=self.server, tool=self.tool)
@@ -94,7 +112,7 @@ class Syncing:
             log.debug("where telling failed", exc_info=True)
 
     def _patience(self, call: PlannedCall) -> float:
-        """Seconds that somebody may keep the call waiting: never longer than that has time."""
+        """Return the most seconds that a listener may delay the call, within the call's own time."""
         until = call.time.until
         return self.patience if until is None else min(self.patience, max(0.0, until - time.monotonic()))
 
@@ -107,9 +125,9 @@ class Syncing:
         }
 
 
-async def _within(seconds: float, told: Awaitable[Any]) -> None:
-    """Wait for it no longer than so many seconds, even if it does not end when it is cancelled. Raises TimeoutError."""
-    telling = asyncio.ensure_future(told)
+async def _within(seconds: float, notice: Awaitable[Any]) -> None:
+    """Wait at most so many seconds, even if the notice does not end when it is cancelled. Raises TimeoutError."""
+    telling = asyncio.ensure_future(notice)
     # When the time is over nobody asks for it.
     telling.add_done_callback(lambda task: task.cancelled() or task.exception())
     try:
@@ -124,8 +142,8 @@ async def _within(seconds: float, told: Awaitable[Any]) -> None:
 def definition_with_cache_control(
     definition: Mapping[str, Any], sync: StateSync, server: str
 ) -> Mapping[str, Any]:
-    """The tool's entry of ``tools/list`` with what may be kept of its results, once, at its description's end; the
-    same object where nothing is said.
+    """Return the tool's entry of ``tools/list`` with the cache directive at the end of its description, once; the
+    same object without a directive.
     """
     written = definition.get("description")
     description = written if isinstance(written, str) else ""

@@ -1,19 +1,17 @@
-"""The records of planned calls, where they are wanted; the composition root chooses who records."""
+"""Records of planned calls; the composition root chooses the recorder."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
+from adapter.pipeline.order import Part
 
 Attributes = Mapping[str, str | int | float | bool]
-
-Part = Literal["before", "after", "around"]
-"""When a stage works: on the way to the tool, with what the tool answers, or both."""
 
 _EXECUTE = "stage.execute"
 
@@ -64,10 +62,10 @@ class Measures(Protocol):
 
 
 class Observing:
-    """Records the walks of plans, with either of its parts or both.
+    """Records the walks of plans, with spans, measures or both.
 
-    Stages are around each other, but their spans are siblings, each as long as its stage itself works: it ends where
-    the stage calls what is behind it, and one that goes on with the answer has a second span.
+    Stages are around each other, but their spans are siblings, each as long as the stage itself works: it ends where
+    the stage calls the rest of the plan, and a stage that goes on with the answer has a second span.
     """
 
     def __init__(self, tracing: Tracing | None, measures: Measures | None = None) -> None:
@@ -149,7 +147,7 @@ class Observing:
         return observed
 
     def overdue(self, call: PlannedCall, failed: StageFailed) -> None:
-        """A call's time has ended; its walk may take a while to hear of it, or for ever."""
+        """Record that a call's time has ended; its walk may end later or never."""
         if self.tracing is not None:
             _note_failure(self.tracing.current(), failed)
         self._count(call, None, failed, call.time.seconds or 0.0)

@@ -1,25 +1,24 @@
-"""The check of a call's arguments against what its tool takes; a caller reads all that is wrong with them at once.
+"""The check of a call's arguments against the inputs of its tool; a caller reads all faults at once.
 
-Hosted tools declare inputs, and arguments are coerced into these. Tools of upstreams have a JSON Schema, and arguments
-that fit it are passed on exactly as they came.
+Hosted tools declare inputs, and arguments are coerced into these. Tools of upstreams have a JSON Schema, and
+arguments that fit it are passed on exactly as they came.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from adapter.errors import LimitReached
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import InThread
+from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
 from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
+from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
@@ -38,8 +37,8 @@ SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 class Coercing:
     """A PlanStage: arguments become the values of the declared inputs.
 
-    With ``selects`` the caller may say in ``_select`` what of the data it wants to see; the tool never gets that.
-    ``in_thread`` checks what takes long, in at most ``max_steps``.
+    With ``selects`` the caller may name in ``_select`` the members that it wants to see; the tool never gets that.
+    ``in_thread`` runs long checks, in at most ``max_steps``.
     """
 
     def __init__(
@@ -116,7 +115,8 @@ class Validating:
         self._strict = strict
         self._selects = selects
         self._latest: SchemaCheck | None = None
-        self._kept: OrderedDict[str, SchemaCheck] = OrderedDict()
+        # Each weighs nothing: there are few, and all of one tool.
+        self._kept: LastUsed[str, SchemaCheck] = LastUsed(SCHEMAS_KEPT, 0, lambda check: Weight(id(check), 0))
         self.compilations = 0
 
     def __repr__(self) -> str:
@@ -129,7 +129,9 @@ class Validating:
         try:
             faults: Sequence[Fault] = ()
             if schema is not None:
-                faults = await self._check(schema, call.server).faults(arguments, call.caller.principal)
+                faults = await self._check(schema, call.server).faults(
+                    arguments, call.client.caller.principal
+                )
         except SchemaInvalid as invalid:
             raise StageFailed("validation", f"input validation failed: {invalid}") from None
         except LimitReached as busy:
@@ -143,17 +145,15 @@ class Validating:
         return await forward(call)
 
     def _check(self, schema: Mapping[str, Any], server: str) -> SchemaCheck:
-        """Compiled once for each schema; most calls come with the very object of the call before."""
+        """Return the check of a schema, compiled once; most calls come with the very object of the call before."""
         if self._latest is not None and self._latest.schema is schema:
             return self._latest
         digest = _digest(schema)
         check = self._kept.get(digest)
         if check is None:
-            check = self._kept[digest] = self._made.of(schema, server, strict=self._strict)
+            check = self._made.of(schema, server, strict=self._strict)
+            self._kept.put(digest, check)
             self.compilations += 1
-        self._kept.move_to_end(digest)
-        if len(self._kept) > SCHEMAS_KEPT:
-            self._kept.popitem(last=False)
         check.schema = schema
         self._latest = check
         return check
@@ -166,9 +166,9 @@ def _digest(schema: Mapping[str, Any]) -> str:
 
 
 def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:
-    """The arguments without ``_select``, whose names are noted in the call; null is as if it were absent.
+    """Return the arguments without ``_select``, whose names are noted in the call; null counts as absent.
 
-    The issue says what is wrong with it.
+    The issue is the fault of ``_select``, if it has one.
     """
     if SELECT not in call.arguments:
         return call.arguments, None

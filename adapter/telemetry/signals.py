@@ -15,8 +15,7 @@ from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, V
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from adapter.rules.text.events import encodable, shortened
-from adapter.rules.text.secrets import is_telling
+from adapter.rules.text.events import encodable, is_telling, shortened
 
 # --- attributes -------------------------------------------------------------------------------------------------
 

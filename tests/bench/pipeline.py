@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import orjson
 import uvloop
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.validation_stage import Validating
 from adapter.rules.access.principals import NOBODY

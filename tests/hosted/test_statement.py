@@ -11,8 +11,7 @@ import pytest
 from adapter import log
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.statement import TRUNCATED_KEY, Asking, Database, Keeping
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import ResultCache
 from adapter.pipeline.tracing import CACHE

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from adapter.pipeline.context import AuthRequest
+from adapter.pipeline.call import AuthRequest
 from adapter.rules.access.principals import Caller
 
 NOW = 1_700_000_000.0

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.result_cache import ResultCache
 from adapter.rules.access.principals import Caller
@@ -43,7 +43,7 @@ class Upstream:
         self.result: dict[str, Any] = {}
 
     async def __call__(self, call: PlannedCall) -> Outcome:
-        name = call.session or "?"
+        name = call.client.session or "?"
         self.asked.append(name)
         number = len(self.asked)
         self.changed.set()
@@ -83,16 +83,16 @@ def called(
     fields: Mapping[str, str] | None = None,
 ) -> PlannedCall:
     caller = Caller(principal, fields=fields or {})
-    return PlannedCall(
+    call = PlannedCall(
         server="web",
         tool="page",
         arguments={"url": "/"} if arguments is None else arguments,
         execute=upstream,
         given=Context.of(AuthRequest.of("web", "page", caller)),
-        caller=caller,
-        session=session,
-        identity=identity,
+        client=CallClient(caller, session),
     )
+    call.identity = identity
+    return call
 
 
 async def reads(_: PlannedCall) -> bool:
@@ -121,7 +121,7 @@ def upstream() -> Upstream:
 def caching(cache: ResultCache, *vary: str, digest: str = "d1", ttl: float = 30) -> ToolPlan:
     """A plan that keeps answers and does nothing else."""
     stage = Caching("page", cache, ttl, varying(vary, repr), reads, digest)
-    return ToolPlan("page", "proxied", [Step(9, "cache", "30 s", stage)], ErrorStyle())
+    return ToolPlan("page", "proxied", [Step(Slot.CACHE, "30 s", stage)], ErrorStyle())
 
 
 def text(outcome: Outcome) -> str:
@@ -302,7 +302,7 @@ async def test_h28_what_stands_around_the_cache_works_on_every_call(
     around = Around()
     stage = Caching("page", cache, 30, varying((), repr), reads, "d1")
     plan = ToolPlan(
-        "page", "proxied", [Step(3, "auth", "", around), Step(9, "cache", "", stage)], ErrorStyle()
+        "page", "proxied", [Step(Slot.AUTH, "", around), Step(Slot.CACHE, "", stage)], ErrorStyle()
     )
     assert text(await plan.walk(called(upstream))) == "hello1"
     around.greeting = "bye"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.context import Context, Signal
-from adapter.pipeline.middleware_stage import Gathering
+from adapter.pipeline.call import Context, Signal
+from adapter.pipeline.code_stages import Gathering
 from adapter.rules.results.outcomes import ToolUserError
 from tests.pipeline.walking import LOG, Behind, Written, a_call, raising, refused
 

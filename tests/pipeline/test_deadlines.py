@@ -10,6 +10,7 @@ import pytest
 
 from adapter.pipeline.call import CallTime, Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, Stage
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan, overdue
 from tests.pipeline.walking import a_call, answered
 
@@ -56,7 +57,7 @@ async def test_v4_no_stage_begins_when_the_time_is_over() -> None:
         ran.append("tool")
         return answered("done")
 
-    plan = ToolPlan("bz", "script", [Step(8, "middleware", "", holds)], ErrorStyle())
+    plan = ToolPlan("bz", "script", [Step(Slot.MIDDLEWARE, "", holds)], ErrorStyle())
     call = a_call()
     call.execute, call.time = execute, CallTime(9.0, monotonic() + 9)
     outcome = await plan.walk(call)

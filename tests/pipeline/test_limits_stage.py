@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.limits_stage import Concurrency, Rate, RateKey, Serial, rate_key
 from adapter.rules.access.principals import Caller
@@ -76,16 +75,16 @@ def called(
     fails: bool = False,
 ) -> PlannedCall:
     caller = Caller(principal)
-    return PlannedCall(
+    call = PlannedCall(
         server="users",
         tool="bz",
         arguments={"name": name, "fails": fails},
         execute=answer,
         given=Context.of(AuthRequest.of("users", "bz", caller)),
-        caller=caller,
-        session=session,
-        identity=identity,
+        client=CallClient(caller, session),
     )
+    call.identity = identity
+    return call
 
 
 def started(limit: Concurrency, work: Work, *names: str) -> list[asyncio.Task[Outcome]]:

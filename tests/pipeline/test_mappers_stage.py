@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from adapter.pipeline.code_stages import InputMapping, OutputMapping
 from adapter.pipeline.failures import Outcome
-from adapter.pipeline.mappers_stage import InputMapping, OutputMapping
-from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
+from adapter.rules.results.refusals import Expose
 from adapter.rules.text.json_values import NotJson
 from tests.pipeline.walking import LOG, Behind, Scripted, a_call, answered, raising, refused
 

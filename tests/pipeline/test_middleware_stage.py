@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.code_stages import Middleware
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
-from adapter.pipeline.middleware_stage import Middleware
 from adapter.rules.results.outcomes import ToolUserError, error, success
 from tests.pipeline.walking import LOG, Behind, Written, a_call, answered, refused
 

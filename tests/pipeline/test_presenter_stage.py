@@ -14,31 +14,27 @@ from hypothesis import strategies as st
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code import InThread
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, InThread, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import Suggestion
-from adapter.rules.presenters.presenters import Embed, Presenter, Suggest
+from adapter.rules.presenters.presenters import BlockSources, Embed, Presenter, SentData, Suggest
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
+from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 from adapter.rules.schema.checker import STEPS, compile_schema
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(
     uri="artifact://users/a1",
     id="a1",
-    filename="photo.png",
-    media_type="image/png",
-    size=3,
-    sha256="0" * 64,
+    file=ShownFile("photo.png", "image/png", 3, "0" * 64),
     expires_at=None,
     exposed=True,
     download_url="http://127.0.0.1/d/a1",
@@ -67,8 +63,8 @@ async def presented(
         arguments={},
         execute=execute,
         given=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
-        select=select,
     )
+    call.select = select
     stage = Presenting(
         "get-user", presenter, get_logger(), structured=structured, max_steps=max_steps, in_thread=in_thread
     )
@@ -92,11 +88,13 @@ async def test_v9_the_steps_follow_each_other_in_their_order() -> None:
     presenter = Presenter(
         name="User",
         shape=USER,
-        limit=1,
         censor=censor_of(["ssn"]),
-        rules=(lambda data, ctx: f"{data['ssn']} for {ctx.lang}",),
-        collection_ui=(lambda data, ctx: ui.summary(f"{len(data)} user"),),
-        suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+        item=BlockSources(
+            rules=(lambda data, ctx: f"{data['ssn']} for {ctx.lang}",),
+            suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+        ),
+        collection=BlockSources(ui=(lambda data, ctx: ui.summary(f"{len(data)} user"),)),
+        sent=SentData(limit=1),
     )
     answer = Outcome.of(as_result([{"id": 1, "ssn": "123", "hack": 1}, "garbage"]))
     assert texts(await presented(answer, presenter, context={"lang": "en"})) == [
@@ -150,12 +148,12 @@ async def test_data_that_takes_much_checking_is_checked_in_a_thread_and_within_b
 
 async def test_v11_of_a_list_single_rules_see_the_first_item() -> None:
     """What is for collections sees the whole, and embedded data brings its own blocks."""
-    client = Presenter(name="Client", rules=(lambda data, ctx: f"client {data['n']}",))
+    client = Presenter(name="Client", item=BlockSources(rules=(lambda data, ctx: f"client {data['n']}",)))
     presenter = Presenter(
         name="User",
-        rules=(lambda data, ctx: f"first {data['id']}", lambda data, ctx: None),
-        collection_rules=(lambda data, ctx: f"{len(data)} in all",),
         embeds=(Embed("client", client),),
+        item=BlockSources(rules=(lambda data, ctx: f"first {data['id']}", lambda data, ctx: None)),
+        collection=BlockSources(rules=(lambda data, ctx: f"{len(data)} in all",)),
     )
     answer = Outcome.of(as_result([{"id": 1, "client": {"n": 7}}, {"id": 2}]))
     assert texts(await presented(answer, presenter))[1:] == [
@@ -168,9 +166,11 @@ async def test_v12_each_block_is_an_item_of_the_content() -> None:
     """In the documented order, those of the tool's own response among them, in the golden spelling."""
     presenter = Presenter(
         name="User",
-        rules=("B",),
-        ui=(lambda data, ctx: ui.markdown("M", title="T"),),
-        suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+        item=BlockSources(
+            rules=("B",),
+            ui=(lambda data, ctx: ui.markdown("M", title="T"),),
+            suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
+        ),
     )
     answer = Outcome.of(response({"id": 1}).system_rules("A").llm_hint("h").build())
     outcome = await presented(answer, presenter)
@@ -185,14 +185,14 @@ async def test_v12_each_block_is_an_item_of_the_content() -> None:
 
 async def test_v13_a_list_that_was_cut_says_so() -> None:
     """The golden sentence, as a summary."""
-    outcome = await presented(Outcome.of(as_result([1, 2, 3])), Presenter(name="N", limit=2))
+    outcome = await presented(Outcome.of(as_result([1, 2, 3])), Presenter(name="N", sent=SentData(limit=2)))
     assert "Dataset truncated. 2 shown, 1 hidden. Use filters to narrow results." in texts(outcome)[1]
 
 
 async def test_v14_affordances_follow_the_state_of_the_data() -> None:
     """A condition decides."""
     pay = Suggest(Suggestion("billing.pay", "Pay now"), compile_condition("status == 'overdue'"))
-    presenter = Presenter(name="Invoice", suggest=(pay,))
+    presenter = Presenter(name="Invoice", item=BlockSources(suggest=(pay,)))
     assert "billing.pay" in texts(await presented(Outcome.of(as_result({"status": "overdue"})), presenter))[1]
     assert len(texts(await presented(Outcome.of(as_result({"status": "paid"})), presenter))) == 1
 
@@ -200,7 +200,10 @@ async def test_v14_affordances_follow_the_state_of_the_data() -> None:
 async def test_v15_select_thins_what_is_sent_and_nothing_else() -> None:
     """Rules are worked out on everything; unknown names are ignored."""
     presenter = Presenter(
-        name="User", shape=USER, select=True, rules=(lambda data, ctx: f"is {data['status']}",)
+        name="User",
+        shape=USER,
+        item=BlockSources(rules=(lambda data, ctx: f"is {data['status']}",)),
+        sent=SentData(select=True),
     )
     answer = Outcome.of(as_result({"id": 1, "status": "paid"}))
     assert texts(await presented(answer, presenter, select=("id", "nope"))) == [
@@ -215,7 +218,7 @@ def strict_schema() -> dict[str, Any]:
 
 def test_v15_select_is_among_the_inputs() -> None:
     """With the declared members as its options, whatever else the inputs say."""
-    presenter = Presenter(name="User", shape=USER, select=True)
+    presenter = Presenter(name="User", shape=USER, sent=SentData(select=True))
     definition = {"name": "get-user", "inputSchema": strict_schema()}
     properties = definition_with_select(definition, presenter)["inputSchema"]["properties"]
     assert properties == {
@@ -231,7 +234,10 @@ def test_v15_select_is_among_the_inputs() -> None:
 def test_v15_inputs_that_are_no_object_stay(schema: Any) -> None:
     """And so do those of tools whose presenter lets nobody select."""
     definition = {"name": "get-user", "inputSchema": schema}
-    assert definition_with_select(definition, Presenter(name="U", shape=USER, select=True)) is definition
+    assert (
+        definition_with_select(definition, Presenter(name="U", shape=USER, sent=SentData(select=True)))
+        is definition
+    )
     plain = {"name": "get-user", "inputSchema": {"type": "object"}}
     assert definition_with_select(plain, Presenter(name="U", shape=USER)) is plain
 
@@ -250,7 +256,7 @@ async def test_v16_the_censor_may_be_a_text_or_code() -> None:
 async def test_v23_the_data_may_be_sent_as_toon() -> None:
     """The golden notation."""
     answer = Outcome.of(as_result([{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]))
-    assert texts(await presented(answer, Presenter(name="U", format="toon"))) == [
+    assert texts(await presented(answer, Presenter(name="U", sent=SentData(format="toon")))) == [
         "[2|]{id|name}:\n  1|A\n  2|B"
     ]
 
@@ -366,7 +372,7 @@ def raising(wrong: BaseException) -> Callable[[Any, Any], Any]:
 @pytest.mark.parametrize("wrong", [ValueError("123"), RecursionError("123"), SystemExit("123")])
 async def test_w14_code_that_fails_sends_nothing(wrong: BaseException) -> None:
     """Neither the data nor the exception, which stands in the debug log; the adapter goes on."""
-    presenter = Presenter(name="U", rules=(raising(wrong),))
+    presenter = Presenter(name="U", item=BlockSources(rules=(raising(wrong),)))
     with capture_logs() as logged, pytest.raises(StageFailed) as failed:
         await presented(Outcome.of(as_result({"ssn": "123"})), presenter)
     assert failed.value.stage == "presenter"
@@ -388,7 +394,7 @@ async def test_w14_a_data_structure_that_nobody_can_read_is_refused() -> None:
         return Outcome({"content": [text_block("[]")]}, data=endless)
 
     stage = Presenting("t", Presenter(name="U"), get_logger(), structured=False)
-    plan = ToolPlan("t", "script", [Step(11, "presenter", "U", stage, "after")], ErrorStyle())
+    plan = ToolPlan("t", "script", [Step(Slot.PRESENTER, "U", stage)], ErrorStyle())
     context = Context.of(AuthRequest.of("s", "t", NOBODY))
     outcome = await plan.walk(PlannedCall("s", "t", {}, execute, context))
     assert outcome.is_error
@@ -441,11 +447,13 @@ async def test_w14_a_secret_under_a_redacted_path_is_nowhere_in_the_outcome(
     presenter = Presenter(
         name="U",
         censor=censor_of([drawn[1]]),
-        rules=(lambda data, ctx: json.dumps(data),),
-        ui=(lambda data, ctx: ui.json(data),),
-        collection_ui=(lambda data, ctx: ui.json(data),),
-        suggest=(lambda data, ctx: Suggestion("t", str(data)),),
-        format=notation,
+        item=BlockSources(
+            rules=(lambda data, ctx: json.dumps(data),),
+            ui=(lambda data, ctx: ui.json(data),),
+            suggest=(lambda data, ctx: Suggestion("t", str(data)),),
+        ),
+        collection=BlockSources(ui=(lambda data, ctx: ui.json(data),)),
+        sent=SentData(format=notation),
     )
     outcome = await presented(answer, presenter, structured=not ours)
     assert SECRET not in json.dumps(outcome.result)
@@ -462,7 +470,9 @@ async def test_much_is_presented_beside_the_event_loop(rows: int, aside: bool) -
         return await asyncio.to_thread(job)
 
     answer = Outcome.of(as_result([{"id": number, "name": "x" * 10} for number in range(rows)]))
-    outcome = await presented(answer, Presenter(name="U", shape=USER, limit=2), in_thread=in_thread)
+    outcome = await presented(
+        answer, Presenter(name="U", shape=USER, sent=SentData(limit=2)), in_thread=in_thread
+    )
     assert "truncated" in texts(outcome)[-1]
     assert bool(went) is aside
 
@@ -476,14 +486,17 @@ async def test_a_presenters_code_runs_beside_the_event_loop() -> None:
 
     one, several = {"id": 1, "of": {"id": 2}}, [{"id": 1}]
     for presenter, data in (
-        (Presenter(name="U", rules=(says,)), one),
-        (Presenter(name="U", ui=(says,)), one),
-        (Presenter(name="U", suggest=(says,)), one),
-        (Presenter(name="U", collection_rules=(says,)), several),
-        (Presenter(name="U", collection_ui=(says,)), several),
-        (Presenter(name="U", collection_suggest=(says,)), several),
+        (Presenter(name="U", item=BlockSources(rules=(says,))), one),
+        (Presenter(name="U", item=BlockSources(ui=(says,))), one),
+        (Presenter(name="U", item=BlockSources(suggest=(says,))), one),
+        (Presenter(name="U", collection=BlockSources(rules=(says,))), several),
+        (Presenter(name="U", collection=BlockSources(ui=(says,))), several),
+        (Presenter(name="U", collection=BlockSources(suggest=(says,))), several),
         (Presenter(name="U", censor=censor_of(["id"], says)), one),
-        (Presenter(name="U", embeds=(Embed("of", Presenter(name="V", rules=(says,))),)), one),
+        (
+            Presenter(name="U", embeds=(Embed("of", Presenter(name="V", item=BlockSources(rules=(says,)))),)),
+            one,
+        ),
     ):
         ran.clear()
         await presented(Outcome.of(as_result(data)), presenter)

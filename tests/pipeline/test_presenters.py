@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.presenters import PresenterDeclaration, PresentersInvalid, build
+from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid, build
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.presenters import Presenter
+from adapter.rules.presenters.presenters import BlockSources, Presenter, SentData
 from adapter.rules.presenters.shapes import Check, StepsLeft
 
 Declared = PresenterDeclaration
@@ -94,14 +94,16 @@ def test_v9_a_whole_declaration_becomes_a_presenter() -> None:
     made = built(
         user=Declared(
             schema={"id": "int", "name": "string", "status": "string?", "ssn": "string?", "client": "any?"},
-            limit=50,
-            redact_paths=("ssn", "*.ssn"),
-            rules=("Do not reveal e-mail",),
-            ui=("app/views.py#of_both",),
-            suggest=({"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},),
             embed={"client": "client"},
+            item=BlockSources(
+                rules=("Do not reveal e-mail",),
+                ui=("app/views.py#of_both",),
+                suggest=({"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},),
+            ),
+            sent=SentData(limit=50),
+            redact=DeclaredRedaction(paths=("ssn", "*.ssn")),
         ),
-        client=Declared(rules=("Clients are people",)),
+        client=Declared(item=BlockSources(rules=("Clients are people",))),
     )
     assert list(made) == ["user", "client"]
     data = {"id": 1, "name": "A", "status": "overdue", "ssn": "123", "client": {"ssn": "124"}, "hack": 1}
@@ -125,11 +127,10 @@ def test_v11_code_takes_data_or_data_and_context() -> None:
     """As many as it declares; what is for collections is code too."""
     made = built(
         user=Declared(
-            rules=("app/views.py#of_data", "fixed"),
-            suggest=("app/views.py#affordance",),
-            collection_rules=("c.py",),
-            collection_ui=("app/views.py#of_both",),
-            collection_suggest=({"tool": "export", "reason": "All"},),
+            item=BlockSources(rules=("app/views.py#of_data", "fixed"), suggest=("app/views.py#affordance",)),
+            collection=BlockSources(
+                rules=("c.py",), ui=("app/views.py#of_both",), suggest=({"tool": "export", "reason": "All"},)
+            ),
         )
     )
     user = made["user"]
@@ -137,15 +138,19 @@ def test_v11_code_takes_data_or_data_and_context() -> None:
         "<domain_rules>\n- of 1\n- fixed\n</domain_rules>",
         "<action_suggestions>\n- get: 1\n</action_suggestions>",
     ]
-    assert len(user.collection_rules) == len(user.collection_ui) == len(user.collection_suggest) == 1
+    assert [len(each) for each in (user.collection.rules, user.collection.ui, user.collection.suggest)] == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_v10_a_json_schema_declares_as_well() -> None:
     """What it does not name is taken out, also of data that an embedding presenter has redacted before."""
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "ssn": {"type": "integer"}}}
     made = built(
-        person=Declared(json_schema=schema, rules=("R",)),
-        file=Declared(embed={"person": "person"}, redact_paths=("person.ssn",)),
+        person=Declared(json_schema=schema, item=BlockSources(rules=("R",))),
+        file=Declared(embed={"person": "person"}, redact=DeclaredRedaction(paths=("person.ssn",))),
     )
     assert json.loads(texts(made["person"], {"id": 1, "ssn": 2, "hack": 3})[0]) == {"id": 1, "ssn": 2}
     assert texts(made["file"], {"person": {"id": 1, "ssn": 2}})[1:] == [
@@ -156,10 +161,10 @@ def test_v10_a_json_schema_declares_as_well() -> None:
 def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
     """Whoever misspells what is to be hidden hears of it, with the nearest name; without a schema nobody knows."""
     paths = ("ssn", "snn", "*.ssn")
-    short = Declared(schema={"id": "int", "ssn": "string"}, redact_paths=paths)
+    short = Declared(schema={"id": "int", "ssn": "string"}, redact=DeclaredRedaction(paths=paths))
     properties = {"type": "object", "properties": {"ssn": {"type": "string"}}}
-    long = Declared(json_schema=properties, redact_paths=paths)
-    free = Declared(redact_paths=paths)
+    long = Declared(json_schema=properties, redact=DeclaredRedaction(paths=paths))
+    free = Declared(redact=DeclaredRedaction(paths=paths))
     with pytest.raises(PresentersInvalid) as refused:
         build({"short": short, "long": long, "free": free}, load, judge)
     assert refused.value.problems == [
@@ -171,7 +176,8 @@ def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
 def test_v15_select_is_off_unless_it_is_turned_on() -> None:
     """Its options are the declared members."""
     made = built(
-        on=Declared(schema={"id": "int", "name?": "string"}, select=True), off=Declared(schema={"id": "int"})
+        on=Declared(schema={"id": "int", "name?": "string"}, sent=SentData(select=True)),
+        off=Declared(schema={"id": "int"}),
     )
     assert made["off"].select_schema is None
     assert made["on"].select_schema == {
@@ -184,8 +190,8 @@ def test_v15_select_is_off_unless_it_is_turned_on() -> None:
 def test_v16_the_censor_is_a_text_or_code() -> None:
     """Code is given the value."""
     made = built(
-        text=Declared(redact_paths=("ssn",), censor="***"),
-        code=Declared(redact_paths=("ssn",), censor="./stars.py"),
+        text=Declared(redact=DeclaredRedaction(paths=("ssn",), censor="***")),
+        code=Declared(redact=DeclaredRedaction(paths=("ssn",), censor="./stars.py")),
     )
     assert json.loads(texts(made["text"], {"ssn": "12345"})[0]) == {"ssn": "***"}
     assert json.loads(texts(made["code"], {"ssn": "12345"})[0]) == {"ssn": "*****"}
@@ -193,7 +199,7 @@ def test_v16_the_censor_is_a_text_or_code() -> None:
 
 def test_v23_the_format_may_be_toon() -> None:
     """The golden notation."""
-    made = built(u=Declared(format="toon"))
+    made = built(u=Declared(sent=SentData(format="toon")))
     assert texts(made["u"], [{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]) == [
         "[2|]{id|name}:\n  1|A\n  2|B"
     ]
@@ -215,20 +221,20 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         built(
             user=Declared(
                 schema={"id": "integer!"},
-                limit=0,
-                redact_paths=("ssn", ".ssn", "a..b"),
-                censor="nothing.py",
-                rules=("fine", "gone.py#fn"),
-                ui=("just a text",),
-                suggest=(
-                    {"when": "status = 1", "tool": "t", "reason": "r"},
-                    {"tool": "t"},
-                    {"tool": "t", "reason": "r", "if": "x"},
-                    "a text",
-                ),
                 embed={"client": "nobody"},
-                collection_ui=("late.py",),
-                collection_rules=("named.py",),
+                item=BlockSources(
+                    rules=("fine", "gone.py#fn"),
+                    ui=("just a text",),
+                    suggest=(
+                        {"when": "status = 1", "tool": "t", "reason": "r"},
+                        {"tool": "t"},
+                        {"tool": "t", "reason": "r", "if": "x"},
+                        "a text",
+                    ),
+                ),
+                collection=BlockSources(ui=("late.py",), rules=("named.py",)),
+                sent=SentData(limit=0),
+                redact=DeclaredRedaction(paths=("ssn", ".ssn", "a..b"), censor="nothing.py"),
             ),
             both=Declared(schema={"id": "int"}, json_schema={"type": "object"}),
             odd=Declared(json_schema={"type": "array"}),
@@ -267,18 +273,18 @@ def test_presenters_that_embed_each_other_are_refused() -> None:
 def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
     """It is not left out."""
     with pytest.raises(PresentersInvalid):
-        built(user=Declared(redact_paths=("a b",)))
+        built(user=Declared(redact=DeclaredRedaction(paths=("a b",))))
 
 
 def test_v11_interface_blocks_may_be_written_down() -> None:
     """A block needs no code; what it has besides its known members is refused."""
-    made = built(u=Declared(ui=({"type": "markdown", "content": "**hi**", "title": "T"},)))
+    made = built(u=Declared(item=BlockSources(ui=({"type": "markdown", "content": "**hi**", "title": "T"},))))
     assert (
         texts(made["u"], {"id": 1})[1]
         == '<ui_passthrough type="markdown" title="T">\n**hi**\n</ui_passthrough>'
     )
     with pytest.raises(PresentersInvalid) as invalid:
-        built(u=Declared(ui=({"type": "markdown", "text": "hi"},)))
+        built(u=Declared(item=BlockSources(ui=({"type": "markdown", "text": "hi"},))))
     assert [place for place, _ in invalid.value.problems] == [
         "presenters.u.ui[0].text",
         "presenters.u.ui[0].content",

@@ -10,10 +10,9 @@ import pytest
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.state_sync_stage import Syncing, definition_with_cache_control
+from adapter.pipeline.state_sync_stage import Listeners, Syncing, definition_with_cache_control
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.results.outcomes import text_block
@@ -76,9 +75,7 @@ async def synced(
         "crm",
         tool,
         sync,
-        everybody.purge,
-        everybody.notify,
-        observe or everybody.observe,
+        Listeners(everybody.purge, everybody.notify, observe or everybody.observe),
         get_logger(),
         clock=lambda: NOON,
         patience=patience,

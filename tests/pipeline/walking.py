@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import log
-from adapter.pipeline.call import PlannedCall, PlanStage
-from adapter.pipeline.code import Tell
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, PlannedCall, PlanStage, Tell
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict, SchemaChecks
 from adapter.rules.access.principals import NOBODY

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from adapter.pipeline.failures import CallRefused, StageFailed
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import public_line
 from adapter.telemetry.signals import VIEWS, AttributeRedaction, CallMetrics, Spans
 
 
@@ -29,7 +29,7 @@ class Recording:
         self._exporter = InMemorySpanExporter()
         traces = TracerProvider(shutdown_on_exit=False)
         traces.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Spans(traces.get_tracer("test"), AttributeRedaction(told), fault)
+        self.tracing = Spans(traces.get_tracer("test"), AttributeRedaction(public_line), fault)
         self._reader = InMemoryMetricReader()
         self._meters = MeterProvider([self._reader], shutdown_on_exit=False, views=VIEWS)
         self.measures = CallMetrics(self._meters.get_meter("test"))

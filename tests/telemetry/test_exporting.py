@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from adapter.rules.results.exposure import told
+from adapter.rules.results.refusals import public_line
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values
@@ -24,7 +24,7 @@ def opened(collector: Collector, **settings: object) -> Telemetry:
     """Telemetry that exports nothing by itself, so that what arrives is what was flushed."""
     quiet = {"export_interval_seconds": NEVER, "periodic_flush_seconds": NEVER, "endpoint": collector.url}
     telemetry = open_telemetry(
-        Settings.model_validate({"enabled": True, **quiet, **settings}), redact=told, fault=fault
+        Settings.model_validate({"enabled": True, **quiet, **settings}), redact=public_line, fault=fault
     )
     assert telemetry is not None
     return telemetry
@@ -231,4 +231,4 @@ def test_waiting_for_the_collector_is_refused() -> None:
     """Calls never wait for a collector, so the setting that asks for it is refused in a sentence."""
     settings = Settings(enabled=True, drop_on_queue_full=False)
     with pytest.raises(TelemetryMissing, match="false is not supported"):
-        open_telemetry(settings, redact=told, fault=fault)
+        open_telemetry(settings, redact=public_line, fault=fault)

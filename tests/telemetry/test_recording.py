@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, Forward, PlannedCall
 from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.rules.access.principals import NOBODY
@@ -40,7 +40,7 @@ def call_of(execute: Any = greet) -> PlannedCall:
 
 
 def plan_of(tracing: Tracing, stage: Any) -> ToolPlan:
-    step = Step(7, "validate", "schema", stage)
+    step = Step(Slot.VALIDATE, "schema", stage)
     return ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(tracing))
 
 
@@ -79,7 +79,7 @@ async def test_h34_a_stage_that_goes_on_in_another_task_leaves_no_trace_behind(r
     async def elsewhere(call: PlannedCall, forward: Forward) -> Outcome:
         return await asyncio.create_task(forward(call))  # type: ignore[arg-type]  # what is behind is a coroutine
 
-    step = Step(8, "middleware", "", elsewhere, "around")
+    step = Step(Slot.MIDDLEWARE, "", elsewhere, "around")
     plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(recording.tracing))
     with recording.tracing.span("mcp.tool.call", {}) as call:
         await plan.walk(call_of())
@@ -104,7 +104,7 @@ async def test_h34_a_call_whose_time_is_over_says_at_which_stage(recording: Reco
     plan = ToolPlan(
         "greet",
         "script",
-        (Step(8, "middleware", "", stuck),),
+        (Step(Slot.MIDDLEWARE, "", stuck),),
         ErrorStyle(),
         observing=Observing(recording.tracing),
     )

@@ -25,7 +25,7 @@ from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.calls.tool_api import HttpOutcome, InvalidJson, refused
-from adapter.rules.results.exposure import Expose
+from adapter.rules.results.refusals import Expose
 
 Application = web.Application
 RouteDef = web.RouteDef

@@ -15,14 +15,13 @@ from adapter.edge.http.answers import Extra, send
 from adapter.edge.http.request import Request, query_of
 from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
 from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
-from adapter.pipeline.context import AuthRequest
-from adapter.pipeline.failures import ERROR_KEY
+from adapter.pipeline.call import AuthRequest
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.calls.tool_api import UNAUTHORIZED, refused
 from adapter.rules.files.filenames import content_disposition
-from adapter.rules.results.outcomes import text_block
+from adapter.rules.results.outcomes import ERROR_KEY, text_block
 
 TAB_FIELD = "X-Adapter-Session"
 

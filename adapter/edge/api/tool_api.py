@@ -43,7 +43,7 @@ from adapter.rules.calls.tool_api import (
     validated_arguments,
     validation,
 )
-from adapter.rules.results.exposure import Expose, exposed
+from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.schema.documents import SchemaInvalid
 from adapter.wire.envelope import dump
 

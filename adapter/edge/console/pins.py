@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Any
 
 from adapter.relay.tools.pins import PinStatus
-from adapter.rules.text.canonical_json import canonical
-from adapter.rules.text.json_differences import ABSENT, differences
+from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import Change, Drift, definition_of
 

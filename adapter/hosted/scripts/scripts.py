@@ -14,14 +14,13 @@ from adapter.hosted.scripts.inprocess import InProcessScript, Workers, arguments
 from adapter.hosted.scripts.references import LoadedFile, Modules, Reference, Script, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code import CodeFailures
-from adapter.pipeline.failures import Outcome
-from adapter.rules.results.exposure import Expose
+from adapter.pipeline.failures import CodeFailures, Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
+from adapter.rules.results.refusals import Expose
 
 
 class LoadedFunction(LoadedFile):
-    """A function of a file, for the pipeline (pipeline.code.Function).
+    """A ``pipeline.call.Function`` out of a file.
 
     ``parameters`` is the number of arguments, of ``most``, that it takes. Raises ScriptInvalid when the file cannot be
     imported, has no such function, or that cannot be called with ``least`` to ``most`` arguments.
@@ -71,7 +70,7 @@ class Handling:
         """See Work: the value of the script as a result."""
         payload = {"inputs": dict(call.arguments), "tool": self.tool}
         try:
-            value = await self.script.call(payload, call.context, self.timeout, call.progress)
+            value = await self.script.call(payload, call.context, self.timeout, call.client.progress)
             rows = self.rows and not isinstance(value, Result | Response)
             return Outcome.of(as_result(as_rows(value) if rows else value))
         except Exception as error:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import LimitReached, ToolUnknown
-from adapter.pipeline.call import CallTime, PlannedCall
+from adapter.pipeline.call import CallClient, CallTime, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
 from adapter.pipeline.plan import ToolPlan
 from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, Walks
@@ -129,13 +129,10 @@ class Planned:
             tool=self._plan.tool,
             arguments=arguments,
             execute=_unreached,
-            caller=call.caller,
-            session=call.scope.id,
-            say=partial(self._notifications.say, call.scope),
-            deadline=deadline,
-            time=CallTime(self._timeout),
-            continues=any(params.get(name) is not None for name in CONTINUING),
+            client=CallClient(call.caller, call.scope.id, say=partial(self._notifications.say, call.scope)),
+            time=CallTime(self._timeout, deadline=deadline),
         )
+        planned.continues = any(params.get(name) is not None for name in CONTINUING)
         planned.notes[CALL] = call
         planned.notes[TASK] = params.get("task") is not None
         return planned

@@ -13,7 +13,7 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.media_types import is_text
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 from adapter.wire.signed_urls import artifact_uri
 
 
@@ -60,10 +60,9 @@ class ArtifactView:
         return Shown(
             uri=self.uri(record),
             id=record.id,
-            filename=record.filename,
-            media_type=record.content.media_type,
-            size=record.content.size,
-            sha256=record.content.sha256,
+            file=ShownFile(
+                record.filename, record.content.media_type, record.content.size, record.content.sha256
+            ),
             expires_at=None if expires is None else iso(expires),
             exposed=record.exposed,
             download_url=None if self._links is None else self._links.download(base, record),

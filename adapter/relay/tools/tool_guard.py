@@ -21,7 +21,7 @@ from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists, Writing
-from adapter.rules.calls.repeatable import says_repeatable
+from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.catalogue import Verdict
 from adapter.rules.tools.drift import Drift

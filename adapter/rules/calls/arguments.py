@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from adapter.errors import HeaderMismatch
 from adapter.wire import spans
 from adapter.wire.ambiguity import leads_elsewhere
 from adapter.wire.envelope import parse
+from adapter.wire.eras import decode_mirror
 from adapter.wire.scan import end_of_value, skip_space
 
 Value = str | bytes
@@ -35,7 +37,9 @@ def steps(path: str) -> tuple[PathStep, ...]:
 
 
 def ambiguous(message: bytes, path: str) -> bool:
-    """Tell whether a tool call may say more of an argument than ``values`` finds: see ``leads_elsewhere``."""
+    """Tell whether a reader other than ``values`` may find more of an argument in a tool call: see
+    ``leads_elsewhere``.
+    """
     return leads_elsewhere(message, (*((name, 0) for name in _ARGUMENTS), *steps(path)))
 
 
@@ -72,19 +76,19 @@ def values(message: bytes, path: str) -> list[ArgumentValue]:
 
 
 def replaced(message: bytes, texts: Iterable[tuple[ArgumentValue, str]]) -> bytes:
-    """The message with texts in place of what ``values`` found in it, given in the order found."""
+    """Return the message with texts in place of the values that ``values`` found, given in the same order."""
     pieces: list[bytes] = []
     at = 0
-    for said, text in texts:
-        pieces += (message[at : said.start], _quoted(text))
-        at = said.end
+    for value, text in texts:
+        pieces += (message[at : value.start], _quoted(text))
+        at = value.end
     return b"".join((*pieces, message[at:]))
 
 
-class Slot(NamedTuple):
+class ArgumentSlot(NamedTuple):
     """The place of an argument in a tool call, or the place where it is to be added.
 
-    ``value`` is the first that ``values`` finds, None if it finds none.
+    ``value`` is the first one that ``values`` finds, None if it finds none.
     """
 
     value: Value | None
@@ -94,13 +98,13 @@ class Slot(NamedTuple):
     after: bytes
 
     def filled(self, message: bytes, text: str) -> bytes:
-        """The message it was found in with this text for the argument; all other bytes stay."""
+        """Return the message with this text for the argument; all other bytes stay."""
         return b"".join(
             (message[: self.start], self.before, _quoted(text), self.after, message[self.end :]),
         )
 
 
-def slot(message: bytes, path: str) -> Slot | None:
+def slot(message: bytes, path: str) -> ArgumentSlot | None:
     """Find the place to give an argument a text, whether or not the call has the argument.
 
     A null on the way counts as absent. None if the call's arguments are no object where the path leads
@@ -108,7 +112,7 @@ def slot(message: bytes, path: str) -> Slot | None:
     """
     sole = _sole(message, path)
     if sole is not None:
-        return Slot(sole.value, sole.start, sole.end, b"", b"")
+        return ArgumentSlot(sole.value, sole.start, sole.end, b"", b"")
     names = (*_ARGUMENTS, *(step.name for step in steps(path)))
     start = skip_space(message, 0)
     for depth, name in enumerate(names):
@@ -119,15 +123,17 @@ def slot(message: bytes, path: str) -> Slot | None:
         if found is None:
             at = start + 1 if last is None else last.value_end
             before = b"{".join(_quoted(missing) + b":" for missing in names[depth:])
-            return Slot(None, at, at, (b"," if last else b"") + before, b"}" * (len(names) - depth - 1))
+            return ArgumentSlot(
+                None, at, at, (b"," if last else b"") + before, b"}" * (len(names) - depth - 1)
+            )
         start, end = found.value_start, found.value_end
         if message.startswith(b"null", start):
             before = b"".join(b"{" + _quoted(missing) + b":" for missing in names[depth + 1 :])
-            return Slot(None, start, end, before, b"}" * (len(names) - depth - 1))
+            return ArgumentSlot(None, start, end, before, b"}" * (len(names) - depth - 1))
         if depth + 1 < len(names) and not message.startswith(b"{", start):
             return None
-    first = next((said.value for said in values(message, path)), None)
-    return Slot(first, start, end, b"", b"")
+    first = next((value.value for value in values(message, path)), None)
+    return ArgumentSlot(first, start, end, b"", b"")
 
 
 class _Place(NamedTuple):
@@ -199,3 +205,81 @@ def _sole(message: bytes, path: str) -> ArgumentValue | None:
         return None
     start = skip_space(message, skip_space(message, message.index(key) + len(key)) + 1)
     return ArgumentValue((*_ARGUMENTS, path), value, start, end_of_value(message, start))
+
+
+# --- headers that mirror arguments -------------------------------------------------------------------------
+
+
+ANNOTATION = "x-mcp-header"
+
+DEEPEST = 32
+"""Objects within each other of which an argument may be mirrored; a path is written out for each."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""What the name of a header may be (RFC 9110 §5.1); an upstream's schema is data like any other."""
+
+Headers = Mapping[tuple[str, ...], str]
+"""The header of each argument that has one, by its path."""
+
+NO_HEADERS: Headers = {}
+
+
+def annotated(schema: object) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The header of each property that has one. Only those reached through ``properties`` alone may be mirrored."""
+    todo: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    while todo:
+        path, here = todo.pop()
+        properties = here.get("properties") if isinstance(here, dict) else None
+        if not isinstance(properties, dict) or len(path) == DEEPEST:
+            continue
+        for key, inner in properties.items():
+            if not isinstance(inner, dict):
+                continue
+            todo.append(((*path, key), inner))
+            name = inner.get(ANNOTATION)
+            if isinstance(name, str) and _TOKEN.fullmatch(name):
+                yield (*path, key), f"Mcp-Param-{name}"
+
+
+def headers_of(definition: bytes, value: Mapping[str, Any]) -> Headers:
+    """Return the headers of a tool's arguments. ``value`` is the decoded ``definition``."""
+    # Few tools have any, and a backslash may hide the word.
+    if b"x-mcp-header" not in definition and b"\\" not in definition:
+        return NO_HEADERS
+    return dict(annotated(value.get("inputSchema")))
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,40}((?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)")
+
+
+def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, str]) -> None:
+    """Raise HeaderMismatch unless each mirrored argument equals its header, or both are absent.
+
+    ``headers`` go by their names in lower case. A value that no header can hold, such as a list, is left to the
+    upstream.
+    """
+    for path, name in mirrors.items():
+        header, value = headers.get(name.lower()), value_at(arguments, path)
+        if isinstance(value, list | dict) or (header is None and value is None):
+            continue
+        if header is None or value is None:
+            raise HeaderMismatch(f"The {name} header and its argument must be sent together.")
+        if not _says(decode_mirror(header, header=name), value):
+            raise HeaderMismatch(f"The {name} header and its argument have different values.")
+
+
+def value_at(value: object, path: Sequence[str]) -> object:
+    """The argument that the path leads to, None where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _says(text: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, int | float):
+        # Not all integers are doubles, so those are compared as what they are.
+        number = _NUMBER.fullmatch(text)
+        return number is not None and (float(text) if number[1] else int(text)) == value
+    return text == value

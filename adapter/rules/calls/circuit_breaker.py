@@ -81,11 +81,11 @@ class Breaker:
         return self._failures
 
     def allows_calls(self, now: float) -> bool:  # noqa: ARG002 - every question has its time
-        """Tell whether a client's call may go to the upstream; only probes find out that it is back."""
+        """Tell whether a client's call may go to the upstream; only probes test if it is back."""
         return self._state is BreakerState.CLOSED
 
     def retry_after(self, now: float) -> float:
-        """Seconds until it is worth asking again, at least 1."""
+        """Return the seconds until it is worth asking again, at least 1."""
         if self._state is BreakerState.OPEN:
             return max(1.0, self._cooldown - (now - self._opened))
         return 1.0
@@ -104,7 +104,7 @@ class Breaker:
             self._probes_under_way += 1
 
     def probe_abandoned(self) -> None:
-        """A probe ended without saying anything about the upstream: it was cancelled."""
+        """A probe was cancelled, so it tells nothing of the upstream."""
         self._probes_under_way = max(0, self._probes_under_way - 1)
 
     def succeeded(self, now: float) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+from adapter.rules.schema.assertions import is_number
+
 _LONGEST = 1000
 _DEEPEST = 32
 
@@ -69,7 +71,7 @@ def compile_condition(text: str) -> Condition:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but neither true nor "1"."""
+    """Return the equality of JSON: 1 is 1.0, but neither true nor "1"."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -84,18 +86,14 @@ def _different(one: Any, other: Any) -> bool:
 
 
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
-    """Numbers among numbers, texts among texts; anything else has no order."""
+    """Return a comparison of two numbers or two texts; other values have no order."""
 
     def holds(one: Any, other: Any) -> bool:
         if isinstance(one, str) and isinstance(other, str):
             return bool(compare(one, other))
-        return _is_number(one) and _is_number(other) and bool(compare(one, other))
+        return is_number(one) and is_number(other) and bool(compare(one, other))
 
     return holds
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _within(one: Any, other: Any) -> bool:

@@ -1,7 +1,7 @@
 """Inputs of a hosted tool as a whole: one by one in the short form, or a JSON Schema for all of them. Pure.
 
-Scalars are coerced, each by its own type; then JSON Schema has the word on ranges, lengths, patterns, and on all that
-is within arrays and objects.
+Scalars are coerced, each by its own type; then JSON Schema judges ranges, lengths, patterns, and everything within
+arrays and objects.
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ from adapter.rules.calls.inputs import (
     undeclared,
 )
 from adapter.rules.results.refusals import Issue
-from adapter.rules.schema.checker import STEPS, Checker, compile_schema
+from adapter.rules.schema.checker import (
+    FORMATS,
+    STEPS,
+    Checker,
+    compile_schema,
+    speaks_of_formats,
+    unformatted,
+)
 from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.formats import FORMATS, speaks_of_formats, unformatted
 from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.events import shortened
 from adapter.rules.text.patterns import why_not
@@ -66,10 +72,10 @@ _DEEPEST = 32
 
 @dataclass(frozen=True, slots=True)
 class DeclaredInputs:
-    """``each`` input by its name; ``schema`` is what clients are told of all of them.
+    """The inputs of a tool. ``each`` is by its name; ``schema`` is the one that clients see.
 
-    ``checker`` has the word on what the types do not say, None where they say all. ``open``: the schema says which
-    other members there may be.
+    ``checker`` judges what types leave open, None if they say everything. ``open``: the schema describes other
+    members.
     """
 
     each: Mapping[str, Input]
@@ -80,7 +86,9 @@ class DeclaredInputs:
 
     @classmethod
     def of(cls, each: Mapping[str, Input]) -> DeclaredInputs:
-        """The inputs in the short form. Raises ValueError with a sentence for what no argument could fulfil."""
+        """Return the inputs of the short form. Raises ValueError with a sentence for inputs that no argument could
+        fit.
+        """
         schema = input_schema(each)
         properties = schema["properties"]
         checked = {
@@ -95,7 +103,7 @@ class DeclaredInputs:
 
     @classmethod
     def of_schema(cls, schema: Mapping[str, Any]) -> DeclaredInputs:
-        """The inputs of a JSON Schema of an object. Raises ValueError for a schema that is none of an object."""
+        """Return the inputs of a JSON Schema. Raises ValueError for a schema of anything but an object."""
         whole = {"type": "object", **schema}
         properties = whole.get("properties", {})
         if whole["type"] != "object" or not isinstance(properties, Mapping):
@@ -109,7 +117,7 @@ class DeclaredInputs:
         return inputs
 
     def weight(self, arguments: Mapping[str, Any]) -> int:
-        """The number of values to check; 0 where types say all, and at most one above MOST_VALUES."""
+        """Return the number of values to check; 0 if types say everything, and at most one above MOST_VALUES."""
         if self.checker is None:
             return 0
         found, stack = 0, [*arguments.values()]
@@ -125,9 +133,9 @@ class DeclaredInputs:
     def fitted(
         self, arguments: Mapping[str, Any], *, steps: int = STEPS, large: bool = True
     ) -> dict[str, Any]:
-        """The values of the inputs; ``steps`` and ``large`` as for Checker.judged.
+        """Return the values of the inputs; ``steps`` and ``large`` as for Checker.judged.
 
-        Raises InputsRefused, with everything that is wrong at once, and OutOfSteps and SchemaTooLarge as that does.
+        Raises InputsRefused with all problems at once, and OutOfSteps and SchemaTooLarge as Checker.judged does.
         """
         values, problems = read(self.each, arguments)
         if self.open:
@@ -168,27 +176,27 @@ class DeclaredInputs:
 
 
 def too_many() -> InputsRefused:
-    """The refusal of arguments that hold too much to be checked."""
+    """Return the refusal of arguments with too many values to check."""
     return InputsRefused((), (uncheckable(f"The arguments have more than {MOST_VALUES} values."),))
 
 
 def too_long(steps: int) -> InputsRefused:
-    """The refusal of arguments that take more ``steps`` to check than they may."""
+    """Return the refusal of arguments that take more than ``steps`` to check."""
     sentence = f"Checking the arguments needs more than the {steps} steps that validation.max_steps allows."
     return InputsRefused((), (uncheckable(sentence),))
 
 
-def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the short form says of an input beside its type, as JSON Schema.
+def keywords_of(kind: InputType, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of an input in the short form as JSON Schema.
 
-    Raises ValueError for a keyword that says nothing of this type, a format that nobody checks, an invalid
-    pattern, and anything that is not a schema.
+    Raises ValueError for a keyword that does not apply to this type, an unknown format, an invalid pattern, and
+    anything that is not a schema.
     """
-    for name in said:
+    for name in keywords:
         if name not in KEYWORDS[kind]:
             of = ", ".join(KEYWORDS[kind]) or "nothing"
             raise ValueError(f"{name} does not apply to the type {kind}; this type may have {of}")
-    return _spelled_out({**said}, 0, ())
+    return _spelled_out({**keywords}, 0, ())
 
 
 def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> dict[str, Any]:
@@ -261,7 +269,7 @@ def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
 
 
 def _of_property(part: Any, required: bool) -> Input:
-    """One property as an input: coerced where it is of one scalar type, else as it comes."""
+    """Return one property as an input: coerced if it has one scalar type, else unchanged."""
     declared = part if isinstance(part, Mapping) else {}
     kind = TYPES.get(declared["type"], "any") if isinstance(declared.get("type"), str) else "any"
     default = declared.get("default", UNSET)

@@ -1,4 +1,4 @@
-"""Inputs of a hosted tool: what it takes, as JSON Schema, and a call's arguments made into it. Pure."""
+"""Inputs of a hosted tool: their JSON Schema, and the coercion of a call's arguments. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
-if TYPE_CHECKING:
-    from adapter.rules.schema.wording import Fault
+from adapter.rules.schema.checker import in_calendar
+from adapter.rules.schema.wording import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
@@ -27,7 +27,7 @@ MOST_UNKNOWN = 100
 
 
 class Unset(Enum):
-    """Stands where nothing was given, so that "" and false can be."""
+    """The value of a default that is not given, so that "" and false can be defaults."""
 
     UNSET = "unset"
 
@@ -78,7 +78,7 @@ class Input:
 
     @property
     def required(self) -> bool:
-        """Neither optional nor with a default; a default that is given counts, also ""."""
+        """Tell whether it is neither optional nor has a default; "" is a default too."""
         return not self.optional and self.default is UNSET
 
     @property
@@ -87,7 +87,7 @@ class Input:
         return self.type not in SCALARS
 
     def accepted(self, value: object) -> Any:
-        """The value as one of this type. Raises ValueError saying what was expected; never quotes the value."""
+        """Return the value in this type. Raises ValueError with the expected type; never quotes the value."""
         scalar: Any = _COERCIONS[self.type](value)
         if self.enum is not None and scalar not in self.enum:
             raise ValueError(f"expected one of {', '.join(json.dumps(member) for member in self.enum)}")
@@ -111,7 +111,7 @@ class InputProblem:
 class InputsRefused(ValueError):
     """The arguments do not fit: ``str`` tells of the first problem, ``problems`` lists all of them.
 
-    ``faults`` are what JSON Schema has against the values, where it was asked.
+    ``faults`` are the problems that JSON Schema found.
     """
 
     def __init__(self, problems: tuple[InputProblem, ...], faults: tuple[Fault, ...] = ()) -> None:
@@ -137,22 +137,10 @@ def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
     return schema
 
 
-def coerced(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared inputs' values, in the order of their declaration; an optional one that is absent is left out.
-
-    A null argument is absent. Raises InputsRefused, which lists everything that is wrong at once.
-    """
-    values, problems = read(inputs, arguments)
-    problems += undeclared(inputs, arguments)
-    if problems:
-        raise InputsRefused(tuple(problems))
-    return values
-
-
 def read(
     inputs: Mapping[str, Input], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[InputProblem]]:
-    """The values of the declared inputs that fit, and what is wrong with the others."""
+    """Return the values of the declared inputs that fit, and the problems of the others."""
     values: dict[str, Any] = {}
     problems: list[InputProblem] = []
     for name, declared in inputs.items():
@@ -175,7 +163,7 @@ def read(
 
 
 def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[InputProblem]:
-    """Arguments that no input is declared for, the first MOST_UNKNOWN of them."""
+    """Return the problems of undeclared arguments, the first MOST_UNKNOWN of them."""
     for name in islice((name for name in arguments if name not in inputs), MOST_UNKNOWN):
         yield InputProblem(name, f"unknown input field '{name}'", sent=arguments[name])
 
@@ -210,7 +198,6 @@ _DATETIME = re.compile(
     r"(?: ([0-9]{2}):([0-9]{2}):([0-9]{2})"
     r"|T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:Z|[+-]([0-9]{2}):([0-9]{2})))?"
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _string(value: object) -> str:
@@ -271,15 +258,13 @@ def _datetime(value: object) -> str:
 
 def _is_time(year: int, month: int, day: int, *clock: int) -> bool:
     """``clock`` is hour, minute and second of either form, then the zone's hour and minute."""
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    in_calendar = 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
-    return in_calendar and all(
+    return in_calendar(year, month, day) and all(
         part < end for part, end in zip(clock, (24, 60, 60, 24, 60, 60, 24, 60), strict=True)
     )
 
 
 def _structure(value: object) -> Any:
-    """As it came: of which type it has to be, the schema says."""
+    """Return the value as it came: the schema judges its type."""
     try:
         orjson.dumps(value)
     except orjson.JSONEncodeError:

@@ -1,4 +1,4 @@
-"""Calls that take several rounds: which request goes on with which answer, and what is remembered between. Pure.
+"""Calls of several rounds, and messages that may be sent to an upstream twice. Pure.
 
 Source of the rules: MCP 2026-07-28, "Multi Round-Trip Requests". A server may answer a call with
 ``InputRequiredResult``; the client sends the call again with the same arguments and that answer's ``requestState``,
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from adapter.errors import BadJson
 from adapter.rules.access.principals import Scope
+from adapter.wire.envelope import Batch, Envelope, Kind, parse
 from adapter.wire.nesting import dump_odd
 
 _FORMAT = 1
@@ -40,8 +43,9 @@ def asks_for_input(message: object) -> str | None:
 
 
 def round_key(scope_id: str, server: str, tool: str, arguments: object, state: str) -> str:
-    """The digest of all that makes a request the next round of a call, 64 hex digits. Raises BadJson for arguments that
-    are nested too deep to be written (see nesting).
+    """Return the digest of a round: everything that makes a request the next round of a call, as 64 hex digits.
+
+    Raises BadJson for arguments that are nested too deeply to be written (see nesting).
     """
     digest = hashlib.sha256()
     for part in (scope_id, server, tool, state):
@@ -78,7 +82,7 @@ class PendingRound:
         return next(reversed(self.states), None)
 
     def add_state(self, key: str, own: str | None) -> list[str]:
-        """Be found by this key too. Returns the keys by which it is found no longer."""
+        """Add this key of the round. Return the keys that no longer lead to it."""
         self.states.pop(key, None)
         self.states[key] = own
         gone = list(self.states)[:-STATES_KEPT]
@@ -111,3 +115,67 @@ def decode(data: bytes) -> PendingRound:
         return PendingRound(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a round") from error
+
+
+# --- messages that may be sent twice -----------------------------------------------------------------------
+
+
+READING = frozenset(
+    {
+        "completion/complete",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "subscriptions/listen",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tools/list",
+    }
+)
+"""Requests that change nothing, of all protocol versions. ``initialize`` is none of them: it opens a session."""
+
+TELLING = frozenset(
+    {
+        "notifications/cancelled",
+        "notifications/initialized",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+    }
+)
+"""Notifications of the protocol's own that say the same when they come twice."""
+
+ToolRepeatable = Callable[[str | None], bool]
+"""Tells of a tool's name whether calling it twice does no more than calling it once."""
+
+
+def is_repeatable(message: Envelope | Batch, tool: ToolRepeatable | None) -> bool:
+    """Tell whether ``message`` may be sent twice; a batch may where all its members may.
+
+    Without ``tool`` nothing is known of any tool, so no call is repeatable.
+    """
+    if isinstance(message, Batch):
+        return all(is_repeatable(member, tool) for member in message.members)
+    if message.kind is Kind.NOTIFICATION:
+        return message.method in TELLING
+    if message.method == "tools/call":
+        return tool is not None and tool(message.name)
+    return message.kind is Kind.REQUEST and message.method in READING
+
+
+def says_repeatable(definition: bytes) -> bool:
+    """Tell whether a tool's definition (JSON) has the annotation ``readOnlyHint`` or ``idempotentHint`` (MCP 2025-03-26
+    and later, "ToolAnnotations").
+    """
+    try:
+        value = parse(definition)
+    except BadJson:
+        return False
+    hints = value.get("annotations") if isinstance(value, dict) else None
+    if not isinstance(hints, dict):
+        return False
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True

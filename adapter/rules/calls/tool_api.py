@@ -1,4 +1,4 @@
-"""The HTTP tool API: which body stands for which arguments, and what each outcome is answered with. Pure.
+"""The HTTP tool API: the arguments in a request's body, and the answers. Pure.
 
 Answers of calls are MCP's CallToolResult; refusals, which come before anything ran, are ``{"error": sentence}``.
 """
@@ -14,21 +14,17 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from adapter.rules.results.outcomes import text_block
+from adapter.rules.results.outcomes import ERROR_KEY, TRACE_KEY, text_block
 from adapter.rules.text.json_values import compact, plain
 from adapter.wire.piecewise import Piecewise
 
 InvalidJson = Literal["empty", "reject"]
 """What a body is that cannot be read: no arguments, or refused."""
 
-TRACE_KEY = "_trace_id"
-"""The member of a result's ``_meta`` by which its trace is found."""
-
 WARNING = "The body is not valid JSON; the tool was called without arguments."
 """What an answer says beside its result when an unreadable body was taken for no arguments."""
 
 _MAPPINGS = (dict, Mapping)  # nearly all are dicts, and an abstract class takes its time
-_ERROR_KEY = "adapter/error"  # which stage of a plan failed: for programs that speak MCP only
 _SAID_ANEW = ("resultType", "_meta", "isError")
 _OF_THE_PROTOCOL = "io.modelcontextprotocol/"
 _MOST_DIGITS = 4000
@@ -93,19 +89,19 @@ class ApiTool:
 
     @classmethod
     def of(cls, tool: Any) -> ApiTool | None:
-        """A tool of a list, whether it says its members as a mapping or as attributes; None for one without a name."""
+        """Return a tool of a list, whose members are a mapping's or attributes; None for one without a name."""
         name = _member(tool, "name")
         if not isinstance(name, str):
             return None
         description = _member(tool, "description")
         annotations = as_plain(_member(tool, "annotations"))
-        kept = (
+        shown = (
             {key: value for key, value in annotations.items() if value is not None}
             if isinstance(annotations, dict)
             else None
         )
         schema = as_plain(input_schema_of(tool))
-        return cls(name, "" if description is None else str(description), kept or None, schema)
+        return cls(name, "" if description is None else str(description), shown or None, schema)
 
     def listed(self) -> dict[str, Any]:
         """As one of the list."""
@@ -136,7 +132,7 @@ def tool_detail(tool: ApiTool) -> HttpOutcome:
 
 
 def is_destructive(tool: Any) -> bool:
-    """Tell whether a tool of a list says that it may destroy something."""
+    """Tell whether a tool is declared as destructive."""
     annotations = _member(tool, "annotations")
     if not isinstance(annotations, _MAPPINGS):
         annotations = as_plain(annotations)
@@ -149,22 +145,14 @@ def input_schema_of(tool: Any) -> Any:
     return _member(tool, "input_schema") if schema is None else schema
 
 
-def tool_named(tools: Iterable[Any], name: str) -> ApiTool | None:
-    """The tool of that name in a list."""
-    for tool in tools:
-        if _member(tool, "name") == name:
-            return ApiTool.of(tool)
-    return None
-
-
 # --- arguments ------------------------------------------------------------------------------------------------
 
 
 def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) -> Arguments | HttpOutcome:
-    """The arguments that the body of a call stands for, or its refusal. No body at all is no arguments.
+    """Return the arguments in the body of a call, or its refusal. No body means no arguments.
 
-    What is no JSON goes by ``policy``, and is refused for tools that are ``destructive``; what is JSON and cannot be
-    arguments is refused for all.
+    Invalid JSON goes by ``policy``, and is refused for ``destructive`` tools; JSON that is not an object is refused
+    for all.
     """
     if not raw.strip():
         return Arguments({})
@@ -230,17 +218,17 @@ def result_body(result: Mapping[str, Any], trace_id: Any = None) -> HttpOutcome:
     """
     failed = result.get("isError") is True
     meta = result.get("_meta")
-    kept = dict(meta) if isinstance(meta, _MAPPINGS) else {}
-    error = kept.pop(_ERROR_KEY, None)
+    rest = dict(meta) if isinstance(meta, _MAPPINGS) else {}
+    error = rest.pop(ERROR_KEY, None)
     if failed and isinstance(error, _MAPPINGS) and error.get("stage") == "auth":
         return UNAUTHORIZED
-    kept = _meta_for_callers(kept, trace_id)
+    rest = _meta_for_callers(rest, trace_id)
     body: dict[str, Any] = {"content": [], **result}
     for member in _SAID_ANEW:
         body.pop(member, None)
     body["isError"] = failed
-    if kept:
-        body["_meta"] = kept
+    if rest:
+        body["_meta"] = rest
     return HttpOutcome(500 if failed else 200, _spelled(body))
 
 
@@ -250,18 +238,18 @@ def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
     It has nothing of the protocol's own, and a trace only where there is one.
     """
     trace = trace_id if trace_id is not None else meta.get(TRACE_KEY)
-    kept = {
+    shown = {
         key: value
         for key, value in meta.items()
         if key != TRACE_KEY and not str(key).startswith(_OF_THE_PROTOCOL)
     }
     if trace is not None and trace != "":
-        kept[TRACE_KEY] = str(trace)
-    return kept
+        shown[TRACE_KEY] = str(trace)
+    return shown
 
 
 def failure_body(message: str) -> HttpOutcome:
-    """The answer to a call that raised: no page of a framework, and not a word but the message."""
+    """Return the answer to a call that raised: the message and nothing else."""
     return HttpOutcome(500, _spelled({"content": [text_block(message)], "isError": True}))
 
 
@@ -283,7 +271,7 @@ Errors = Sequence[Mapping[str, str]]
 
 
 def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
-    """The arguments that a body stands for which is only to be looked at, or why it stands for none."""
+    """Return the arguments in a body that is only to be validated, or the reason why there are none."""
     try:
         value = _read(raw) if raw.strip() else {}
     except ValueError as error:
@@ -294,7 +282,7 @@ def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
 
 
 def validation(errors: Errors) -> HttpOutcome:
-    """The answer to arguments that have been looked at."""
+    """Return the answer to validated arguments."""
     return _invalid(200, errors) if errors else HttpOutcome(200, _spelled({"valid": True}))
 
 

@@ -1,7 +1,7 @@
-"""Paths of a redaction against the declared shape of the data: a path that leads nowhere is a slip of the pen. Pure.
+"""Checks of redaction paths against the declared shape of the data: a path that leads nowhere is a mistake. Pure.
 
-A name is unknown when no place that the path can have come to declares it, and each place says all that it has: what is
-of the type ``any``, or open to members that nobody names, has every name.
+A name is unknown when no place that the path can have reached declares it. A place of the type ``any``, or one that
+is open to other members, has every name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANYTHING = None
 
 
 class Places(Protocol):
-    """A notation that declares what is within a place. Places are the notation's own, and ``ANYTHING``."""
+    """A notation of declared places. Places are the notation's own, and ``ANYTHING``."""
 
     def members(self, place: Any) -> Mapping[str, Any] | None:
         """The places of the members by name; None where there may be any."""
@@ -65,8 +65,8 @@ class JsonNotation:
 
 
 def unknown_name(path: Sequence[Segment], root: Any, notation: Places) -> str | None:
-    """A sentence on the first name of the path that is not declared, with the one it is most like; None for a path
-    that leads somewhere. ``root`` is the place of one item of the data.
+    """Return a sentence on the first name of the path that is not declared, with the most similar declared name; None
+    for a path that leads somewhere. ``root`` is the place of one item of the data.
     """
     places: list[Any] = [root]
     for number, segment in enumerate(path):

@@ -15,7 +15,9 @@ from typing import Any, Literal, TypeVar
 from adapter.rules.access.redacted_values import Censor
 from adapter.rules.calls.conditions import Condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import (
+from adapter.rules.presenters.shapes import Shape, ShapeRefused, StepsLeft
+from adapter.rules.presenters.toon import toon
+from adapter.rules.results.blocks import (
     NO_BLOCKS,
     Blocks,
     Suggestion,
@@ -23,10 +25,7 @@ from adapter.rules.presenters.blocks import (
     json_without_tags,
     without_tags,
 )
-from adapter.rules.presenters.shapes import Shape, ShapeRefused, StepsLeft
-from adapter.rules.presenters.toon import toon
 from adapter.rules.results.outcomes import Result, text_block
-from adapter.rules.results.refusals import misshapen
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.text.json_values import NotJson, compact, plain
 
@@ -39,11 +38,7 @@ Says = Callable[[Any, Any], Any]
 
 
 class PresenterFailed(Exception):
-    """Data that could not be presented. ``str`` is what the caller may read; the cause is for the log."""
-
-    def result(self) -> Result:
-        """The result of the call."""
-        return misshapen(str(self))
+    """Data that could not be presented. ``str`` is the sentence for the caller; the cause is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +68,59 @@ class Presented:
     def result(self, *, structured: bool = False) -> Result:
         """The result of the call; with ``structured`` an object is its structured content too."""
         content = [text_block(text) for text in (self.text, *self.blocks.texts())]
-        said = self.data if structured and isinstance(self.data, dict) else None
-        return Result(content, structured=said, data=self.data, blocks=self.blocks)
+        structured_data = self.data if structured and isinstance(self.data, dict) else None
+        return Result(content, structured=structured_data, data=self.data, blocks=self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSources:
+    """Sources of the blocks beside data: fixed entries, and code that makes entries of the data.
+
+    Rules are texts, entries of ``ui`` UiBlock, and entries of ``suggest`` Suggest, unless they are Says. In a
+    declaration they stand as the settings have them.
+    """
+
+    rules: tuple[Any, ...] = ()
+    ui: tuple[Any, ...] = ()
+    suggest: tuple[Any, ...] = ()
+
+    @property
+    def calls_code(self) -> bool:
+        """Tell whether an entry is code."""
+        return any(map(callable, (*self.rules, *self.ui, *self.suggest)))
+
+
+@dataclass(frozen=True, slots=True)
+class SentData:
+    """The form in which data is sent: ``limit`` is the most items of a list, None: any number; with ``select`` callers
+    may name the members they want.
+    """
+
+    limit: int | None = None
+    select: bool = False
+    format: Literal["json", "toon"] = "json"
+
+
+NO_SOURCES = BlockSources()
+SENT_WHOLE = SentData()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presenter:
-    """The way in which the data of a tool is presented. ``limit`` is the most items of a list.
+    """The way in which the data of a tool is presented.
 
-    ``rules`` hold for every result, ``suggest`` looks at the first item of a list, ``ui`` at single items only.
-    The fields that begin with ``collection_`` are for lists and see the whole list: their rules are added to the
-    others, their suggestions replace the others.
+    Of ``item``, rules hold for every result, suggestions look at the first item of a list, and interface blocks at
+    single items only. ``collection`` is for lists and sees the whole list: its rules are added to the others, its
+    suggestions replace the others.
     """
 
     name: str
     shape: Shape | None = None
-    limit: int | None = None
     censor: Censor | None = None
-    rules: tuple[str | Says, ...] = ()
-    ui: tuple[UiBlock | Says, ...] = ()
-    suggest: tuple[Suggest | Says, ...] = ()
-    collection_rules: tuple[str | Says, ...] = ()
-    collection_ui: tuple[UiBlock | Says, ...] = ()
-    collection_suggest: tuple[Suggest | Says, ...] = ()
+    item: BlockSources = NO_SOURCES
+    collection: BlockSources = NO_SOURCES
     embeds: tuple[Embed, ...] = ()
-    select: bool = False
-    format: Literal["json", "toon"] = "json"
+    sent: SentData = SENT_WHOLE
 
     def __repr__(self) -> str:
         return f"<Presenter {self.name!r}>"
@@ -106,22 +128,21 @@ class Presenter:
     @property
     def select_schema(self) -> dict[str, Any] | None:
         """The schema of ``_select`` as an input of the tool; None if it may not be given."""
-        if not self.select or self.shape is None or not self.shape.keys:
+        if not self.sent.select or self.shape is None or not self.shape.keys:
             return None
         return {"type": "array", "items": {"type": "string", "enum": list(self.shape.keys)}}
 
     @property
     def redacts(self) -> bool:
-        """Tell whether anything is kept from the caller, here or in an embedded presenter."""
+        """Tell whether a value is hidden from the caller, here or in an embedded presenter."""
         return self.censor is not None or any(embed.presenter.redacts for embed in self.embeds)
 
     @property
     def calls_code(self) -> bool:
         """Tell whether presenting calls functions of the user, which may take any time."""
-        sources = (self.rules, self.ui, self.suggest)
-        collections = (self.collection_rules, self.collection_ui, self.collection_suggest)
         return (
-            any(callable(source) for group in (*sources, *collections) for source in group)
+            self.item.calls_code
+            or self.collection.calls_code
             or (self.censor is not None and callable(self.censor.stand_in))
             or any(embed.presenter.calls_code for embed in self.embeds)
         )
@@ -135,21 +156,23 @@ class Presenter:
         beside: Blocks = NO_BLOCKS,
         steps: int = STEPS,
     ) -> Presented:
-        """The data as a caller may see it. ``beside`` is what the tool itself had to say; ``select`` counts only if
-        the presenter lets callers select. ``steps`` is what checking against JSON Schemas may take, here and in what
-        is embedded. Raises PresenterFailed, and what a check raises when its steps are taken.
+        """Return the data as a caller may see it.
+
+        ``beside`` are the blocks of the tool itself; ``select`` counts only if the presenter lets callers select.
+        ``steps`` is the limit for checks against JSON Schemas, embedded ones included. Raises PresenterFailed, and
+        the error of a check whose steps are taken.
         """
         left = StepsLeft(steps)
         view, hidden = self._truncated(self._read(data))
         view = self.redacted(self._parsed(view, left))
-        sent = _selected(view, frozenset(select)) if self.select and select is not None else view
+        sent = _selected(view, frozenset(select)) if self.sent.select and select is not None else view
         blocks = self._blocks(view, context, left)
         if hidden:
             blocks = Blocks(ui=(_truncation(len(view), hidden),)) + blocks
         return Presented(self._written(sent), sent, blocks if self.redacts else beside + blocks)
 
     def redacted(self, view: Any) -> Any:
-        """The view without what this presenter and the embedded ones keep from the caller. Raises PresenterFailed."""
+        """Return the view without the values that this presenter and the embedded ones hide. Raises PresenterFailed."""
         if self.censor is not None:
             view = self.censor(view)
         for embed in self.embeds:
@@ -169,10 +192,11 @@ class Presenter:
             raise self._failure(f"Not JSON: {error}") from error
 
     def _truncated(self, view: Any) -> tuple[Any, int]:
-        """The view, and how many items it lacks: they are left out before anything else looks at them."""
-        if self.limit is None or not isinstance(view, list) or len(view) <= self.limit:
+        """Return the view with at most ``limit`` items, and the number of items that it lacks."""
+        limit = self.sent.limit
+        if limit is None or not isinstance(view, list) or len(view) <= limit:
             return view, 0
-        return view[: self.limit], len(view) - self.limit
+        return view[:limit], len(view) - limit
 
     def _parsed(self, view: Any, left: StepsLeft) -> Any:
         if self.shape is None:
@@ -186,7 +210,7 @@ class Presenter:
         if view is None or isinstance(view, str):
             return without_tags(view or "OK")
         try:
-            if self.format == "toon":
+            if self.sent.format == "toon":
                 return without_tags(toon(view)) or "OK"
             return json_without_tags(compact(view))
         except NotJson as error:
@@ -199,28 +223,28 @@ class Presenter:
         if isinstance(view, list):
             first = view[:1]
             return Blocks(
-                ui=tuple(self._said(self.collection_ui, [view], context, _ui_block)),
+                ui=tuple(self._said(self.collection.ui, [view], context, _ui_block)),
                 embedded=embedded,
                 rules=(
-                    *self._said(self.rules, first, context, _rule),
-                    *self._said(self.collection_rules, [view], context, _rule),
+                    *self._said(self.item.rules, first, context, _rule),
+                    *self._said(self.collection.rules, [view], context, _rule),
                 ),
                 suggestions=tuple(
-                    self._said(self.collection_suggest, [view] if view else [], context, _suggestion)
-                    if self.collection_suggest
-                    else self._said(self.suggest, first, context, _suggestion)
+                    self._said(self.collection.suggest, [view] if view else [], context, _suggestion)
+                    if self.collection.suggest
+                    else self._said(self.item.suggest, first, context, _suggestion)
                 ),
             )
         return Blocks(
-            ui=tuple(self._said(self.ui, [view], context, _ui_block)),
+            ui=tuple(self._said(self.item.ui, [view], context, _ui_block)),
             embedded=embedded,
-            rules=tuple(self._said(self.rules, [view], context, _rule)),
-            suggestions=tuple(self._said(self.suggest, [view], context, _suggestion)),
+            rules=tuple(self._said(self.item.rules, [view], context, _rule)),
+            suggestions=tuple(self._said(self.item.suggest, [view], context, _suggestion)),
         )
 
     def _embedded(self, view: Any, context: Any, left: StepsLeft) -> Iterator[str]:
         """The blocks of embedded data: interface blocks of the first item only, all others once."""
-        said: set[str] = set()
+        emitted: set[str] = set()
         for position, item in enumerate(view if isinstance(view, list) else [view]):
             for embed in self.embeds:
                 nested = item.get(embed.key) if isinstance(item, Mapping) else None
@@ -232,8 +256,8 @@ class Presenter:
                     blocks = Blocks(
                         embedded=blocks.embedded, rules=blocks.rules, suggestions=blocks.suggestions
                     )
-                fresh = [text for text in blocks.texts() if text not in said]
-                said.update(fresh)
+                fresh = [text for text in blocks.texts() if text not in emitted]
+                emitted.update(fresh)
                 yield from fresh
 
     def _said(
@@ -253,11 +277,11 @@ class Presenter:
     def _told(self, says: Says, view: Any, context: Any, read: Callable[[Any], Entry]) -> Iterator[Entry]:
         try:
             # Each gets a view of its own: what one changes in it is neither sent nor what the next is told.
-            told = says(plain(view), context)
-            if inspect.iscoroutine(told):
-                told.close()
+            answer = says(plain(view), context)
+            if inspect.iscoroutine(answer):
+                answer.close()
                 raise TypeError("a presenter's function must be a plain function, without async")
-            entries = told if isinstance(told, list | tuple) else [told]
+            entries = answer if isinstance(answer, list | tuple) else [answer]
             yield from [read(entry) for entry in entries if entry is not None]
         except Exception as error:
             name = getattr(says, "__name__", "function")
@@ -309,7 +333,7 @@ def _replaced(view: Any, key: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _holds_bare_text(view: Any) -> bool:
-    """Tell whether the view is, or lists, a text that is no member of an object and replaces no censored value."""
+    """Tell whether the view is, or lists, a text outside of any object that replaces no censored value."""
     return any(map(_holds_bare_text, view)) if isinstance(view, list) else type(view) is str
 
 

@@ -1,6 +1,6 @@
-"""The declared shape of a tool's data: what is not declared is taken out, what does not fit is refused. Pure.
+"""The declared shape of a tool's data: undeclared members are removed, wrong types are refused. Pure.
 
-A refusal names places and types, never a value: what is to be withheld may be in it.
+A refusal names places and types, never a value, because the value may be secret.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adapter.rules.access.redacted_values import Censored
+from adapter.rules.results.refusals import json_type
+from adapter.rules.schema.assertions import is_number
 from adapter.rules.schema.checker import STEPS
 
 _TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
@@ -105,10 +107,10 @@ def shape_of(schema: Mapping[str, Any]) -> Shape:
 
 
 def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
-    """The shape in JSON Schema, which ``check`` judges.
+    """Return the shape of a JSON Schema, which ``check`` judges.
 
-    Members that no part of the schema names are taken out, unless it says with additionalProperties or
-    patternProperties what they are; one that forbids them has refused them before.
+    Members that no part of the schema names are removed, unless additionalProperties or patternProperties describe
+    them. A schema that forbids them has refused them before.
     """
     known = JsonDeclaration(schema)
 
@@ -133,18 +135,18 @@ def _members(schema: Mapping[str, Any], depth: int) -> Parse:
         if isinstance(value, Censored):
             return value
         if not isinstance(value, Mapping):
-            problems.append((path, f"Expected object, received {received(value)}"))
+            problems.append((path, f"Expected object, received {json_type(value)}"))
             return None
-        kept: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name, (parse, optional) in fields.items():
             if value.get(name) is None and optional:
                 if name in value:
-                    kept[name] = None
+                    parsed[name] = None
             elif name not in value:
                 problems.append(((*path, name), "Required"))
             else:
-                kept[name] = parse(value[name], (*path, name), problems)
-        return kept
+                parsed[name] = parse(value[name], (*path, name), problems)
+        return parsed
 
     return parse_object
 
@@ -172,7 +174,7 @@ def _items(item: tuple[Parse, bool]) -> Parse:
         if isinstance(value, Censored):
             return value
         if not isinstance(value, list):
-            problems.append((path, f"Expected array, received {received(value)}"))
+            problems.append((path, f"Expected array, received {json_type(value)}"))
             return None
         return [
             None if each is None and optional else parse(each, (*path, index), problems)
@@ -185,31 +187,16 @@ def _items(item: tuple[Parse, bool]) -> Parse:
 def _scalar(expected: str, fits: Callable[[Any], bool]) -> Parse:
     def parse(value: Any, path: Path, problems: list[Problem]) -> Any:
         if not (isinstance(value, Censored) or fits(value)):
-            problems.append((path, f"Expected {expected}, received {received(value)}"))
+            problems.append((path, f"Expected {expected}, received {json_type(value)}"))
         return value
 
     return parse
 
 
-def received(value: Any) -> str:
-    """The type of a value, in JSON's words."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _SCALARS: Mapping[str, Parse] = {
     "string": _scalar("string", lambda value: isinstance(value, str)),
-    "int": _scalar("integer", lambda value: _is_number(value) and value == value // 1),
-    "float": _scalar("number", _is_number),
+    "int": _scalar("integer", lambda value: is_number(value) and value == value // 1),
+    "float": _scalar("number", is_number),
     "bool": _scalar("boolean", lambda value: isinstance(value, bool)),
     "any": _scalar("any", lambda _: True),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
-from adapter.rules.presenters.blocks import attribute
+from adapter.rules.results.blocks import attribute
 from adapter.rules.text.globs import Glob
 
 CacheControl = Literal["no-store", "immutable"]
@@ -71,14 +71,14 @@ class Invalidation:
 
 @dataclass(frozen=True, slots=True)
 class StateSync:
-    """The policies in their order, and what holds where none says anything about keeping results."""
+    """The policies in their order, and the default for tools without one."""
 
     policies: tuple[Policy, ...] = ()
     default: CacheControl | None = None
     wording: Wording = "element"
 
     def with_policies(self, policies: Iterable[Policy]) -> StateSync:
-        """The same with these behind its own, as those that tools bring along are."""
+        """Return the same with these policies behind its own; tools bring such policies along."""
         return StateSync((*self.policies, *policies), self.default, self.wording)
 
     def policy_for(self, server: str, tool: str) -> Policy | None:
@@ -102,7 +102,9 @@ class StateSync:
         return None if found is None or not found.invalidates else Invalidation(tool, found.invalidates)
 
     def decorated(self, content: Sequence[Any], invalidation: Invalidation | None) -> list[Any]:
-        """The content of a successful call: nothing in it reads like the adapter's sentence but that, at index 0."""
+        """Return the content of a successful call with the adapter's sentence at index 0; no other text reads like
+        it.
+        """
         items = [_escaped(item) for item in content]
         if invalidation is None:
             return items

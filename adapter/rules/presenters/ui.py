@@ -4,105 +4,65 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from adapter.rules.presenters.blocks import UiBlock
+from adapter.rules.results.blocks import UiBlock
 from adapter.rules.text.json_values import indented
+
+
+class Hints(TypedDict, total=False):
+    """Hints on how to show a block: its title, its width, and its rank among others."""
+
+    title: str | None
+    width: str | None
+    priority: int | float | None
+
 
 _TICKS = re.compile("`{3,}")
 
 
-def echarts(
-    content: Mapping[str, Any],
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def echarts(content: Mapping[str, Any], **hints: Unpack[Hints]) -> UiBlock:
     """A chart with ECharts options."""
-    return UiBlock("echarts", _fenced("echarts", indented(content)), title, width, priority)
+    return UiBlock("echarts", _fenced("echarts", indented(content)), **hints)
 
 
-def mermaid(
-    content: str,
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def mermaid(content: str, **hints: Unpack[Hints]) -> UiBlock:
     """A diagram in Mermaid syntax."""
-    return UiBlock("mermaid", _fenced("mermaid", content), title, width, priority)
+    return UiBlock("mermaid", _fenced("mermaid", content), **hints)
 
 
-def code(
-    content: str,
-    *,
-    language: str = "",
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def code(content: str, *, language: str = "", **hints: Unpack[Hints]) -> UiBlock:
     """Source code; the language, if given, is the type of the block."""
-    return UiBlock(language or "code", _fenced(language, content), title, width, priority)
+    return UiBlock(language or "code", _fenced(language, content), **hints)
 
 
-def json(
-    content: Any,
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def json(content: Any, **hints: Unpack[Hints]) -> UiBlock:
     """Any value, as indented JSON. Raises NotJson."""
-    return UiBlock("json", _fenced("json", indented(content)), title, width, priority)
+    return UiBlock("json", _fenced("json", indented(content)), **hints)
 
 
-def markdown(
-    content: str,
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def markdown(content: str, **hints: Unpack[Hints]) -> UiBlock:
     """Markdown, unchanged."""
-    return UiBlock("markdown", content, title, width, priority)
+    return UiBlock("markdown", content, **hints)
 
 
-def table(
-    content: Sequence[Mapping[str, Any] | Sequence[Any]],
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def table(content: Sequence[Mapping[str, Any] | Sequence[Any]], **hints: Unpack[Hints]) -> UiBlock:
     """A Markdown table of objects (their keys are the header) or of rows (the first row is the header)."""
     rows = _rows(content)
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
     if lines:
         lines.insert(1, f"| {' | '.join('---' for _ in rows[0])} |")
-    return UiBlock("markdown", "\n".join(lines), title, width, priority)
+    return UiBlock("markdown", "\n".join(lines), **hints)
 
 
-def list(
-    content: Iterable[Any],
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def list(content: Iterable[Any], **hints: Unpack[Hints]) -> UiBlock:
     """A Markdown list with one bullet for each item."""
-    return UiBlock("markdown", "\n".join(f"- {_inline(item)}" for item in content), title, width, priority)
+    return UiBlock("markdown", "\n".join(f"- {_inline(item)}" for item in content), **hints)
 
 
-def summary(
-    content: str,
-    *,
-    title: str | None = None,
-    width: str | None = None,
-    priority: int | float | None = None,
-) -> UiBlock:
+def summary(content: str, **hints: Unpack[Hints]) -> UiBlock:
     """A sentence that summarizes the data."""
-    return UiBlock("summary", f"📊 **Summary**: {content}", title, width, priority)
+    return UiBlock("summary", f"📊 **Summary**: {content}", **hints)
 
 
 def _rows(content: Sequence[Mapping[str, Any] | Sequence[Any]]) -> Sequence[Sequence[Any]]:

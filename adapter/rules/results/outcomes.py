@@ -14,15 +14,20 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from adapter.errors import BadJson
-from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock, attribute, element_text
+from adapter.rules.results.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock, attribute, element_text
 from adapter.rules.text.json_values import compact, indented, require_size
 from adapter.wire.envelope import parse
+
+ERROR_KEY = "adapter/error"
+"""The member of a result's ``_meta`` that names the stage that failed and the code, for programs."""
+
+TRACE_KEY = "_trace_id"
+"""The member of a result's ``_meta`` with its trace, for callers over HTTP."""
 
 Severity = Literal["warning", "error", "critical"]
 
 RETRY = "This may be a transient error. Retry the same call with identical parameters."
 FIX = "Fix the fields above and call the tool again. Do not explain the error."
-FORBIDDEN = "Do not retry with the same credentials. Ask the user for access to this tool."
 BROKEN = "The tool itself is at fault: the same call will fail again. Report this to the user."
 
 
@@ -70,7 +75,7 @@ def validation_error_text(action: str, fields: Iterable[tuple[str, str]]) -> str
 
 
 def spelled(number: float) -> str:
-    """A number without a fraction that says nothing, and in digits only where it is whole."""
+    """Return a number without a fraction of zero, and in digits only if it is whole."""
     return str(int(number)) if number == int(number) else str(round(number, 3))
 
 
@@ -94,7 +99,7 @@ class Result:
     """The result of a call. ``content`` holds MCP's content blocks, ``structured`` its structuredContent.
 
     ``data`` is the value that the content was written from. ``blocks`` are those of the content that are not data.
-    Of a failure ``message`` is the bare sentence, ``code`` its word, ``retry_after`` in seconds.
+    Of a failure ``message`` is the bare sentence, ``retry_after`` in seconds.
     """
 
     content: list[dict[str, Any]]
@@ -103,7 +108,6 @@ class Result:
     data: Any = NOTHING
     blocks: Blocks = NO_BLOCKS
     message: str | None = None
-    code: str | None = None
     retry_after: float | None = None
 
     def wire(self) -> dict[str, Any]:
@@ -121,8 +125,8 @@ class Progress:
 
     def params(self, token: str | int) -> dict[str, Any]:
         """The params of ``notifications/progress`` for a caller that sent this token."""
-        said = {} if self.message is None else {"message": self.message}
-        return {"progressToken": token, "progress": self.percent, "total": 100, **said}
+        sentence = {} if self.message is None else {"message": self.message}
+        return {"progressToken": token, "progress": self.percent, "total": 100, **sentence}
 
 
 def progress(percent: float, message: str | None = None) -> Progress:
@@ -191,7 +195,7 @@ def response(data: Any = None) -> Response:
 
 def error(message: str, code: str | None = None) -> Result:
     """Return a failure with one sentence."""
-    return _failed(tool_error_text(message, code=code), message, code)
+    return failed(tool_error_text(message, code=code), message)
 
 
 def tool_error(
@@ -220,7 +224,7 @@ def tool_error(
         details=details,
         retry_after=retry_after,
     )
-    return _failed(text, sentence, code, retry_after=retry_after, is_error=severity != "warning")
+    return failed(text, sentence, retry_after=retry_after, is_error=severity != "warning")
 
 
 def required(field: str) -> Result:
@@ -228,7 +232,7 @@ def required(field: str) -> Result:
     message = f'Required field "{field}" is missing.'
     recovery = f'Provide the "{field}" parameter and retry.'
     text = tool_error_text(message, code="MISSING_REQUIRED_FIELD", recovery=recovery)
-    return _failed(text, message, "MISSING_REQUIRED_FIELD")
+    return failed(text, message)
 
 
 # --- any value ------------------------------------------------------------------------------------------------
@@ -246,8 +250,8 @@ def as_result(value: Any, *, structured: bool = False) -> Result:
     require_size(value)
     text = compact(value)
     # From the text, so that both say the same and neither shares anything with the tool's own objects.
-    said = parse(text.encode()) if structured and isinstance(value, Mapping) else None
-    return Result([text_block(text)], structured=said, data=value)
+    members = parse(text.encode()) if structured and isinstance(value, Mapping) else None
+    return Result([text_block(text)], structured=members, data=value)
 
 
 def payload(result: Mapping[str, Any]) -> Any:
@@ -291,17 +295,6 @@ def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def failed(text: str, *, message: str, code: str, retry_after: float | None = None) -> Result:
-    """The result of a call that failed, with its text already in its envelope."""
-    return _failed(text, message, code, retry_after=retry_after)
-
-
-def _failed(
-    text: str,
-    message: str,
-    code: str | None,
-    *,
-    retry_after: float | None = None,
-    is_error: bool = True,
-) -> Result:
-    return Result([text_block(text)], is_error, message=message, code=code, retry_after=retry_after)
+def failed(text: str, message: str, *, retry_after: float | None = None, is_error: bool = True) -> Result:
+    """The result of a call that failed: ``text`` is in its envelope, ``message`` the bare sentence."""
+    return Result([text_block(text)], is_error, message=message, retry_after=retry_after)

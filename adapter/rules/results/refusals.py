@@ -1,4 +1,8 @@
-"""The results of calls that never reached their tool, or were ended on the way. Pure."""
+"""The results of calls that failed before or at their tool, and the part of an exception that a caller may read. Pure.
+
+That part is the first line, without credentials, connection strings and paths. Sentences that were written for
+callers are passed on as they are; everything else was written for a log.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from adapter.errors import AdapterError
 from adapter.rules.results import outcomes as envelopes
-from adapter.rules.results.outcomes import Result, failed, spelled, tool_error_text, validation_error_text
-from adapter.rules.text.events import shortened
+from adapter.rules.results.outcomes import (
+    Result,
+    ToolUserError,
+    failed,
+    spelled,
+    tool_error_text,
+    validation_error_text,
+)
+from adapter.rules.text.events import for_caller, shortened
 
 _LONGEST_SENT = 50
 _LONGEST_NAME = 100
@@ -102,45 +114,28 @@ def json_type(value: Any) -> str:
 
 
 def invalid(tool: str, issues: Iterable[Issue]) -> Result:
-    """The arguments are not what the tool declares; all that is wrong is said at once."""
+    """Return the refusal of arguments that do not fit the tool's declaration, with all issues at once."""
     found = list(issues)
     text = validation_error_text(tool, ((issue.field, issue.text) for issue in found))
     message = "; ".join(f"{issue.field}: {issue.message}" for issue in found)
-    return failed(text, message=message, code="VALIDATION_ERROR")
+    return failed(text, message)
 
 
 def busy(tool: str, *, active: int, queued: int) -> Result:
-    """As many calls of the tool run and wait as may."""
+    """Return the refusal of a call for which there is no place."""
     message = f'Tool "{tool}" is at capacity ({active} active, {queued} queued). Retry after a short delay.'
     return _refused("SERVER_BUSY", message, recovery=envelopes.RETRY)
 
 
 def rate_limited(tool: str, *, limit: int, window: float, retry_after: float) -> Result:
-    """The caller has made ``limit`` calls of the tool in the last ``window`` seconds."""
+    """Return the refusal of a caller that has made ``limit`` calls of the tool in the last ``window`` seconds."""
     message = f'Tool "{tool}" allows {limit} calls in {spelled(window)} seconds.'
     return _refused("RATE_LIMITED", message, retry_after=retry_after)
-
-
-def unauthorized(tool: str, reason: str) -> Result:
-    """The tool's own check of the caller failed, for a reason that may be told."""
-    return _refused("UNAUTHORIZED", f"[{tool}] {reason}", recovery=envelopes.FORBIDDEN)
 
 
 def timed_out(tool: str, *, seconds: float) -> Result:
     """The tool took longer than it may."""
     return _refused("TIMEOUT", f"[{tool}] No answer within {spelled(seconds)} seconds.")
-
-
-def cancelled(tool: str) -> Result:
-    """The adapter itself ended the call."""
-    message = f"[{tool}] Request cancelled."
-    text = tool_error_text(message)
-    return failed(text, message=message, code="CANCELLED")
-
-
-def threw(tool: str, message: str) -> Result:
-    """The tool's code raised, with a message that may be told."""
-    return _refused("INTERNAL_ERROR", f"[{tool}] {message}", recovery=envelopes.RETRY)
 
 
 def misshapen(message: str) -> Result:
@@ -155,7 +150,7 @@ def _refused(
     code: str, message: str, *, recovery: str | None = None, retry_after: float | None = None
 ) -> Result:
     text = tool_error_text(message, code=code, severity="error", recovery=recovery, retry_after=retry_after)
-    return failed(text, message=message, code=code, retry_after=retry_after)
+    return failed(text, message, retry_after=retry_after)
 
 
 def _enumerated(texts: Iterable[str]) -> str:
@@ -187,3 +182,49 @@ def _shown(value: Any) -> str:
     return (
         json.dumps(value) if value is None or isinstance(value, bool | int | float) else type(value).__name__
     )
+
+
+# --- exceptions --------------------------------------------------------------------------------------------
+
+
+Expose = Literal["message", "safe"]
+
+LONGEST = 500
+_READ = 10_000
+
+
+def exposed(error: BaseException, *, expose: Expose = "message", trace_id: str | None = None) -> str:
+    """Return the text of an exception that a caller may read, at most LONGEST characters.
+
+    The sentence of a ToolUserError and of an AdapterError is verbatim in either mode. ``safe`` says nothing of any
+    other, except where its trace is found.
+    """
+    if isinstance(error, ToolUserError | AdapterError):
+        return str(error)
+    if expose == "safe":
+        return "The call failed." if not trace_id else f"The call failed. Trace: {trace_id}"
+    return public_line(_message(error)) or type(error).__name__
+
+
+def public_line(message: str) -> str:
+    """Return the first line of a message without credentials, connection strings and paths, at most LONGEST
+    characters.
+    """
+    # Only so much is split into lines, for a message may be as long as whatever broke.
+    line = next(iter(message.lstrip()[: _READ + 1].splitlines()), "").strip()
+    if len(line) > _READ:
+        # Not in the middle of a word: half of a secret would not be known for one.
+        line = line[:_READ].rpartition(" ")[0]
+    return _cut(for_caller(line))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # An exception of somebody's code, whose __str__ is that code too.
+        return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"

@@ -1,7 +1,7 @@
-"""The most that one result may weigh. Pure.
+"""The size limit of a result. Pure.
 
-Everything in it counts: texts, images, resources, structured content. What is too much goes as whole items, so that
-neither a character nor a JSON text is ever cut; a last item says that something is missing.
+Everything in it counts: texts, images, resources, structured content. Whole items are left out, so that neither a
+character nor a JSON text is ever cut; a last item says that something is missing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 
 _OWN = "adapter/"
 
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """A result's content apart: ``data`` is the tool's own, whatever it is, ``links`` say where its files are kept,
-    ``files`` are such files themselves. ``members`` are those of the result that the adapter has put there.
+    """The parts of a result's content: ``data`` is the tool's own, ``links`` lead to its artifacts, ``files`` are
+    such artifacts themselves. ``members`` are members of the result that the adapter has added.
     """
 
     data: Any
@@ -40,24 +40,24 @@ def attachments(result: Mapping[str, Any]) -> Attachments:
     content = result.get("content")
     if not shown or not isinstance(content, list):
         return Attachments(content, (), (), members)
-    said = [block for artifact in shown for block in artifact.blocks()]
+    added = [block for artifact in shown for block in artifact.blocks()]
     uris = {artifact.uri for artifact in shown}
-    links = tuple(block for block in content if block in said)
+    links = tuple(block for block in content if block in added)
     files = tuple(block for block in content if _embedded(block) in uris)
-    data = [block for block in content if block not in said and _embedded(block) not in uris]
+    data = [block for block in content if block not in added and _embedded(block) not in uris]
     return Attachments(data, links, files, members)
 
 
 def _own(meta: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in meta.items() if key.startswith(_OWN)}
+    entries = {key: value for key, value in meta.items() if key.startswith(_OWN)}
     if (artifact := _shown(meta.get("artifact"))) is not None:
-        kept["artifact"] = artifact.meta
+        entries["artifact"] = artifact.meta
     several = meta.get("artifacts")
     if isinstance(several, list) and (listed := [each.meta for each in map(_shown, several) if each]):
-        kept["artifacts"] = listed
+        entries["artifacts"] = listed
     if isinstance(meta.get("artifact_error"), str):
-        kept["artifact_error"] = meta["artifact_error"]
-    return kept
+        entries["artifact_error"] = meta["artifact_error"]
+    return entries
 
 
 def _artifacts(meta: Mapping[str, Any]) -> Iterator[Shown]:
@@ -68,16 +68,18 @@ def _artifacts(meta: Mapping[str, Any]) -> Iterator[Shown]:
 
 
 def _shown(entry: Any) -> Shown | None:
-    """The artifact that an entry describes; None for what the adapter would never have written."""
+    """Return the artifact that an entry describes; None for an entry that the adapter would never have written."""
     if not isinstance(entry, Mapping):
         return None
     shown = Shown(
         uri=entry.get("artifact_uri", ""),
         id=entry.get("artifact_id", ""),
-        filename=entry.get("filename", ""),
-        media_type=entry.get("mime_type", ""),
-        size=entry.get("size_bytes", 0),
-        sha256=entry.get("sha256", ""),
+        file=ShownFile(
+            entry.get("filename", ""),
+            entry.get("mime_type", ""),
+            entry.get("size_bytes", 0),
+            entry.get("sha256", ""),
+        ),
         expires_at=entry.get("expires_at"),
         exposed=entry.get("expose_as_resource", False),
         download_url=entry.get("download_url"),
@@ -101,32 +103,20 @@ _KIB, _MIB = 1024, 1024 * 1024
 _REPLACED = ("content", "structuredContent", "isError")
 
 
-def limited(
-    result: Mapping[str, Any], limit: int, links: Mapping[int, Mapping[str, Any]] | None = None
-) -> Mapping[str, Any]:
+def limited(result: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
     """The result of ``tools/call`` in ``limit`` bytes of JSON, which are at least LEAST; the same object if it fits.
 
-    ``links`` are items, by the place of the one they stand for, that are sent where that one has no room. Structured
-    content comes before items, for clients that know its schema demand it. A result of which nothing but the
-    sentence is left is an error.
+    Structured content comes before items, because clients that know its schema demand it. A result of which nothing
+    but the sentence is left is an error.
     """
     most = max(limit, LEAST)
-    weight = _weight_of([result, *(links or {}).values()])
+    weight = _weight_of(result)
     if weight(result) <= most:
         return result
     rest = {key: value for key, value in result.items() if key not in _REPLACED}
     if weight(_put(rest, [_sentence(most)], None, failed=True)) > most:
         rest = {key: result[key] for key in ("resultType",) if result.get(key) == "complete"}
-    return _kept(result, rest, most, weight, links or {})
-
-
-def dropped(result: Mapping[str, Any], limit: int) -> list[int]:
-    """The places of the items that ``limited`` would leave out, for which links may be made."""
-    kept = limited(result, limit)
-    if kept is result:
-        return []
-    left = {id(item) for item in kept["content"]}
-    return [place for place, item in enumerate(_items(result)) if id(item) not in left]
+    return _kept(result, rest, most, weight)
 
 
 def sentence(limit: int) -> str:
@@ -137,13 +127,7 @@ def sentence(limit: int) -> str:
     )
 
 
-def _kept(
-    result: Mapping[str, Any],
-    rest: dict[str, Any],
-    most: int,
-    weight: Weight,
-    links: Mapping[int, Mapping[str, Any]],
-) -> dict[str, Any]:
+def _kept(result: Mapping[str, Any], rest: dict[str, Any], most: int, weight: Weight) -> dict[str, Any]:
     failed = result.get("isError") is True
     last = _sentence(most)
     structured = result.get("structuredContent")
@@ -151,13 +135,12 @@ def _kept(
         structured = None
     room = most - weight(_put(rest, [last], structured, failed=failed))
     content: list[Any] = []
-    for place, item in enumerate(_items(result)):
-        for candidate in _candidates(item, links.get(place)):
-            size = weight(candidate) + len(", ")
-            if size <= room:
-                room -= size
-                content.append(candidate)
-                break
+    items = result.get("content")
+    for item in items if isinstance(items, list) else ():
+        size = weight(item) + len(", ")
+        if size <= room:
+            room -= size
+            content.append(item)
     nothing = not content and structured is None
     return _put(rest, [*content, last], structured, failed=failed or nothing)
 
@@ -173,17 +156,6 @@ def _weight_of(whole: Any) -> Weight:
         # One lone surrogate, and all of it is written in ASCII, which is the longer spelling of anything.
         return lambda part: len(json.dumps(part))
     return lambda part: len(orjson.dumps(part))
-
-
-def _candidates(item: Any, link: Mapping[str, Any] | None) -> Iterator[Any]:
-    yield item
-    if link is not None:
-        yield link
-
-
-def _items(result: Mapping[str, Any]) -> list[Any]:
-    content = result.get("content")
-    return content if isinstance(content, list) else []
 
 
 def _put(rest: Mapping[str, Any], content: list[Any], structured: Any, *, failed: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results of tool calls: what is added to an upstream's, and those of the adapter's own. Pure.
+"""Additions to results of upstreams, and results of the adapter's own. Pure.
 
 A response is edited, not written again: numbers, order, duplicates and escapes keep their bytes, and a response in
 which nothing changes is returned as the same object.
@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,20 +26,26 @@ _SPACE = b" \t\n\r"
 _BASE64 = (b'"data"', b'"blob"')
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """An artifact as a result tells of it. ``size`` is in bytes, ``expires_at`` as clients are to read it.
+class ShownFile(NamedTuple):
+    """The file of an artifact as a result tells of it. ``size`` is in bytes, ``sha256`` in hex."""
 
-    ``download_url`` is given when downloads are on. ``raw`` is given when the artifact is to be embedded: a text, or
-    the bytes of what is none.
-    """
-
-    uri: str
-    id: str
     filename: str
     media_type: str
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An artifact as a result shows it. ``expires_at`` is in the form for clients.
+
+    ``download_url`` is given when downloads are on. ``raw`` is given when the artifact is to be embedded: a text, or
+    bytes that are no text.
+    """
+
+    uri: str
+    id: str
+    file: ShownFile
     expires_at: str | float | None
     exposed: bool
     download_url: str | None = None
@@ -52,10 +58,10 @@ class Shown:
         return {
             "artifact_uri": self.uri,
             "artifact_id": self.id,
-            "filename": self.filename,
-            "mime_type": self.media_type,
-            "size_bytes": self.size,
-            "sha256": self.sha256,
+            "filename": self.file.filename,
+            "mime_type": self.file.media_type,
+            "size_bytes": self.file.size,
+            "sha256": self.file.sha256,
             "expires_at": self.expires_at,
             "expose_as_resource": self.exposed,
             **link,
@@ -66,20 +72,20 @@ class Shown:
         yield {
             "type": "resource_link",
             "uri": self.uri,
-            "name": self.filename,
-            "mimeType": self.media_type,
-            "size": self.size,
+            "name": self.file.filename,
+            "mimeType": self.file.media_type,
+            "size": self.file.size,
         }
         if self.download_url is not None:
             url = self.download_url
             yield {"type": "text", "text": f"Artifact download URL: {url}\n[Download artifact]({url})"}
         if self.raw is not None:
-            held: dict[str, Any] = {"uri": self.uri, "mimeType": self.media_type}
+            resource: dict[str, Any] = {"uri": self.uri, "mimeType": self.file.media_type}
             if isinstance(self.raw, str):
-                held["text"] = self.raw
+                resource["text"] = self.raw
             else:
-                held["blob"] = base64.b64encode(self.raw).decode("ascii")
-            yield {"type": "resource", "resource": held}
+                resource["blob"] = base64.b64encode(self.raw).decode("ascii")
+            yield {"type": "resource", "resource": resource}
 
 
 # --- the upstream's results -----------------------------------------------------------------------------------
@@ -136,10 +142,10 @@ def with_failure(response: bytes, sentence: str, withheld: Withhold) -> bytes:
 
 
 def without_paths(response: bytes, withheld: Withhold) -> bytes:
-    """A message of any kind, also an error or a notification, with every string value as ``withheld`` lets it be seen.
+    """Return a message of any kind with every string value as ``withheld`` lets it be seen.
 
-    Keys stay, and so do the base64 members of content blocks, in which a path could only appear by chance, and the
-    ``requestState`` of a result that asks for input, which its server has to read again.
+    Three things stay: keys, the base64 members of content blocks (a path could only appear there by chance), and the
+    ``requestState`` of a result that asks for input, because its server has to read it again.
     """
     if isinstance(withheld, Redaction) and withheld.spares(response):
         return response

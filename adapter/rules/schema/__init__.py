@@ -1,6 +1,6 @@
 """JSON Schema with bounds: any schema, any value, and an end to the work of reading one and judging the other.
 
-``checker`` compiles a schema and tells what is wrong with a value. ``drafts`` and ``forms`` know what a schema looks
+``checker`` compiles a schema and tells what is wrong with a value. ``drafts`` knows what a schema looks
 like, ``documents`` where its references lead, ``evaluation`` walks, ``assertions``, ``applicators`` and ``remainders``
 are the keywords, ``wording`` is what is said of a mistake.
 

@@ -1,7 +1,4 @@
-"""Keywords of JSON Schema that look at a value itself: its type, its size, its equals. Pure.
-
-Each takes the evaluation, the schema, the keyword's value, the instance, its place and the findings (``Check``).
-"""
+"""Keywords of JSON Schema that look at a value itself: its type, its size, its equals. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +6,12 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from adapter.rules.schema.evaluation import Evaluation, Findings, Mismatch, Place
+from adapter.rules.schema.evaluation import Evaluation, Subject
 
-if TYPE_CHECKING:
-    from adapter.rules.schema.documents import SchemaNode
-
-Check = Callable[[Evaluation, "SchemaNode", Any, Any, Place, Findings], None]
+Check = Callable[[Subject, Any], None]
+"""One keyword: it judges a subject by the keyword's value, and notes what does not fit."""
 
 
 _COMPARED: Final = 12
@@ -45,54 +40,44 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 TYPES: Final = frozenset(_TYPES)
 
 
-def type_(
-    run: Evaluation, node: SchemaNode, types: Any, instance: Any, place: Place, found: Findings
-) -> None:
+def type_(at: Subject, types: Any) -> None:
     named = [types] if isinstance(types, str) else types
-    if not any(_TYPES[name](instance) for name in named):
-        found.add(Mismatch("type", place, instance, node.schema, types))
+    if not any(_TYPES[name](at.instance) for name in named):
+        at.miss("type", types)
 
 
-def old_type(
-    run: Evaluation, node: SchemaNode, types: Any, instance: Any, place: Place, found: Findings
-) -> None:
+def old_type(at: Subject, types: Any) -> None:
     """Draft 4, where 1.0 is no integer."""
     named = [types] if isinstance(types, str) else types
-    if isinstance(instance, float) and "number" not in named:
-        found.add(Mismatch("type", place, instance, node.schema, types))
+    if isinstance(at.instance, float) and "number" not in named:
+        at.miss("type", types)
     else:
-        type_(run, node, types, instance, place, found)
+        type_(at, types)
 
 
 # --- equals ---------------------------------------------------------------------------------------------------
 
 
-def enum(
-    run: Evaluation, node: SchemaNode, options: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    run.take(len(options) >> 2)
-    if not any(equal(run, option, instance) for option in options):
-        found.add(Mismatch("enum", place, instance, node.schema, options))
+def enum(at: Subject, options: Any) -> None:
+    at.run.take(len(options) >> 2)
+    if not any(equal(at.run, option, at.instance) for option in options):
+        at.miss("enum", options)
 
 
-def const(
-    run: Evaluation, node: SchemaNode, value: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if not equal(run, value, instance):
-        found.add(Mismatch("const", place, instance, node.schema, value))
+def const(at: Subject, value: Any) -> None:
+    if not equal(at.run, value, at.instance):
+        at.miss("const", value)
 
 
-def unique_items(
-    run: Evaluation, node: SchemaNode, wanted: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if not wanted or not isinstance(instance, list):
+def unique_items(at: Subject, wanted: Any) -> None:
+    if not wanted or not isinstance(at.instance, list):
         return
-    run.take(len(instance) >> 2)
+    at.run.take(len(at.instance) >> 2)
     seen = set()
-    for item in instance:
-        identity = _identity(run, item)
+    for item in at.instance:
+        identity = _identity(at.run, item)
         if identity in seen:
-            found.add(Mismatch("uniqueItems", place, instance, node.schema, wanted))
+            at.miss("uniqueItems", wanted)
             return
         seen.add(identity)
 
@@ -146,11 +131,9 @@ def _text(run: Evaluation, value: Any) -> str:
 
 
 def _number(keyword: str, fits: Callable[[Any, Any, Any], bool]) -> Check:
-    def check(
-        run: Evaluation, node: SchemaNode, limit: Any, instance: Any, place: Place, found: Findings
-    ) -> None:
-        if is_number(instance) and not fits(instance, limit, node.schema):
-            found.add(Mismatch(keyword, place, instance, node.schema, limit))
+    def check(at: Subject, limit: Any) -> None:
+        if is_number(at.instance) and not fits(at.instance, limit, at.node.schema):
+            at.miss(keyword, limit)
 
     return check
 
@@ -169,16 +152,14 @@ old_maximum = _number(
 )
 
 
-def multiple_of(
-    run: Evaluation, node: SchemaNode, of: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if not is_number(instance):
+def multiple_of(at: Subject, of: Any) -> None:
+    if not is_number(at.instance):
         return
     if isinstance(of, float):
         # Fractions are dear, those of numbers with many digits more so.
-        run.take(16 + (instance.bit_length() >> 6 if isinstance(instance, int) else 0))
-    if not _is_multiple(instance, of):
-        found.add(Mismatch("multipleOf", place, instance, node.schema, of))
+        at.run.take(16 + (at.instance.bit_length() >> 6 if isinstance(at.instance, int) else 0))
+    if not _is_multiple(at.instance, of):
+        at.miss("multipleOf", of)
 
 
 def _is_multiple(number: Any, of: Any) -> bool:
@@ -200,11 +181,9 @@ def _is_multiple(number: Any, of: Any) -> bool:
 def _sized(
     keyword: str, kind: type[str] | type[list[Any]] | type[dict[str, Any]], fits: Callable[[int, Any], bool]
 ) -> Check:
-    def check(
-        run: Evaluation, node: SchemaNode, limit: Any, instance: Any, place: Place, found: Findings
-    ) -> None:
-        if isinstance(instance, kind) and not fits(len(instance), limit):
-            found.add(Mismatch(keyword, place, instance, node.schema, limit))
+    def check(at: Subject, limit: Any) -> None:
+        if isinstance(at.instance, kind) and not fits(len(at.instance), limit):
+            at.miss(keyword, limit)
 
     return check
 
@@ -217,38 +196,32 @@ min_properties = _sized("minProperties", dict, lambda size, limit: size >= limit
 max_properties = _sized("maxProperties", dict, lambda size, limit: size <= limit)
 
 
-def pattern(
-    run: Evaluation, node: SchemaNode, source: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if isinstance(instance, str) and run.occurs(source, instance) is False:
-        found.add(Mismatch("pattern", place, instance, node.schema, source))
+def pattern(at: Subject, source: Any) -> None:
+    if isinstance(at.instance, str) and at.run.occurs(source, at.instance) is False:
+        at.miss("pattern", source)
 
 
 # --- members --------------------------------------------------------------------------------------------------
 
 
-def required(
-    run: Evaluation, node: SchemaNode, names: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if not isinstance(instance, dict):
+def required(at: Subject, names: Any) -> None:
+    if not isinstance(at.instance, dict):
         return
-    run.take(len(names) >> 2)
+    at.run.take(len(names) >> 2)
     for name in names:
-        if name not in instance:
-            found.add(Mismatch("required", place, instance, node.schema, names, name))
+        if name not in at.instance:
+            at.miss("required", names, name)
 
 
-def dependent_required(
-    run: Evaluation, node: SchemaNode, dependencies: Any, instance: Any, place: Place, found: Findings
-) -> None:
-    if not isinstance(instance, dict):
+def dependent_required(at: Subject, dependencies: Any) -> None:
+    if not isinstance(at.instance, dict):
         return
     for name, wanted in dependencies.items():
-        run.take(1 + (len(wanted) >> 2))
-        if name in instance:
-            for each in lacking(wanted, instance):
+        at.run.take(1 + (len(wanted) >> 2))
+        if name in at.instance:
+            for each in lacking(wanted, at.instance):
                 detail = (each, name)
-                found.add(Mismatch("dependentRequired", place, instance, node.schema, dependencies, detail))
+                at.miss("dependentRequired", dependencies, detail)
 
 
 def lacking(names: Iterable[str], instance: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""A schema with all its parts: each is looked at once, and references lead to where they lead within it. Pure.
+"""A schema with all its parts: each is read once, and references lead to other parts of it. Pure.
 
-Nothing is fetched. Beside what the schema holds there are only the meta-schemas of the drafts.
+Nothing is fetched. Beside the schema itself only the meta-schemas of the drafts are known.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SchemaDocument:
         return self.node(schema, resource)
 
     def _survey(self, schema: Any, resource: SchemaResource, where: tuple[str | int, ...]) -> None:
-        """Look at a schema and all within: whether each keyword has its form, and what has a name."""
+        """Read a schema and everything in it: the form of each keyword, and all names."""
         self._take(1)
         if len(where) > 2 * DEEPEST:
             raise SchemaInvalid("The schema is nested too deeply.")

@@ -1,22 +1,146 @@
-"""The drafts of JSON Schema from 4 to 2020-12: their keywords, the forms of these, and what they check. Pure."""
+"""The drafts of JSON Schema from 4 to 2020-12: their keywords, the forms of their values, and the checks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter.rules.schema import applicators as apply
 from adapter.rules.schema import assertions as check
-from adapter.rules.schema import forms as form
-from adapter.rules.schema.assertions import Check
-from adapter.rules.schema.forms import Forms
+from adapter.rules.schema.assertions import TYPES, Check, is_number
+
+Part = tuple[tuple[str | int, ...], Any]
+"""Where a schema stands within the value of a keyword, and the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordForm:
+    """The form of a keyword's value. ``expected`` names it in errors; ``parts`` are the schemas in a value of this
+    form.
+    """
+
+    expected: str
+    has: Callable[[Any], bool]
+    parts: Callable[[Any], Iterator[Part]] | None = None
+
+
+def _all(value: Any, has: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(has, value))
+
+
+def _each(value: Any, has: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(has, value.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_names(value: Any) -> bool:
+    return _all(value, _is_text) and len(set(value)) == len(value)
+
+
+def _are_types(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in TYPES
+    return _are_names(value) and bool(value) and TYPES.issuperset(value)
+
+
+def _is_size(value: Any) -> bool:
+    return is_number(value) and value >= 0 and value == value // 1
+
+
+def is_schema(value: Any) -> bool:
+    """Tell whether this may be a schema, judged by its type alone."""
+    return isinstance(value, dict | bool)
+
+
+def _itself(value: Any) -> Iterator[Part]:
+    yield (), value
+
+
+def _items(value: Any) -> Iterator[Part]:
+    yield from (((number,), part) for number, part in enumerate(value))
+
+
+def _members(value: Any) -> Iterator[Part]:
+    yield from (((name,), part) for name, part in value.items())
+
+
+def _one_or_items(value: Any) -> Iterator[Part]:
+    yield from _items(value) if isinstance(value, list) else _itself(value)
+
+
+def _schemas_among(value: Any) -> Iterator[Part]:
+    yield from (((name,), part) for name, part in value.items() if not isinstance(part, list))
+
+
+SCHEMA = KeywordForm("a schema is an object or a boolean", is_schema, _itself)
+OBJECT_SCHEMA = KeywordForm("a schema is an object", lambda value: isinstance(value, dict), _itself)
+SCHEMAS = KeywordForm(
+    "one or more schemas are expected", lambda value: _all(value, is_schema) and bool(value), _items
+)
+OBJECT_SCHEMAS = KeywordForm(
+    "one or more schemas are expected",
+    lambda value: _all(value, lambda each: isinstance(each, dict)) and bool(value),
+    _items,
+)
+MAP = KeywordForm("schemas by their names are expected", lambda value: _each(value, is_schema), _members)
+OBJECT_MAP = KeywordForm(
+    "schemas by their names are expected",
+    lambda value: _each(value, lambda each: isinstance(each, dict)),
+    _members,
+)
+SCHEMA_OR_SCHEMAS = KeywordForm(
+    "a schema or schemas are expected",
+    lambda value: is_schema(value) or (_all(value, is_schema) and bool(value)),
+    _one_or_items,
+)
+OBJECT_OR_OBJECTS = KeywordForm(
+    "a schema or schemas are expected",
+    lambda value: (
+        isinstance(value, dict) or (_all(value, lambda each: isinstance(each, dict)) and bool(value))
+    ),
+    _one_or_items,
+)
+DEPENDENCIES = KeywordForm(
+    "schemas or names by names are expected",
+    lambda value: _each(value, lambda each: is_schema(each) or _are_names(each)),
+    _schemas_among,
+)
+OLD_DEPENDENCIES = KeywordForm(
+    "schemas or names by names are expected",
+    lambda value: _each(value, lambda each: isinstance(each, dict) or (_are_names(each) and bool(each))),
+    _schemas_among,
+)
+NAMES_BY_NAME = KeywordForm("names by names are expected", lambda value: _each(value, _are_names))
+TYPE = KeywordForm("a type, or different ones, are expected", _are_types)
+NUMBER = KeywordForm("a number is expected", is_number)
+POSITIVE = KeywordForm("a number above 0 is expected", lambda value: is_number(value) and value > 0)
+SIZE = KeywordForm("a whole number from 0 is expected", _is_size)
+BOOLEAN = KeywordForm("a boolean is expected", lambda value: isinstance(value, bool))
+TEXT = KeywordForm("a text is expected", _is_text)
+NAMES = KeywordForm("different names are expected", _are_names)
+SOME_NAMES = KeywordForm(
+    "one or more different names are expected", lambda value: _are_names(value) and bool(value)
+)
+LIST = KeywordForm("a list is expected", lambda value: isinstance(value, list))
+SOME_LIST = KeywordForm(
+    "a list with something in it is expected", lambda value: isinstance(value, list) and bool(value)
+)
+BOOLEANS = KeywordForm(
+    "booleans by their names are expected",
+    lambda value: _each(value, lambda each: isinstance(each, bool)),
+)
+
+Forms = Mapping[str, KeywordForm]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """One draft. ``name_keyword`` gives a schema its URI; where ``ref_is_alone``, what stands beside a ``$ref`` is
-    nothing.
+    """One draft. ``name_keyword`` gives a schema its URI; with ``ref_is_alone`` the keywords beside a ``$ref`` are
+    ignored.
     """
 
     name: str
@@ -89,52 +213,52 @@ _CHECKS_2020: Final[dict[str, Check]] = {
 }
 
 _FORMS_4: Final[dict[str, Any]] = {
-    "id": form.TEXT,
-    "$schema": form.TEXT,
-    "$ref": form.TEXT,
-    **dict.fromkeys(("title", "description", "format", "pattern"), form.TEXT),
-    **dict.fromkeys(_SIZES, form.SIZE),
-    **dict.fromkeys(("minimum", "maximum"), form.NUMBER),
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum", "uniqueItems"), form.BOOLEAN),
-    "multipleOf": form.POSITIVE,
-    "type": form.TYPE,
-    "enum": form.SOME_LIST,
-    "required": form.SOME_NAMES,
-    **dict.fromkeys(("properties", "patternProperties", "definitions"), form.OBJECT_MAP),
-    **dict.fromkeys(("additionalProperties", "additionalItems"), form.SCHEMA),
-    "items": form.OBJECT_OR_OBJECTS,
-    "dependencies": form.OLD_DEPENDENCIES,
-    **dict.fromkeys(("allOf", "anyOf", "oneOf"), form.OBJECT_SCHEMAS),
-    "not": form.OBJECT_SCHEMA,
+    "id": TEXT,
+    "$schema": TEXT,
+    "$ref": TEXT,
+    **dict.fromkeys(("title", "description", "format", "pattern"), TEXT),
+    **dict.fromkeys(_SIZES, SIZE),
+    **dict.fromkeys(("minimum", "maximum"), NUMBER),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum", "uniqueItems"), BOOLEAN),
+    "multipleOf": POSITIVE,
+    "type": TYPE,
+    "enum": SOME_LIST,
+    "required": SOME_NAMES,
+    **dict.fromkeys(("properties", "patternProperties", "definitions"), OBJECT_MAP),
+    **dict.fromkeys(("additionalProperties", "additionalItems"), SCHEMA),
+    "items": OBJECT_OR_OBJECTS,
+    "dependencies": OLD_DEPENDENCIES,
+    **dict.fromkeys(("allOf", "anyOf", "oneOf"), OBJECT_SCHEMAS),
+    "not": OBJECT_SCHEMA,
 }
 _FORMS_6: Final[dict[str, Any]] = {
     **{name: each for name, each in _FORMS_4.items() if name != "id"},
-    "$id": form.TEXT,
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), form.NUMBER),
-    "required": form.NAMES,
-    "enum": form.LIST,
-    "examples": form.LIST,
-    **dict.fromkeys(("properties", "patternProperties", "definitions"), form.MAP),
-    "items": form.SCHEMA_OR_SCHEMAS,
-    "dependencies": form.DEPENDENCIES,
-    **dict.fromkeys(("allOf", "anyOf", "oneOf"), form.SCHEMAS),
-    **dict.fromkeys(("not", "contains", "propertyNames"), form.SCHEMA),
+    "$id": TEXT,
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), NUMBER),
+    "required": NAMES,
+    "enum": LIST,
+    "examples": LIST,
+    **dict.fromkeys(("properties", "patternProperties", "definitions"), MAP),
+    "items": SCHEMA_OR_SCHEMAS,
+    "dependencies": DEPENDENCIES,
+    **dict.fromkeys(("allOf", "anyOf", "oneOf"), SCHEMAS),
+    **dict.fromkeys(("not", "contains", "propertyNames"), SCHEMA),
 }
 _FORMS_7: Final[dict[str, Any]] = {
     **_FORMS_6,
-    "readOnly": form.BOOLEAN,
-    **dict.fromkeys(("$comment", "contentEncoding", "contentMediaType"), form.TEXT),
-    **dict.fromkeys(("if", "then", "else"), form.SCHEMA),
+    "readOnly": BOOLEAN,
+    **dict.fromkeys(("$comment", "contentEncoding", "contentMediaType"), TEXT),
+    **dict.fromkeys(("if", "then", "else"), SCHEMA),
 }
 _FORMS_2019: Final[dict[str, Any]] = {
     **_FORMS_7,
-    **dict.fromkeys(("$anchor", "$recursiveRef"), form.TEXT),
-    **dict.fromkeys(("$recursiveAnchor", "deprecated", "writeOnly"), form.BOOLEAN),
-    "$vocabulary": form.BOOLEANS,
-    **dict.fromkeys(("minContains", "maxContains"), form.SIZE),
-    "dependentRequired": form.NAMES_BY_NAME,
-    **dict.fromkeys(("$defs", "dependentSchemas"), form.MAP),
-    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "contentSchema"), form.SCHEMA),
+    **dict.fromkeys(("$anchor", "$recursiveRef"), TEXT),
+    **dict.fromkeys(("$recursiveAnchor", "deprecated", "writeOnly"), BOOLEAN),
+    "$vocabulary": BOOLEANS,
+    **dict.fromkeys(("minContains", "maxContains"), SIZE),
+    "dependentRequired": NAMES_BY_NAME,
+    **dict.fromkeys(("$defs", "dependentSchemas"), MAP),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "contentSchema"), SCHEMA),
 }
 _FORMS_2020: Final[dict[str, Any]] = {
     **{
@@ -142,9 +266,9 @@ _FORMS_2020: Final[dict[str, Any]] = {
         for name, each in _FORMS_2019.items()
         if name not in ("$recursiveRef", "$recursiveAnchor", "additionalItems")
     },
-    **dict.fromkeys(("$dynamicRef", "$dynamicAnchor"), form.TEXT),
-    "prefixItems": form.SCHEMAS,
-    "items": form.SCHEMA,
+    **dict.fromkeys(("$dynamicRef", "$dynamicAnchor"), TEXT),
+    "prefixItems": SCHEMAS,
+    "items": SCHEMA,
 }
 
 DRAFT_4: Final = Draft("4", _FORMS_4, _CHECKS_4, "id", ref_is_alone=True)

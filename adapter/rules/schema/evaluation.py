@@ -1,4 +1,4 @@
-"""One value judged by one schema, with an end: steps and depth are counted, whoever wrote schema and value. Pure."""
+"""One value judged by one schema, within bounds on steps and depth: schema and value may be hostile. Pure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class TooDeep(OutOfBounds):
 
 
 class Mismatch:
-    """One thing that is wrong: what stands at ``place`` is not what ``keyword`` of ``schema`` asks for with ``value``.
+    """One mismatch: the value at ``place`` does not fit ``keyword`` of ``schema``, which has ``value``.
 
-    ``keyword`` is "false" for the schema that nothing fits. ``detail`` is what the keyword has to say beyond that;
-    ``ways`` are the mismatches of each alternative, where there are few.
+    ``keyword`` is "false" for the schema that nothing fits. ``detail`` is what the keyword adds; ``ways`` are the
+    mismatches of each alternative, if there are few.
     """
 
     __slots__ = ("detail", "instance", "keyword", "place", "schema", "value", "ways")
@@ -98,11 +98,44 @@ class Evaluated:
         self.all_items |= other.all_items
 
 
-class Evaluation:
-    """``steps`` is how many may still be taken; a step is some microseconds. With ``large`` patterns may be compiled
-    that take long for it.
+class Subject:
+    """One value and the schema that it is judged by: the work of every keyword."""
 
-    ``unjudged`` are the patterns that were not looked at, and why. ``tracks``: the schema asks what was evaluated.
+    __slots__ = ("found", "instance", "node", "place", "run")
+
+    def __init__(
+        self, run: Evaluation, node: SchemaNode, instance: Any, place: Place, found: Findings
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.instance = instance
+        self.place = place
+        self.found = found
+
+    def miss(self, keyword: str, value: Any, detail: Any = None) -> None:
+        """Note that the value is not what ``keyword`` asks for with ``value``; see Mismatch."""
+        self.found.add(Mismatch(keyword, self.place, self.instance, self.node.schema, value, detail))
+
+    def within(self, part: Any) -> bool:
+        """Judge the same value by one more schema; see Evaluation.within."""
+        return self.run.within(self.node.part(part), self.instance, self.place, self.found)
+
+    def tried(self, part: Any, way: Findings) -> bool:
+        """Tell whether the same value fits one more schema; its mismatches are noted in ``way`` only."""
+        return self.run.within(self.node.part(part), self.instance, None, way)
+
+    def child(self, part: Any, name: str | int) -> bool:
+        """Judge a member or an item; tell whether there may be more mismatches."""
+        self.run.apply(self.node.part(part), self.instance[name], (self.place, name), self.found)
+        return not self.found.enough
+
+
+class Evaluation:
+    """The judging of one value. ``steps`` is the number of steps that it may take; a step is some microseconds. With
+    ``large`` patterns may be compiled that take long.
+
+    ``unjudged`` are the patterns that were not checked, with the reasons. ``tracks``: the schema has ``unevaluated…``
+    keywords.
     """
 
     def __init__(self, steps: int, *, tracks: bool, large: bool) -> None:
@@ -127,7 +160,7 @@ class Evaluation:
             raise OutOfSteps
 
     def apply(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
-        """Judge a value by a schema of its own; whether it fits. Raises OutOfBounds."""
+        """Judge a value by a schema of its own, and tell whether it fits. Raises OutOfBounds."""
         outer = self.evaluated
         if self.tracks:
             self.evaluated = Evaluated()
@@ -136,7 +169,7 @@ class Evaluation:
         return fits
 
     def within(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
-        """Judge by one more schema a value that is judged already: what this one has evaluated counts there too."""
+        """Judge the value of the current schema by one more schema; members that this one evaluates count there too."""
         if not self.tracks:
             return self._judge(node, instance, place, findings)
         outer = self.evaluated
@@ -161,11 +194,12 @@ class Evaluation:
         enters = self.scope[-1] is not node.resource
         if enters:
             self.scope.append(node.resource)
+        subject = Subject(self, node, instance, place, findings)
         for check, value in node.checks:
             self._steps -= 1
             if self._steps < 0:
                 raise OutOfSteps
-            check(self, node, value, instance, place, findings)
+            check(subject, value)
             if findings.enough:
                 break
         if node.schema is False:

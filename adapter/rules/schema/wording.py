@@ -1,7 +1,7 @@
-"""The words for a mistake: for models, for programs, and for a reader of the first mistake only. Pure.
+"""The words for a mismatch: for models, for programs, and for a reader of the first one only. Pure.
 
-Everything is short, whatever was sent and whatever the schema has: a long value is called "The value", a long list
-is cut.
+Everything is short, whatever was sent and whatever the schema has: a long value is called "The value", a long list is
+cut.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _issue(mismatch: Mismatch, path: SchemaPath, keyword: str) -> Issue:
 
 
 def _types(mismatch: Mismatch, keyword: str) -> list[str]:
-    """The types that would do, where it is the type and nothing else that is wrong."""
+    """Return the types that would fit, if only the type is wrong."""
     if keyword == "type":
         return _listed(mismatch.value)
     if keyword in ("anyOf", "oneOf") and all(
@@ -143,9 +143,9 @@ def _listed(types: Any) -> list[str]:
 
 def message_of(mismatch: Mismatch) -> str:
     """Return one line that says what is wrong."""
-    said = _WORDS.get(mismatch.keyword)
-    if said is not None:
-        return _cut(f"{_value(mismatch.instance)} {said.format(_repr(mismatch.value))}")
+    words = _WORDS.get(mismatch.keyword)
+    if words is not None:
+        return _cut(f"{_value(mismatch.instance)} {words.format(_repr(mismatch.value))}")
     return _cut(_particular(mismatch))
 
 
@@ -242,7 +242,7 @@ def _value(value: Any, otherwise: str = "The value") -> str:
 
 
 def _repr(value: Any) -> str:
-    """Something of the schema's, or a name, as far as a line has room for it."""
+    """Return a value of the schema or a name, cut to the length of a line."""
     if isinstance(value, str):
         return repr(shortened(value, _LONGEST))
     return repr(value) if _weight(value, _LONGEST) >= 0 else "…"

@@ -1,4 +1,4 @@
-"""An SQL template made into a text with the driver's placeholders, and what is bound to them. Pure."""
+"""An SQL template as a text with the driver's placeholders, and the values that are bound to them. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from adapter.rules.text.json_values import compact
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """One bound value. In code it is the input's own, in its type, and of arrays and objects the text of their JSON; in
-    a literal it is a text, the literal's words with the values between them, put together here and not by the database.
-    An optional input that is left out is NULL.
+    """One bound value. In code it is the input's value in its own type, and the JSON text of an array or object. In a
+    literal it is the text of the literal with the values in it, joined here and not by the database. An optional
+    input that is left out is NULL.
     """
 
     parts: tuple[Part, ...]
@@ -210,8 +210,8 @@ _PASTABLE = re.compile(r"[A-Za-z0-9_]+(?:(?:[ .,]+|-)[A-Za-z0-9_]+)*")
 
 
 def _refuse_joined(template: Template, start: int, end: int) -> None:
-    """A bind is a word of its own. Joined to another, ``?`` and ``1`` would be another parameter, and a quote that
-    a driver puts next to one of the statement's would be read as one quote.
+    """Refuse a placeholder that touches another word: ``?`` and ``1`` would be another parameter, and a quote of the
+    driver next to one of the statement would be read as one quote.
     """
     shape = template.shape
     before, after = shape[start - 1 : start] if start else "", shape[end : end + 1]

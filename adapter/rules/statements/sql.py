@@ -20,8 +20,8 @@ _NOT_IN_A_WORD = r"(?<![\w$\x80-\U0010ffff])"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """``opening`` matches whatever ends code. ``foreign`` is the database's own kind of parameter in code, which
-    would be counted with ours.
+    """The lexical rules of one database. ``opening`` matches whatever ends code. ``foreign`` is the database's own
+    kind of parameter in code, which would be counted with ours.
     """
 
     name: SqlDialect

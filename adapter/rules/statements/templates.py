@@ -34,7 +34,7 @@ class StatementRefused(ValueError):
 
 
 class EnvironmentFailed(Exception):
-    """A statement's environment variable is not there, or is not what can stand in its place."""
+    """An environment variable of a statement is missing, or its value cannot stand in its place."""
 
     def __init__(self, name: str, what: str = "not found (required at server startup)") -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class EnvironmentFailed(Exception):
 
 
 class SubstitutionFailed(Exception):
-    """A statement's input has no value, or none that can stand in its place."""
+    """An input of a statement has no value, or a value that cannot stand in its place."""
 
     def __init__(self, name: str, what: str = "not found for substitution") -> None:
         super().__init__(f"template substitution failed: input '{name}' {what}")
@@ -51,7 +51,9 @@ class SubstitutionFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """``declared`` is given for inputs; ``ident`` asks for the value itself, which is then one of an enum."""
+    """A placeholder. ``declared`` is given for inputs; ``ident`` asks for the value itself, which is then one of an
+    enum.
+    """
 
     space: Literal["inputs", "env"]
     name: str
@@ -65,7 +67,7 @@ Part = str | Placeholder
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """``shape`` is the text with one character in the place of each placeholder, so that a lexer can walk it."""
+    """A compiled template. ``shape`` is the text with one character in the place of each placeholder, for a lexer."""
 
     shape: str
     placeholders: tuple[Placeholder, ...]

@@ -19,7 +19,7 @@ MEMORY = 1 << 20
 
 
 class ExpressionInvalid(ValueError):
-    """A text that is no expression for this engine; ``str`` says why in a few words."""
+    """A text that this engine cannot compile; ``str`` is the reason in a few words."""
 
 
 class _Match(Protocol):
@@ -91,8 +91,8 @@ def _compiled(source: str, ignore_case: bool, memory: int) -> _Program:
 
 
 def _why(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    reason = error.args[0] if error.args else ""
+    text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
     return text if len(text) <= 100 else text[:99] + "…"
 
 

@@ -23,8 +23,7 @@ _INDENTED = _COMPACT | orjson.OPT_INDENT_2
 
 
 class NotJson(ValueError):
-    """A value that no JSON can say: an object of a class that stands for none, one that holds itself, or is nested
-    beyond all measure."""
+    """A value that JSON cannot hold: an object of an unknown class, one that holds itself, or too deep nesting."""
 
 
 MOST_TEXT = 16 << 20
@@ -35,7 +34,7 @@ MOST_VALUES = 250_000
 
 
 class TooLarge(NotJson):
-    """A value that holds more than becomes a result."""
+    """A value that is too large for a result."""
 
 
 def require_size(value: Any) -> None:

@@ -1,4 +1,6 @@
-"""Text of strangers: one spelling for what reads the same, without what nobody sees. Pure, linear in the text."""
+"""Text of strangers in one spelling for everything that reads the same, without invisible characters. Pure, linear in
+the text.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def reading(name: str) -> str:
-    """The name that a reader takes ``name`` for.
+    """Return the name that a reader takes ``name`` for.
 
     It is equal for names that differ only in case, form, invisible characters or the white space around them.
     """
@@ -69,7 +71,7 @@ LONGEST_NAME = 1024
 
 
 def has_no_reading(name: str) -> bool:
-    """Tell whether nobody can say what readers take ``name`` for.
+    """Tell whether it is uncertain how readers read ``name``.
 
     This is so for a name that is too long, or that has a NUL, at which some readers stop.
     """

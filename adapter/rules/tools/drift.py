@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from adapter.errors import BadJson
-from adapter.rules.text.canonical_json import canonical
-from adapter.rules.text.json_differences import differences
+from adapter.rules.text.canonical_json import canonical, differences
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import Piecewise, at_once, one_piece

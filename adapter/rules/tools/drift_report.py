@@ -12,8 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from adapter.rules.text.canonical_json import canonical
-from adapter.rules.text.json_differences import ABSENT, differences
+from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.text.unicode import escaped, shown
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import Change, Drift, DriftSummary, Rename, definition_of

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter.errors import BadJson
-from adapter.rules.calls.param_headers import NO_HEADERS, Headers, headers_of
+from adapter.rules.calls.arguments import NO_HEADERS, Headers, headers_of
 from adapter.rules.text.unicode import reading
 from adapter.rules.tools.definitions import Tool, is_doubtful, read_tool
 from adapter.rules.tools.drift import Drift

@@ -12,7 +12,7 @@ import pytest
 from adapter.hosted.scripts.inprocess import Workers
 from adapter.hosted.scripts.references import Modules, ScriptFailed, ScriptInvalid, resolve
 from adapter.hosted.scripts.scripts import LoadedFunction
-from adapter.pipeline.code import Function
+from adapter.pipeline.call import Function
 
 Load = Callable[..., LoadedFunction]
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")

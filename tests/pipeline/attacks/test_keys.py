@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from adapter.pipeline.auth.auth_stage import api_key
+from adapter.pipeline.auth_stage import api_key
 
 
 def test_w_the_digest_of_nothing_is_no_key() -> None:

@@ -10,6 +10,7 @@ from adapter.errors import LimitReached
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.limits_stage import Concurrency, Rate
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.call.planned import BUSY_PLANS, PLANS, Plans
 from adapter.relay.notifications import Notifications
@@ -39,7 +40,7 @@ class Counted:
     def _plan(self, tool: str) -> ToolPlan:
         self.compiled.append(tool)
         self.rate = Rate(tool, 1, 60, lambda _: None, lambda: self.now)
-        return ToolPlan(tool, "proxied", [Step(5, "limits", "", self.rate)], ErrorStyle())
+        return ToolPlan(tool, "proxied", [Step(Slot.LIMITS, "", self.rate)], ErrorStyle())
 
     async def call(self, tool: str) -> None:
         self.plans.of(tool)
@@ -71,7 +72,7 @@ async def test_w_more_names_than_can_be_counted_are_refused() -> None:
 async def test_a_call_under_way_keeps_its_plan() -> None:
     """Also where a limit counts those that run at once."""
     limit = Concurrency("t", 1)
-    plan = ToolPlan("t", "proxied", [Step(5, "limits", "", limit)], ErrorStyle())
+    plan = ToolPlan("t", "proxied", [Step(Slot.LIMITS, "", limit)], ErrorStyle())
 
     async def under_way(_: PlannedCall) -> Outcome:
         assert not plan.idle

@@ -72,20 +72,20 @@ HOSTED = """\
 shop find (statement, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
-   4  pin               warn
-   2  context           code.py#context
-   3  auth              api_key
+   2  pin               warn
+   3  context           code.py#context
+   4  auth              api_key
    5  limits            3 calls in 60 s for each identity
    5  limits            2 calls at once, 4 may wait
    6  input_transform   code.py#mapped
    7  validate          1 inputs, strictly
    8  middleware        code.py#around
    9  cache             5 s, apart by identity
-   9  execute           a statement for main
-  10  output_transform  code.py#mapped
-  11  presenter         row
-  12  state_sync        invalidates nothing
-  13  finish            failures as jsonrpc, exceptions as message, results up to 2097152 bytes
+  10  execute           a statement for main
+  11  output_transform  code.py#mapped
+  12  presenter         row
+  13  state_sync        invalidates nothing
+  14  finish            failures as jsonrpc, exceptions as message, results up to 2097152 bytes
 
 """
 
@@ -93,13 +93,13 @@ DESTRUCTIVE = """\
 shop drop (script, 30 s in all)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: -32601
-   4  pin               warn
-   2  context           code.py#context
+   2  pin               warn
+   3  context           code.py#context
    5  limits            one call at a time, as it is destructive
    7  validate          0 inputs, strictly
-   9  execute           code.py#mapped, subprocess
-  12  state_sync        invalidates shop.*
-  13  finish            failures as result, exceptions as safe
+  10  execute           code.py#mapped, subprocess
+  13  state_sync        invalidates shop.*
+  14  finish            failures as result, exceptions as safe
 
 """
 
@@ -107,35 +107,35 @@ PROXIED = """\
 up take (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: the upstream's answer
-   4  pin               warn
-   9  execute           handles in path become base64, then the upstream
-  13  finish            the upstream's bytes
+   2  pin               warn
+  10  execute           handles in path become base64, then the upstream
+  14  finish            the upstream's bytes
 
 up turn (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: the upstream's answer
-   4  pin               warn
-   9  execute           handles in path become base64, then the upstream, \
+   2  pin               warn
+  10  execute           handles in path become base64, then the upstream, \
 then its file by its result, by regex is captured
-  13  finish            the upstream's bytes
+  14  finish            the upstream's bytes
 
 up give (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: the upstream's answer
-   4  pin               warn
-   9  execute           the upstream, then its file by its result, by regex is captured
-  13  finish            the upstream's bytes
+   2  pin               warn
+  10  execute           the upstream, then its file by its result, by regex is captured
+  14  finish            the upstream's bytes
 
 up get_* (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: the upstream's answer
-   4  pin               warn
-   2  context           code.py#context
+   2  pin               warn
+   3  context           code.py#context
    7  validate          by the upstream's schema, strictly
    9  cache             30 s, apart by session
-   9  execute           the upstream
-  12  state_sync        invalidates nothing
-  13  finish            failures as jsonrpc, exceptions as safe
+  10  execute           the upstream
+  13  state_sync        invalidates nothing
+  14  finish            failures as jsonrpc, exceptions as safe
 
 Any other tool is forwarded byte for byte.
 """
@@ -171,7 +171,7 @@ def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixtu
     assert run(["plan", "up", "get_this", "--config", config]) == 0
     assert "validate" in capsys.readouterr().out
     assert run(["plan", "up", "other", "--config", config]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "  13  finish            the upstream's bytes"
+    assert capsys.readouterr().out.splitlines()[-2] == "  14  finish            the upstream's bytes"
 
 
 def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(

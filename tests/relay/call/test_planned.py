@@ -12,6 +12,7 @@ import pytest
 from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.call.planned import RESTARTED, Plans
 from adapter.relay.call.suspended_plan import NO_TASK
@@ -55,7 +56,7 @@ def planned(
     plan = ToolPlan(
         "save",
         "proxied",
-        [Step(8, "watch", "", stage, "after" if reshapes else "before")],
+        [Step(Slot.MIDDLEWARE, "", stage, "after" if reshapes else "before")],
         errors or ErrorStyle(),
     )
     plans = Plans(lambda tool: plan if tool == "save" else None, ParamHeaders(), Notifications(), 60)

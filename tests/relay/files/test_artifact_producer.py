@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from adapter.rules.calls.param_headers import annotated
+from adapter.rules.calls.arguments import annotated
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.signed_urls import parse_artifact

@@ -16,7 +16,7 @@ import pytest
 from adapter.errors import BadRequest
 from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
-from adapter.rules.calls.param_headers import annotated
+from adapter.rules.calls.arguments import annotated
 from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.calls.inputs import (
     UNSET,
     Input,
     InputProblem,
     InputsRefused,
     InputType,
-    coerced,
     input_schema,
 )
 
@@ -30,6 +30,11 @@ json_values = st.recursive(
 def one(kind: InputType, value: Any) -> Any:
     """The argument as the only input gets it."""
     return coerced({"x": Input(kind)}, {"x": value})["x"]
+
+
+def coerced(inputs: dict[str, Input], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The values of inputs that nothing but their types is said of."""
+    return DeclaredInputs.of(inputs).fitted(arguments)
 
 
 def refusal(inputs: dict[str, Input], arguments: dict[str, Any]) -> InputsRefused:

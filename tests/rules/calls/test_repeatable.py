@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.calls.repeatable import READING, TELLING, is_repeatable, says_repeatable
+from adapter.rules.calls.rounds import READING, TELLING, is_repeatable, says_repeatable
 from adapter.wire.envelope import read_envelope
 
 

@@ -29,7 +29,6 @@ from adapter.rules.calls.tool_api import (
     too_large,
     tool_detail,
     tool_list,
-    tool_named,
     unknown_tool,
     validated_arguments,
     validation,
@@ -238,12 +237,12 @@ def test_e9_tools_are_a_bare_array_without_nulls() -> None:
 
 def test_e9_a_tool_by_itself_has_its_schema() -> None:
     """Whatever attribute a host keeps it in; no schema is one that allows everything."""
-    for name in ("dict", "object", "sdk"):
-        tool = tool_named(TOOLS, name)
+    for number in (0, 3, 4):
+        tool = ApiTool.of(TOOLS[number])
         assert tool is not None and read(tool_detail(tool))["inputSchema"] == SCHEMA
-    bare = tool_named(TOOLS, "bare")
+    bare = ApiTool.of(TOOLS[1])
     assert bare is not None and read(tool_detail(bare))["inputSchema"] == {}
-    assert tool_named(TOOLS, "none") is None and ApiTool.of(object()) is None
+    assert ApiTool.of(object()) is None
 
 
 def test_a_tool_says_that_it_may_destroy_something() -> None:

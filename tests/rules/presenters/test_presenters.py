@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import Blocks, Suggestion
-from adapter.rules.presenters.presenters import Embed, Presented, Presenter, PresenterFailed, Suggest
+from adapter.rules.presenters.presenters import (
+    BlockSources,
+    Embed,
+    Presented,
+    Presenter,
+    PresenterFailed,
+    SentData,
+    Suggest,
+)
 from adapter.rules.presenters.shapes import shape_of
+from adapter.rules.results.blocks import Blocks, Suggestion
 from adapter.rules.results.outcomes import response, success
+from adapter.rules.results.refusals import misshapen
 
 SHAPE = shape_of({"id": "int", "status": "string?", "ssn": "string?"})
 PAY = Suggest(Suggestion("billing.pay", "Pay now"), compile_condition("status == 'overdue'"))
@@ -35,11 +44,12 @@ def test_v9_a_single_item_goes_through_every_step() -> None:
         name="User",
         shape=SHAPE,
         censor=censor_of(["ssn"]),
-        rules=("Do not reveal e-mail", lambda data, ctx: [f"Speak {ctx['lang']}", None]),
-        ui=(lambda data, ctx: ui.summary(f"User {data['id']}"),),
-        suggest=(PAY,),
-        collection_rules=("never",),
-        collection_ui=(ui.summary("never"),),
+        item=BlockSources(
+            rules=("Do not reveal e-mail", lambda data, ctx: [f"Speak {ctx['lang']}", None]),
+            ui=(lambda data, ctx: ui.summary(f"User {data['id']}"),),
+            suggest=(PAY,),
+        ),
+        collection=BlockSources(rules=("never",), ui=(ui.summary("never"),)),
     )
     presented = presenter.present({"id": 1, "status": "overdue", "ssn": "123", "hack": 1}, {"lang": "en"})
     assert texts(presented) == [
@@ -54,7 +64,7 @@ def test_v9_a_single_item_goes_through_every_step() -> None:
 
 def test_v9_a_list_is_cut_before_it_is_parsed() -> None:
     """What is beyond the limit may be anything: nothing looks at it. V13's sentence says what is missing."""
-    presented = Presenter(name="User", shape=SHAPE, limit=2).present(
+    presented = Presenter(name="User", shape=SHAPE, sent=SentData(limit=2)).present(
         [{"id": 1}, {"id": 2}, "garbage", "garbage"]
     )
     assert json.loads(presented.text) == [{"id": 1}, {"id": 2}]
@@ -70,7 +80,7 @@ def test_v10_a_failure_names_the_presenter_and_each_field() -> None:
         '  - "id": Expected integer, received string\n'
         '  - "status": Expected string, received number'
     )
-    result = failed.value.result()
+    result = misshapen(str(failed.value))
     assert result.is_error
     assert 'code="INTERNAL_ERROR"' in result.content[0]["text"]
     assert "Retry the same call" not in result.content[0]["text"]
@@ -80,9 +90,11 @@ def test_v11_of_a_list_rules_and_suggestions_see_the_first_item() -> None:
     """Static rules always hold, item interface blocks are for single items."""
     presenter = Presenter(
         name="User",
-        rules=("always", lambda data, ctx: f"first {data['id']}"),
-        suggest=(lambda data, ctx: {"tool": "get", "reason": str(data["id"])},),
-        ui=(ui.summary("single"),),
+        item=BlockSources(
+            rules=("always", lambda data, ctx: f"first {data['id']}"),
+            suggest=(lambda data, ctx: {"tool": "get", "reason": str(data["id"])},),
+            ui=(ui.summary("single"),),
+        ),
     )
     assert texts(presenter.present([{"id": 1}, {"id": 2}]))[1:] == [
         "<domain_rules>\n- always\n- first 1\n</domain_rules>",
@@ -95,11 +107,12 @@ def test_v11_what_is_for_collections_sees_the_whole() -> None:
     """Rules are added, suggestions take the place of the others; an empty list suggests nothing."""
     presenter = Presenter(
         name="User",
-        rules=("item",),
-        suggest=(Suggest(Suggestion("never", "never")),),
-        collection_rules=(lambda data, ctx: f"{len(data)} in all",),
-        collection_ui=(lambda data, ctx: [ui.list([item["id"] for item in data]), None],),
-        collection_suggest=(Suggest(Suggestion("export", "All")),),
+        item=BlockSources(rules=("item",), suggest=(Suggest(Suggestion("never", "never")),)),
+        collection=BlockSources(
+            rules=(lambda data, ctx: f"{len(data)} in all",),
+            ui=(lambda data, ctx: [ui.list([item["id"] for item in data]), None],),
+            suggest=(Suggest(Suggestion("export", "All")),),
+        ),
     )
     assert texts(presenter.present([{"id": 1}, {"id": 2}]))[1:] == [
         '<ui_passthrough type="markdown">\n- 1\n- 2\n</ui_passthrough>',
@@ -114,10 +127,9 @@ def test_v11_embedded_data_brings_its_blocks() -> None:
     client = Presenter(
         name="Client",
         shape=shape_of({"name": "string"}),
-        rules=("Clients are people",),
-        ui=(lambda data, ctx: ui.summary(data["name"]),),
+        item=BlockSources(rules=("Clients are people",), ui=(lambda data, ctx: ui.summary(data["name"]),)),
     )
-    parent = Presenter(name="Invoice", embeds=(Embed("client", client),), rules=("Cents",))
+    parent = Presenter(name="Invoice", embeds=(Embed("client", client),), item=BlockSources(rules=("Cents",)))
     data = [{"client": {"name": "Ada", "n": 1}}, {"client": {"name": "Bob", "n": 2}}, {"client": None}, {}]
     presented = parent.present(data)
     assert json.loads(presented.text) == data
@@ -130,7 +142,7 @@ def test_v11_embedded_data_brings_its_blocks() -> None:
 
 def test_v14_affordances_follow_the_state_of_the_data() -> None:
     """A condition decides, or code that may say None."""
-    presenter = Presenter(name="User", suggest=(PAY, lambda data, ctx: None))
+    presenter = Presenter(name="User", item=BlockSources(suggest=(PAY, lambda data, ctx: None)))
     assert presenter.present({"status": "paid"}).blocks.suggestions == ()
     assert presenter.present({"status": "overdue"}).blocks.suggestions == (PAY.suggestion,)
 
@@ -138,7 +150,10 @@ def test_v14_affordances_follow_the_state_of_the_data() -> None:
 def test_v15_select_thins_only_the_data_that_is_sent() -> None:
     """Rules still see everything, unknown names are ignored, and it must be turned on."""
     presenter = Presenter(
-        name="User", shape=SHAPE, select=True, rules=(lambda data, ctx: f"is {data['status']}",)
+        name="User",
+        shape=SHAPE,
+        item=BlockSources(rules=(lambda data, ctx: f"is {data['status']}",)),
+        sent=SentData(select=True),
     )
     presented = presenter.present([{"id": 1, "status": "paid"}], select=["id", "nope"])
     assert json.loads(presented.text) == [{"id": 1}]
@@ -157,14 +172,14 @@ def test_v15_select_thins_only_the_data_that_is_sent() -> None:
 
 def test_v23_the_data_may_be_sent_as_toon() -> None:
     """Only the notation differs."""
-    assert Presenter(name="U", format="toon").present(
+    assert Presenter(name="U", sent=SentData(format="toon")).present(
         [{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]
     ).text == ("[2|]{id|name}:\n  1|A\n  2|B")
 
 
 def test_v17_data_of_a_success_is_presented_like_any() -> None:
     """Whoever wraps it first does not get round the presenter; what the tool said itself comes before."""
-    presenter = Presenter(name="User", shape=SHAPE, rules=("B",))
+    presenter = Presenter(name="User", shape=SHAPE, item=BlockSources(rules=("B",)))
     result = response({"id": 1, "hack": 2}).system_rules("A").build()
     assert success({"id": 1}).data == {"id": 1}
     assert texts(presenter.present(result.data, beside=result.blocks)) == [
@@ -192,14 +207,14 @@ async def late(data: Any, context: Any) -> str:
 @pytest.mark.parametrize(
     "broken",
     [
-        Presenter(name="U", rules=(lambda data, ctx: data["nope"],)),
-        Presenter(name="U", rules=(lambda data, ctx: 5,)),
-        Presenter(name="U", rules=(late,)),
-        Presenter(name="U", ui=(lambda data, ctx: "text",)),
-        Presenter(name="U", ui=(lambda data, ctx: {"type": "x", "content": 5},)),
-        Presenter(name="U", ui=(lambda data, ctx: {"odd": 1},)),
-        Presenter(name="U", suggest=(lambda data, ctx: {"tool": "x"},)),
-        Presenter(name="U", suggest=(lambda data, ctx: "x",)),
+        Presenter(name="U", item=BlockSources(rules=(lambda data, ctx: data["nope"],))),
+        Presenter(name="U", item=BlockSources(rules=(lambda data, ctx: 5,))),
+        Presenter(name="U", item=BlockSources(rules=(late,))),
+        Presenter(name="U", item=BlockSources(ui=(lambda data, ctx: "text",))),
+        Presenter(name="U", item=BlockSources(ui=(lambda data, ctx: {"type": "x", "content": 5},))),
+        Presenter(name="U", item=BlockSources(ui=(lambda data, ctx: {"odd": 1},))),
+        Presenter(name="U", item=BlockSources(suggest=(lambda data, ctx: {"tool": "x"},))),
+        Presenter(name="U", item=BlockSources(suggest=(lambda data, ctx: "x",))),
     ],
 )
 def test_code_that_fails_is_a_failure_of_the_presenter(broken: Presenter) -> None:
@@ -215,7 +230,9 @@ def test_code_cannot_change_what_is_sent() -> None:
     def meddle(data: Any, context: Any) -> None:
         data["id"] = 666
 
-    presented = Presenter(name="U", rules=(meddle, lambda data, ctx: str(data["id"]))).present({"id": 1})
+    presented = Presenter(
+        name="U", item=BlockSources(rules=(meddle, lambda data, ctx: str(data["id"])))
+    ).present({"id": 1})
     assert json.loads(presented.text) == {"id": 1}
     assert presented.blocks.rules == ("1",)
 
@@ -236,13 +253,17 @@ def tells_all(data: Any, context: Any) -> str:
     return json.dumps(data)
 
 
-LEAKY = {
-    "rules": (tells_all,),
-    "ui": (lambda data, ctx: ui.json(data, title=str(data)),),
-    "suggest": (lambda data, ctx: Suggestion(str(data), json.dumps(data)),),
-    "collection_rules": (tells_all,),
-    "collection_ui": (lambda data, ctx: ui.json(data),),
-    "collection_suggest": (lambda data, ctx: Suggestion("t", json.dumps(data)),),
+LEAKY: dict[str, Any] = {
+    "item": BlockSources(
+        (tells_all,),
+        (lambda data, ctx: ui.json(data, title=str(data)),),
+        (lambda data, ctx: Suggestion(str(data), json.dumps(data)),),
+    ),
+    "collection": BlockSources(
+        (tells_all,),
+        (lambda data, ctx: ui.json(data),),
+        (lambda data, ctx: Suggestion("t", json.dumps(data)),),
+    ),
 }
 SECRET = st.text("abcdef0123456789", min_size=12, max_size=20).map(lambda text: f"S{text}S")
 LEAF = st.integers(0, 99) | st.booleans() | st.none() | st.text("xyz ", max_size=5)
@@ -271,14 +292,13 @@ def test_w14_a_redacted_value_leaves_by_no_road(
 ) -> None:
     """Not as data, rule, interface block or suggestion, of the presenter, an embedded one, or the tool itself."""
     data, secret = drawn
-    child = Presenter(name="Client", censor=censor_of(["ssn"]), **LEAKY)  # type: ignore[arg-type]  # of several types
+    child = Presenter(name="Client", censor=censor_of(["ssn"]), **LEAKY)
     presenter = Presenter(
         name="User",
         censor=censor_of(["ssn"] if embedded else ["ssn", "client.ssn"]),
         embeds=(Embed("client", child),) if embedded else (),
-        format=notation,
-        select=True,
-        **LEAKY,  # type: ignore[arg-type]  # of several types
+        **LEAKY,
+        sent=SentData(format=notation, select=True),
     )
     beside = Blocks(rules=(f"the tool says {secret}",))
     presented = presenter.present(data, {}, select=select, beside=beside)
@@ -295,7 +315,7 @@ def test_w14_a_failure_tells_nothing_of_the_data(drawn: tuple[Any, str]) -> None
     with pytest.raises(PresenterFailed) as failed:
         broken.present(data)
     assert secret not in str(failed.value)
-    assert secret not in json.dumps(failed.value.result().wire())
+    assert secret not in json.dumps(misshapen(str(failed.value)).wire())
 
 
 @pytest.mark.parametrize("data", ['{"ssn": "123"}', ['{"ssn": "123"}']])
@@ -314,7 +334,9 @@ def test_w14_the_same_holds_for_what_is_embedded() -> None:
 
 def test_v16_what_a_child_withholds_passes_its_shape() -> None:
     """The parent's view is redacted before the child sees it, whatever type was declared."""
-    child = Presenter(name="C", shape=shape_of({"ssn": "int"}), rules=("R",), censor=censor_of(["ssn"]))
+    child = Presenter(
+        name="C", shape=shape_of({"ssn": "int"}), censor=censor_of(["ssn"]), item=BlockSources(rules=("R",))
+    )
     presented = Presenter(name="P", embeds=(Embed("c", child),)).present({"c": {"ssn": 123}})
     assert json.loads(presented.text) == {"c": {"ssn": "[REDACTED]"}}
     assert presented.blocks.embedded == ("<domain_rules>\n- R\n</domain_rules>",)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import QuotaReached
-from adapter.rules.results.exposure import LONGEST, exposed, told
 from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.results.refusals import LONGEST, exposed, public_line
 
 SECRET = st.text("ABCdef0123456789", min_size=8, max_size=16).map(lambda text: f"Zq{text}")
 
@@ -73,9 +73,9 @@ def test_an_exception_without_a_text_is_its_kind() -> None:
 
 def test_w9_a_message_is_capped_at_five_hundred_characters() -> None:
     """A page of a driver's text is not for callers."""
-    assert told("x" * LONGEST) == "x" * LONGEST
-    assert len(told("word " * 1000)) <= LONGEST
-    assert told("word " * 1000).endswith("…")
+    assert public_line("x" * LONGEST) == "x" * LONGEST
+    assert len(public_line("word " * 1000)) <= LONGEST
+    assert public_line("word " * 1000).endswith("…")
 
 
 PLACES = st.sampled_from(
@@ -103,13 +103,13 @@ PLACES = st.sampled_from(
 @given(PLACES, SECRET, st.text("abc ,;:(", max_size=10))
 def test_w9_no_secret_is_told_in_any_of_its_places(place: str, secret: str, around: str) -> None:
     """Whatever stands before and behind it."""
-    assert secret not in told(f"{around} {place.format(secret)} {around}")
+    assert secret not in public_line(f"{around} {place.format(secret)} {around}")
 
 
 @given(st.text() | st.text("/a:@='\"\\ token", max_size=300))
 def test_any_message_becomes_one_short_line(message: str) -> None:
     """No text breaks it."""
-    seen = told(message)
+    seen = public_line(message)
     assert len(seen) <= LONGEST
     assert len(seen.splitlines()) <= 1
 
@@ -120,6 +120,6 @@ def test_any_message_becomes_one_short_line(message: str) -> None:
 def test_a_long_message_takes_no_long_time(piece: str) -> None:
     """What it costs does not depend on what somebody writes."""
     begun = perf_counter()
-    told(piece * (20_000 // len(piece)))
-    told((piece * 20 + " ") * 1000)
+    public_line(piece * (20_000 // len(piece)))
+    public_line((piece * 20 + " ") * 1000)
     assert perf_counter() - begun < 2

@@ -28,7 +28,6 @@ def test_v5_validation_is_the_golden_string() -> None:
         "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>\n"
         "</validation_error>"
     )
-    assert result.code == "VALIDATION_ERROR"
     assert result.message == "email: Required; (root): Unrecognized key(s) in object: 'hack'"
 
 
@@ -76,30 +75,15 @@ def test_v21_busy_is_the_golden_sentence() -> None:
 def test_v21_a_rate_limit_says_when_to_come_back() -> None:
     """In the text and for the stage's metadata."""
     result = refusals.rate_limited("t", limit=100, window=60, retry_after=12.5)
+    assert '<tool_error code="RATE_LIMITED" severity="error">' in text_of(result)
     assert 'Tool "t" allows 100 calls in 60 seconds.' in text_of(result)
     assert "<retry_after>12.5 seconds</retry_after>" in text_of(result)
-    assert (result.code, result.retry_after) == ("RATE_LIMITED", 12.5)
-
-
-def test_v4_cancelled_is_the_golden_string() -> None:
-    """Without a code, as it always was."""
-    assert text_of(refusals.cancelled("users/create")) == (
-        "<tool_error>\n<message>[users/create] Request cancelled.</message>\n</tool_error>"
-    )
-
-
-def test_v6_what_threw_may_be_tried_again() -> None:
-    """The golden strings of a handler that raises."""
-    text = text_of(refusals.threw("thr/go", "boom"))
-    assert 'code="INTERNAL_ERROR"' in text
-    assert "<message>[thr/go] boom</message>" in text
-    assert f"<recovery>This may be a transient error. {RETRY}.</recovery>" in text
+    assert result.retry_after == 12.5
 
 
 @pytest.mark.parametrize(
     "result",
     [
-        refusals.unauthorized("t", "invalid api key"),
         refusals.misshapen("[User Presenter] Validation failed:"),
         refusals.invalid("t", [missing(["a"], "string")]),
         refusals.timed_out("t", seconds=10),

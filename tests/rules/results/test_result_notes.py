@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from adapter.rules.results.result_size import attachments
-from adapter.rules.results.tool_results import Shown
+from adapter.rules.results.tool_results import Shown, ShownFile
 
 
 def shown(number: int, **more: Any) -> Shown:
     return Shown(
-        f"artifact://s/{number}", str(number), "a.txt", "text/plain", 1, "0" * 64, None, False, **more
+        f"artifact://s/{number}",
+        str(number),
+        ShownFile("a.txt", "text/plain", 1, "0" * 64),
+        None,
+        False,
+        **more,
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from adapter.rules.results.tool_results import (
     Shown,
+    ShownFile,
     rpc_result,
     succeeded,
     tool_result,
@@ -24,10 +25,7 @@ from adapter.wire.envelope import parse
 SHOT = Shown(
     uri="artifact://sessions/5c09e/a1/%E5%90%8D.png",
     id="a1",
-    filename="名.png",
-    media_type="image/png",
-    size=3,
-    sha256="ab" * 32,
+    file=ShownFile("名.png", "image/png", 3, "ab" * 32),
     expires_at="2030-01-01T00:00:00Z",
     exposed=True,
 )
@@ -190,7 +188,9 @@ def test_nothing_to_withhold_is_the_same_object() -> None:
 def test_a_name_that_is_no_unicode() -> None:
     """A lone surrogate in a file's name, or in a text that is withheld, comes out as an escape."""
     added = with_artifacts(
-        b'{"result":{"content":[{"text":"\\ud800/store/x.png"}]}}', [shown(filename="\udcff.png")], hide
+        b'{"result":{"content":[{"text":"\\ud800/store/x.png"}]}}',
+        [shown(file=SHOT.file._replace(filename="\udcff.png"))],
+        hide,
     )
     result = result_of(added)
     assert result["content"][0] == {"text": "\ud800artifact://x"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.schema.formats import FORMATS, LONGEST, speaks_of_formats, unformatted
+from adapter.rules.schema.checker import FORMATS, LONGEST, speaks_of_formats, unformatted
 
 IN = {
     "date": ["2026-01-31", "2024-02-29"],

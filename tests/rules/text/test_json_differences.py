@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.text.canonical_json import canonical
-from adapter.rules.text.json_differences import ABSENT, differences
+from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.floats(0, 3) | st.text(max_size=2),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.text.secrets import for_caller, for_log, is_telling
+from adapter.rules.text.events import for_caller, for_log, is_telling
 
 SECRET = st.text("ABCdef0123456789", min_size=8, max_size=16).map(lambda text: f"Zq{text}")
 

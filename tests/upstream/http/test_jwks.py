@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.jwt import Jwt
-from adapter.pipeline.auth.key_set import KeySet
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.jwt import Jwt
+from adapter.pipeline.key_set import KeySet
 from adapter.upstream.jwks import fetch_document
 from tests.pipeline.issuer import Clock, bearing, document, jwk, rsa_key, token
 from tests.upstream.http.raw_peer import PATIENCE, Site

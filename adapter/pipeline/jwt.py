@@ -13,9 +13,9 @@ import jwt
 from jwt.exceptions import InvalidSignatureError, PyJWTError
 
 from adapter.errors import BadJson
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
-from adapter.pipeline.context import AuthRequest
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.call import AuthRequest
+from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
 from adapter.wire.envelope import parse
@@ -40,8 +40,8 @@ class _Checked(NamedTuple):
 
 
 class Jwt:
-    """Lets in who sends a token that one of ``keys`` has signed by one of ``algorithms``, and whose claims pass
-    ``rules``. ``clock`` gives Unix seconds. An identity is the mapping of the claims; nobody may change it.
+    """Lets a caller in that sends a token which one of ``keys`` has signed by one of ``algorithms``, and whose claims
+    pass ``rules``. ``clock`` gives Unix seconds. The identity is the mapping of the claims; nobody may change it.
     """
 
     name = "jwt"
@@ -111,7 +111,7 @@ class Jwt:
         return checked.claims
 
     async def _check(self, token: str, known: _Checked | None) -> _Checked:
-        """The token with a signature that is good. One that was good is so as long as its key stays."""
+        """Return the token with its checked signature. A good signature is remembered as long as its key stays."""
         kid, algorithm = self._header(token) if known is None else (known.kid, known.algorithm)
         key = await self._keys.find(kid, algorithm)
         if key is None:
@@ -127,7 +127,7 @@ class Jwt:
         return _Checked(kid, algorithm, key, _claims(signed["payload"]))
 
     def _header(self, token: str) -> tuple[str | None, str]:
-        """Read which key and algorithm a token says it was signed with.
+        """Read the key and the algorithm that a token names.
 
         Raises AuthRefused for any that is not allowed.
         """

@@ -7,18 +7,20 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import Function
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, Context, Forward, Function, PlannedCall
 from adapter.pipeline.failures import Outcome, Reason, StageFailed
 from adapter.rules.access.auth_policies import AuthPolicy, refuse_placeholders
-from adapter.rules.results.exposure import Expose, exposed
 from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.text.json_values import plain
+
+if TYPE_CHECKING:
+    from adapter.pipeline.key_set import Fetch, KeySet
+
 
 API_KEY_HEADER = "x-api-key"
 API_KEY_VARIABLE = "HYPERTERSE_API_KEY"
@@ -60,8 +62,10 @@ class Authenticator(Protocol):
 
 
 class Authenticating:
-    """The stage: nobody passes whom ``authenticator`` does not let in. What it makes of a caller is the call's
-    ``identity``, and ``user`` in the context that scripts see."""
+    """The stage of ``auth``: a call goes on only if ``authenticator`` lets its caller in.
+
+    The result is the call's ``identity``, and ``user`` in the context that scripts see.
+    """
 
     def __init__(
         self, tool: str, authenticator: Authenticator, expose: Expose, log: FilteringBoundLogger
@@ -94,7 +98,7 @@ class Authenticating:
 
     async def _identity(self, call: PlannedCall) -> Any:
         # Not the context's request, since whoever adds to a context may have put another there.
-        request = AuthRequest.of(call.server, call.tool, call.caller)
+        request = AuthRequest.of(call.server, call.tool, call.client.caller)
         try:
             return await self._authenticator(request)
         except AuthRefused as refused:
@@ -107,15 +111,15 @@ class Authenticating:
             # To raise is how a plugin refuses; whether this is that or a defect, the log's readers know.
             self._log.warning("a call was refused by an exception", why=exposed(error))
             self._log.debug("where the plugin raised it", exc_info=True)
-            told = exposed(error, expose=self._expose, trace_id=call.context.get("trace_id"))
-            raise StageFailed("auth", f"unauthorized: {told}") from None
+            why = exposed(error, expose=self._expose, trace_id=call.context.get("trace_id"))
+            raise StageFailed("auth", f"unauthorized: {why}") from None
 
 
 def fingerprint(identity: Any) -> str:
-    """A text that stands for an identity in the keys of rates and of cached results.
+    """Return a text that stands for an identity in the keys of rates and of cached results.
 
-    Texts never meet mappings. Of a token's claims those that merely tell one token from the next of the same
-    subject do not count, or to renew a token would be to begin anew.
+    A text is never equal to a mapping's. Claims that differ between two tokens of one subject do not count: a renewed
+    token is the same identity.
     """
     if isinstance(identity, str):
         return f"text:{identity}"
@@ -130,7 +134,7 @@ def fingerprint(identity: Any) -> str:
 
 
 class AllowAll:
-    """Lets everybody in, and says so in the configuration, where a missing plugin could be an oversight."""
+    """Lets everybody in. The settings name it, so that a missing plugin cannot be an oversight."""
 
     name = "allow_all"
 
@@ -139,9 +143,10 @@ class AllowAll:
 
 
 class ApiKey:
-    """Lets in who sends one of some keys as ``X-API-Key``; they are given by their SHA-256 digests, with their names.
+    """Lets a caller in that sends one of its keys as ``X-API-Key``. Keys are given by their SHA-256 digests, with
+    names.
 
-    An identity is the name of the key, or ``key:`` and the first 16 hex digits of the digest of one that has none.
+    The identity is the name of the key; without a name it is ``key:`` and the first 16 hex digits of the digest.
     Without any key everybody is refused.
     """
 
@@ -158,7 +163,7 @@ class ApiKey:
 
     @property
     def keyless(self) -> bool:
-        """Tell whether it can let nobody in, which deserves a warning at the start."""
+        """Tell whether it lets nobody in, for a warning at the start."""
         return not self._keys
 
     async def __call__(self, request: AuthRequest) -> str:
@@ -212,8 +217,8 @@ class Custom:
 
 
 def api_key(policy: Mapping[str, Any], environ: Mapping[str, str]) -> ApiKey:
-    """The plugin of a policy: ``value``, ``values``, ``sha256`` (one or a list of hex digests), and ``keys``, a list of
-    ``{name, value}`` and ``{name, sha256}``, together any number of keys; without any the one in HYPERTERSE_API_KEY.
+    """Return the plugin of a policy. Keys are in ``value``, ``values``, ``sha256`` (one or a list of hex digests) and
+    ``keys`` (a list of ``{name, value}`` and ``{name, sha256}``); without any of them in HYPERTERSE_API_KEY.
 
     Raises ValueError.
     """
@@ -260,3 +265,52 @@ def _nameless_keys(read: AuthPolicy, place: str) -> Iterator[bytes]:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+BUILT_IN = ("allow_all", "api_key", "jwt")
+
+
+class Plugins:
+    """Makes plugins of policies. Tools of one policy share one plugin, and policies of one URL its keys."""
+
+    def __init__(self, environ: Mapping[str, str], fetch: Fetch, log: FilteringBoundLogger) -> None:
+        self._environ = environ
+        self._fetch = fetch
+        self._log = log
+        self._made: dict[tuple[str, bytes], Authenticator] = {}
+        self._key_sets: dict[str, KeySet] = {}
+
+    def __repr__(self) -> str:
+        return f"<Plugins: {len(self._made)} in use>"
+
+    def built_in(self, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
+        """Return the plugin of that name, in any case. Raises ValueError for an unknown name and for an unusable
+        policy.
+        """
+        name = plugin.strip().lower()
+        # A digest: policies hold secrets, of which the plugins keep no more than they need.
+        spelled = json.dumps(policy, sort_keys=True, default=repr).encode()
+        key = (name, hashlib.sha256(spelled).digest())
+        if key not in self._made:
+            self._made[key] = self._make(name, plugin, policy)
+        return self._made[key]
+
+    def _make(self, name: str, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
+        if name == "allow_all":
+            AuthPolicy(name, policy, ())
+            return AllowAll()
+        if name == "api_key":
+            return api_key(policy, self._environ)
+        if name == "jwt":
+            # Cryptography takes eleven megabytes, of those who ask for it.
+            from adapter.pipeline.jwt import Jwt
+
+            return Jwt.of(policy, self._key_set)
+        raise ValueError(f"auth plugin {plugin!r} is not registered")
+
+    def _key_set(self, url: str) -> KeySet:
+        from adapter.pipeline.key_set import KeySet
+
+        if url not in self._key_sets:
+            self._key_sets[url] = KeySet(url, self._fetch, self._log)
+        return self._key_sets[url]

@@ -1,4 +1,4 @@
-"""The keys of an issuer, fetched from where it publishes them and kept for a while (RFC 7517 §5)."""
+"""The public keys of an issuer, fetched from its URL and cached (RFC 7517 §5)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.exceptions import InvalidKeyError, PyJWTError
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.rules.results.exposure import exposed
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.rules.results.refusals import exposed
 
 OF_SECRETS = ("HS256", "HS384", "HS512")
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -55,7 +55,7 @@ class Keys(Protocol):
 
 
 class OneKey:
-    """Keys of which there is one; what tokens call it does not matter."""
+    """A key set of one key; the key id in a token does not matter."""
 
     def __init__(self, key: SigningKey) -> None:
         self._key = key
@@ -66,8 +66,9 @@ class OneKey:
 
 
 def of_secret(secret: str) -> SigningKey:
-    """The key of an HMAC. Raises ValueError for what is no secret, and for one that is shorter than the digest
-    (RFC 7518 §3.2), since it could be guessed from any token."""
+    """Return the key of an HMAC. Raises ValueError for a text that is no secret, and for one that is shorter than the
+    digest (RFC 7518 §3.2), since it could be guessed from any token.
+    """
     material = secret.encode("utf-8")
     fitting = frozenset(name for name in OF_SECRETS if len(material) * 8 >= int(name[2:]))
     if not fitting:
@@ -89,10 +90,9 @@ def of_pem(pem: str) -> SigningKey:
 
 
 def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
-    """The key of a member of a JWK set (RFC 7517 §4), None where signatures cannot be checked with it.
+    """Return the key of a member of a JWK set (RFC 7517 §4), None if signatures cannot be checked with it.
 
-    A symmetric key is none of these, nor one with its private part: what a set that everybody may read calls a secret
-    is known to everybody.
+    Symmetric keys and keys with their private part are left out: everybody may read the set.
     """
     if is_disclosed(member):
         return None
@@ -114,7 +114,7 @@ def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
 
 
 def is_disclosed(member: Mapping[str, Any]) -> bool:
-    """Tell whether a member of a JWK set holds what only the issuer may know, so that anybody can sign with it."""
+    """Tell whether a member of a JWK set holds a private part, so that anybody can sign with it."""
     return not _PRIVATE_MEMBERS.isdisjoint(member)
 
 
@@ -156,10 +156,10 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 class KeySet:
-    """Keys at ``url``. ``clock`` gives seconds that only ever grow.
+    """Keys at ``url``. ``clock`` gives seconds that never go back.
 
-    A key that is not known may be a new one, so that another fetch is tried for it. Whoever needs what is being
-    fetched waits for that one fetch, which goes on when they leave: callers that come and go make no more of them.
+    An unknown key may be new, so it causes another fetch. All callers wait for the same fetch, and it goes on when
+    they leave: more callers do not make more fetches.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class KeySet:
 
 
 def _members(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
-    """The usable keys of a JWK set, and how many it discloses. Raises ValueError where it is none."""
+    """Return the usable keys of a JWK set, and the number of private keys in it. Raises ValueError for no JWK set."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
     if sum(document.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:

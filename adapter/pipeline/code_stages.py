@@ -1,4 +1,4 @@
-"""The user's code around the execution of a tool: it sees what goes in and what comes out, and may answer itself."""
+"""The stages that run the user's code around a tool: context factory, mappers and middleware."""
 
 from __future__ import annotations
 
@@ -9,20 +9,94 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code import CodeFailures, CodeMistake, Function, shown
-from adapter.pipeline.context import Context
-from adapter.pipeline.failures import Outcome
-from adapter.pipeline.tracing import Part
-from adapter.rules.results.exposure import Expose
-from adapter.rules.results.outcomes import as_result
+from adapter.pipeline.call import Code, Context, Forward, Function, PlannedCall, shown
+from adapter.pipeline.failures import CodeFailures, CodeMistake, Outcome
+from adapter.pipeline.order import Part
+from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
+from adapter.rules.results.refusals import Expose
+
+
+class InputMapping:
+    """A PlanStage: the mapper's result replaces the arguments for all later stages."""
+
+    def __init__(self, tool: str, code: Code, expose: Expose, log: FilteringBoundLogger) -> None:
+        self._tool = tool
+        self._code = code
+        self._failures = CodeFailures("input_transform", tool, expose, log)
+
+    def __repr__(self) -> str:
+        return f"<InputMapping of {self._tool!r} by {self._code.reference}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. What is no object ends the call."""
+        try:
+            payload = {"inputs": shown(call.arguments), "tool": self._tool}
+            returned = await self._code.call(payload, call.context, None, call.client.progress)
+            if not isinstance(returned, Mapping):
+                raise CodeMistake(f"the mapper must return an object, not {type(returned).__name__}")
+            call.arguments = shown(returned)
+        except Exception as error:
+            raise self._failures.of(call, error) from None
+        return await forward(call)
+
+
+class OutputMapping:
+    """A PlanStage: the mapper's result replaces the tool's result.
+
+    ``whole`` is for tools of upstreams: their mappers see the whole result beside its data, and an object that they
+    return is structuredContent too. With ``rows`` the returned value becomes a list of objects.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        code: Code,
+        expose: Expose,
+        log: FilteringBoundLogger,
+        *,
+        rows: bool = False,
+        whole: bool = False,
+    ) -> None:
+        self._tool = tool
+        self._code = code
+        self._rows = rows
+        self._whole = whole
+        self._failures = CodeFailures("output_transform", tool, expose, log)
+
+    def __repr__(self) -> str:
+        return f"<OutputMapping of {self._tool!r} by {self._code.reference}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Failures, and answers that are not the tool's own, pass unchanged."""
+        outcome = await forward(call)
+        if not outcome.shapable:
+            return outcome
+        call.time.at = "output_transform"
+        try:
+            payload = self._payload(outcome)
+            returned = await self._code.call(payload, call.context, None, call.client.progress)
+            return outcome.written(self._result(returned))
+        except Exception as error:
+            raise self._failures.of(call, error) from None
+
+    def _payload(self, outcome: Outcome) -> dict[str, Any]:
+        payload = {"results": shown(outcome.payload), "tool": self._tool}
+        if self._whole:
+            payload["result"] = shown(outcome.result)
+        return payload
+
+    def _result(self, returned: Any) -> Result:
+        if self._rows and not isinstance(returned, Result | Response):
+            returned = as_rows(returned)
+        return as_result(returned, structured=self._whole)
+
 
 RESERVED = frozenset(("request", "signal", "deadline"))
 """Members of a context that are the adapter's own to say."""
 
 
 class Gathering:
-    """A PlanStage: the factory is asked about each call's request, and its members join the call's context."""
+    """A PlanStage: the factory is called with each call's request, and its members join the call's context."""
 
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
         self._function = function
@@ -45,7 +119,7 @@ class Gathering:
 
 
 def extended(context: Context, members: Mapping[str, Any]) -> Context:
-    """A new view of the context with these members too; those that are reserved stay what they are."""
+    """Return a new view of the context with these members too. Reserved members stay."""
     return context.merged({name: value for name, value in members.items() if name not in RESERVED})
 
 
@@ -121,11 +195,12 @@ class Next:
 
 
 class Middleware:
-    """A PlanStage around those behind it. ``structured``: objects that it answers are structuredContent too.
+    """A PlanStage that runs a function of the user. ``structured``: objects that it answers are structuredContent
+    too.
 
-    With three parameters, ``(ctx, args, next)``, it is raw: it answers with what it returns, or with what ``next``
-    gave when that is returned, or nothing is. What it answers without any data of the tool's is final. With one or
-    two, ``(ctx)`` or ``(ctx, args)``, what it returns is merged into the context.
+    With three parameters, ``(ctx, args, next)``, it is raw: it answers with its return value, or with the result of
+    ``next`` if it returns that or nothing. An answer without any data of the tool is final. With one or two
+    parameters, ``(ctx)`` or ``(ctx, args)``, its return value is merged into the context.
     """
 
     def __init__(

@@ -11,9 +11,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from adapter.errors import UpstreamUnreachable
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.jwt import Jwt
-from adapter.pipeline.auth.key_set import (
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.jwt import Jwt
+from adapter.pipeline.key_set import (
     FRESH,
     LARGEST,
     LASTING,

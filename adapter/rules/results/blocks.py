@@ -43,7 +43,7 @@ def one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UiBlock:
-    """Something to show as it is. ``type`` is the kind of ``content``; the rest are hints to who lays it out."""
+    """Something to show as it is. ``type`` is the kind of ``content``; the rest are hints for the layout."""
 
     type: str
     content: str

@@ -13,24 +13,24 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from adapter.pipeline.auth.auth_stage import (
+from adapter.pipeline.auth_stage import (
     AllowAll,
     ApiKey,
     Authenticating,
     Authenticator,
     AuthRefused,
     Custom,
+    Plugins,
     api_key,
     fingerprint,
 )
-from adapter.pipeline.auth.plugins import Plugins
-from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.context import AuthRequest, Context
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.rules.access.principals import Caller
-from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import ToolUserError
+from adapter.rules.results.refusals import Expose
 
 KEY = "k-3f9a71"
 DIGEST = hashlib.sha256(KEY.encode()).digest()
@@ -64,7 +64,7 @@ def call(headers: Mapping[str, str] | None = None) -> PlannedCall:
 
     caller = Caller("alice:1", "mcp", headers or {})
     context = Context.of(AuthRequest.of("users", "get-user", caller))
-    return PlannedCall("users", "get-user", {}, execute, context, caller)
+    return PlannedCall("users", "get-user", {}, execute, context, CallClient(caller))
 
 
 def stage(plugin: Authenticator, expose: Expose = "message") -> Authenticating:
@@ -77,7 +77,7 @@ async def answered(planned: PlannedCall) -> Outcome:
 
 async def told(plugin: Authenticator, headers: Mapping[str, str] | None = None) -> str:
     """The text of the result of a call that passed or failed the stage."""
-    plan = ToolPlan("get-user", "script", [Step(3, "auth", "", stage(plugin))], ErrorStyle())
+    plan = ToolPlan("get-user", "script", [Step(Slot.AUTH, "", stage(plugin))], ErrorStyle())
     return str((await plan.walk(call(headers))).result["content"][0]["text"])
 
 
@@ -242,7 +242,7 @@ async def test_v22_the_request_is_the_named_callers() -> None:
         "ops",
         "ops",
     )
-    assert planned.context.request.tool == "get-user" and planned.caller.principal == "alice:1"
+    assert planned.context.request.tool == "get-user" and planned.client.caller.principal == "alice:1"
 
 
 @pytest.mark.parametrize(

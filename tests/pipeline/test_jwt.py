@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.jwt import LONGEST_REMEMBERED, Jwt
-from adapter.pipeline.auth.key_set import Keys, OneKey, SigningKey
+from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.jwt import LONGEST_REMEMBERED, Jwt
+from adapter.pipeline.key_set import Keys, OneKey, SigningKey
 from adapter.rules.access.auth_policies import ClaimRules
 from tests.pipeline.issuer import (
     NOW,

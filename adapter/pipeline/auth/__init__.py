@@ -1,1 +1,0 @@
-"""Authentication of tool calls: API keys, JSON Web Tokens and the keys that verify them."""
