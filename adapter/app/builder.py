@@ -45,7 +45,7 @@ from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.wiring_watch import WiringWatch
@@ -83,15 +83,17 @@ class App:
     bodies: BodyTerms
 
 
-def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
-    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
+def build(
+    settings: Settings, tables: Mapping[str, StageTable] | None = None, store: Store | None = None
+) -> App:
+    """Build the adapter. ``tables`` are the stages of servers by their ids, in place of those that settings ask for.
 
     ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
     statement or a script that cannot be used, and for telemetry that cannot be had.
     """
     logger = log.get_logger("adapter")
     clock = time.time
-    plans = plans or {}
+    tables = tables or {}
     watched = WatchedStore(store or parts.store(settings))
     store = watched
     sessions = Sessions(store, parts.limits(settings), clock)
@@ -128,7 +130,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
         entry.id: parts.server(
             settings,
             entry,
-            plans.get(entry.id) or cataloguing.guarded(entry, filing.plan(entry)),
+            tables.get(entry.id) or cataloguing.table(entry),
             made.hosting,
         )
         for entry in settings.servers
@@ -136,7 +138,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     cataloguing.servers.update(servers)
     sharing = Sharing(settings, servers.values(), store, clock)
     deferred = DeferredAnswers(
-        store, {name: server.plan for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
+        store, {name: server.stages for name, server in servers.items()}, ttl=PARKED_TTL, clock=clock
     )
     kept = KeptSessions(sessions, store, clock, serves=settings.sessions.missing_id == "principal")
     opener = SessionOpener(sessions, upstream_sessions, kept, clock)

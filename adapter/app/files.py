@@ -18,7 +18,13 @@ from adapter.edge.http.branches import Branch
 from adapter.files.port import FileStore
 from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, Producing
-from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.artifact_resources import (
+    Announcing,
+    Document,
+    ResourceList,
+    ResourceRead,
+    ResourceTemplates,
+)
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
 from adapter.relay.files.signed_urls import Credentials, Links
@@ -28,7 +34,7 @@ from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.stages import Plan, Stages
+from adapter.relay.stage_table import StageEntry
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
@@ -155,59 +161,65 @@ class Filing:
         routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
         return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 
-    # --- plans ------------------------------------------------------------------------------------------------
+    # --- stages -----------------------------------------------------------------------------------------------
 
-    def plan(self, entry: ServerSettings) -> Plan:
-        """The stages of one server's requests; an empty plan where it has nothing to do with files."""
-        named: dict[tuple[str, str | None], Stages] = {}
+    def entries(self, entry: ServerSettings) -> list[StageEntry]:
+        """The stages of one server's requests that concern files; none where it has nothing to do with them."""
+        entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
-            if stages := self._stages(entry, tool):
-                named["tools/call", tool] = (RoundStage(self.rounds), *stages)
+            entries += self._of_tool(entry, tool)
         offer = self._offer(entry)
         if offer is not None:
-            named["tools/call", offer.tool_name] = (HelperTool(offer, self.credentials, self.scopes),)
-        return self._with_lists(entry, named, offer) if named else Plan()
+            helper = HelperTool(offer, self.credentials, self.scopes)
+            entries.append(StageEntry("tools/call", "own", helper, offer.tool_name))
+        return [*entries, *self._of_lists(entry, offer)] if entries else []
 
-    def _with_lists(
-        self, entry: ServerSettings, named: dict[tuple[str, str | None], Stages], offer: Offer | None
-    ) -> Plan:
-        artifacts = self.settings.artifacts
+    def _of_tool(self, entry: ServerSettings, tool: str) -> list[StageEntry]:
+        """The stages of one tool, which may take a file and produce another one."""
+        found: list[StageEntry] = []
+        for adapter in entry.adapters:
+            if tool in adapter.tools and (stage := self._stage(entry, adapter, tool)) is not None:
+                slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
+                found.append(StageEntry("tools/call", slot, stage, tool))
+        return [StageEntry("tools/call", "rounds", RoundStage(self.rounds), tool), *found] if found else []
+
+    def _of_lists(self, entry: ServerSettings, offer: Offer | None) -> list[StageEntry]:
         exposed = self._exposes(entry)
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
-        announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        announcing = Announcing(
+            partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        )
         texts = TaskTexts(Redaction(self.files.roots, {}))
-        methods: dict[str, Stages] = {
-            "server/discover": (Announcing(announce),),
-            "tasks/get": (texts,),
-            "tasks/result": (texts,),
-        }
-        prefixed: dict[str, dict[str, Stages]] = {}
-        if resources:
-            listed = ResourceList(entry.id, self.registry, documents, artifacts.uri_scheme, exposed=exposed)
-            links = self.links if self.settings.core.allow_artifacts_download else None
-            read = ResourceRead(
-                self.registry,
-                documents,
-                artifacts.uri_scheme,
-                limit=artifacts.max_resource_bytes,
-                links=links,
-            )
-            methods["resources/list"] = (listed,)
-            if exposed:
-                methods["subscriptions/listen"] = (SubscriptionStage(self.notifications),)
-            methods["resources/templates/list"] = (ResourceTemplates(),)
-            named |= {("resources/read", document.uri): (read,) for document in documents}
-            if exposed:
-                prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
-        return Plan(named, methods, prefixed, announce)
+        entries = [
+            StageEntry("initialize", "announce", announcing),
+            StageEntry("server/discover", "announce", announcing),
+            StageEntry("tasks/get", "redact", texts),
+            StageEntry("tasks/result", "redact", texts),
+        ]
+        return [*entries, *self._of_resources(entry, documents, exposed=exposed)] if resources else entries
 
-    def _stages(self, entry: ServerSettings, tool: str) -> tuple[Consumer | Producer, ...]:
-        """The stages of one tool: what it is given is put in its place before it is told where to write."""
-        adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
-        stages = [self._stage(entry, adapter, tool) for adapter in adapters]
-        consumers = tuple(stage for stage in stages if isinstance(stage, Consumer))
-        return *consumers, *(stage for stage in stages if isinstance(stage, Producer))
+    def _of_resources(
+        self, entry: ServerSettings, documents: tuple[Document, ...], *, exposed: bool
+    ) -> list[StageEntry]:
+        artifacts = self.settings.artifacts
+        listed = ResourceList(entry.id, self.registry, documents, artifacts.uri_scheme, exposed=exposed)
+        links = self.links if self.settings.core.allow_artifacts_download else None
+        read = ResourceRead(
+            self.registry, documents, artifacts.uri_scheme, limit=artifacts.max_resource_bytes, links=links
+        )
+        entries = [
+            StageEntry("resources/list", "artifacts", listed),
+            StageEntry("resources/templates/list", "artifacts", ResourceTemplates()),
+            *(StageEntry("resources/read", "artifacts", read, document.uri) for document in documents),
+        ]
+        if exposed:
+            subscription = SubscriptionStage(self.notifications)
+            entries += [
+                StageEntry("subscriptions/listen", "artifacts", subscription),
+                StageEntry("resources/read", "artifacts", read, prefix=artifacts.uri_scheme),
+            ]
+        return entries
 
     def _stage(
         self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str

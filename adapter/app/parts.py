@@ -12,7 +12,7 @@ from adapter.edge.http.timeouts import Patience
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.health_probe import PingSettings
 from adapter.relay.sessions.session_map import SessionLimits
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.access.principals import Principals
@@ -38,7 +38,7 @@ def store(settings: Settings) -> Store:
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
 
 
-def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
+def server(settings: Settings, entry: ServerSettings, stages: StageTable, hosting: Hosting) -> Server:
     """One entry of ``servers``: what is behind its transport is the upstream's affair alone."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
@@ -65,15 +65,11 @@ def server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosti
         answer_headers=AnswerHeaders(
             drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
         ),
-        plan=plan,
+        stages=stages,
         answer_limit=settings.core.upstream.max_answer_bytes,
         wiring=Wiring(
-            frozenset(
-                tool
-                for adapter in entry.adapters
-                for tool in adapter.tools
-                if ("tools/call", tool) in plan.named
-            )
+            frozenset(tool for adapter in entry.adapters for tool in adapter.tools)
+            & stages.names("tools/call")
         ),
     )
 

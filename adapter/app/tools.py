@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions as SessionMapping
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.definitions import Definitions, ToolDefinitions
@@ -105,8 +105,9 @@ class Cataloguing:
         """One round of the janitor: pins that an earlier process left. Raises StoreUnavailable."""
         await self.pins.tidy(self.scopes.gone)
 
-    def guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
-        """The plan with what the catalogue's policies ask for."""
+    def table(self, entry: ServerSettings) -> StageTable:
+        """The stages of one server's requests: those of its files, and what its policies, pins and plans ask for."""
+        entries = self.filing.entries(entry)
         policies = policies_of(self.settings, entry)
         own = self.filing.own_tools(entry)
         names = CodeModeNames(entry.id) if self.settings.code_mode_for(entry) else None
@@ -114,7 +115,7 @@ class Cataloguing:
         planned = self.planning.concerns(entry)
         if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
-            return plan
+            return StageTable(entries)
         lists = ToolLists(
             entry.id,
             shape_of(policies, partial(self.planning.decorate, entry) if planned else None),
@@ -137,16 +138,18 @@ class Cataloguing:
         )
         self.gates.append(tool_guard)
         hides_some = bool(policies.disabled.readings or policies.wrapped)
-        plan = replace(
-            plan,
-            methods={**plan.methods, "tools/list": (tool_guard,)},
-            gate=tool_guard,
+        code_mode = CodeMode(names, tool_guard, own) if names is not None else None
+        return StageTable(
+            [
+                *entries,
+                *(code_mode.entries() if code_mode is not None else ()),
+                StageEntry("tools/list", "guard", tool_guard),
+            ],
+            unfold=code_mode,
+            guard=tool_guard,
+            plans=self._plans(entry, tool_guard) if planned else None,
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
-        if planned:
-            plans = self._plans(entry, tool_guard)
-            plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
-        return plan if names is None else CodeMode(names, tool_guard, own).around(plan)
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
         said = self.settings.pinning_for(entry)

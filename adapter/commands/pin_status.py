@@ -19,7 +19,7 @@ from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
@@ -205,7 +205,7 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     patience = settings.core.upstream_request_timeout_seconds
     # Only what this entry names is made: the scripts of other servers are none of its affair.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
-    server = parts.server(settings, entry, Plan(), made.hosting)
+    server = parts.server(settings, entry, StageTable(), made.hosting)
     visit = OwnSession(server, patience)
     try:
         async with asyncio.timeout(patience):

@@ -107,11 +107,10 @@ class Relay:
             if concerned:
                 return await self._part(ask, session, envelope, concerned)
         else:
-            if ask.server.plan.unfold is not None:
-                envelope = await self.call_gate.unfolded(ask, session, envelope, ask.server.plan.unfold)
+            if gates := ask.server.stages.gates.get(envelope.method):
+                envelope = await self.call_gate.admitted(ask, session, envelope, gates)
                 requests = [envelope]
-            await self.call_gate.admit(ask, session, envelope)
-            if stages := ask.server.plan.stages_for(envelope):
+            if stages := ask.server.stages.stages_for(envelope):
                 return await self.staged.read(ask, session, envelope, stages)
         return await self.passthrough.pipe(ask, session, requests)
 
@@ -139,9 +138,8 @@ class Relay:
                 return ClientResponse(202, [], b"")
             if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
                 await self._remember_initialized(session, envelope.body)
-            if envelope.method == "notifications/cancelled" and ask.server.plan.withdraw is not None:
-                # The upstream hears of it too, as it may have the request already.
-                ask.server.plan.withdraw(session.key, envelope)
+            if gates := ask.server.stages.gates.get(envelope.method):
+                await self.call_gate.admitted(ask, session, envelope, gates)
         read_timeout = ask.server.timeouts.request
         reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
         body = await read_body(reply, read_timeout, ask.server.answer_limit)
@@ -192,7 +190,7 @@ def _judge(ask: ClientRequest, envelope: Envelope | Batch) -> None:
     Of a compressed body two programs may make different messages, so that what was judged leaves as it was read.
     """
     ask.server.require_clear(envelope)
-    if ask.encoded and ask.server.plan.guards:
+    if ask.encoded and ask.server.stages.guards:
         ask.body, ask.encoded = envelope.body, False
         ask.headers = forwardable(ask.headers, drop=frozenset({"content-encoding"}))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.replies import ANSWER_LIMIT
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
@@ -39,7 +39,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Server:
-    """``plan`` says which calls are *read*; what is not in it is piped.
+    """``stages`` are those of the requests that are *read*; what has none is piped.
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
     ``answer_limit``: bytes of an answer, or of one event, that are read.
@@ -56,7 +56,7 @@ class Server:
     required: tuple[str, ...] = ()
     static: tuple[tuple[str, str], ...] = ()
     answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
-    plan: Plan = field(default_factory=Plan)
+    stages: StageTable = field(default_factory=StageTable)
     wiring: Wiring = field(default_factory=Wiring)
     counters: Counters = field(default_factory=Counters)
     answer_limit: int = ANSWER_LIMIT
@@ -65,8 +65,8 @@ class Server:
 
     def began_anew(self) -> None:
         """Note that the upstream forgot a session, so it may be another version."""
-        if self.plan.gate is not None:
-            self.plan.gate.changed()
+        if self.stages.guard is not None:
+            self.stages.guard.changed()
         self.wiring.changed()
 
     def require_healthy(self, now: float) -> None:
@@ -85,7 +85,7 @@ class Server:
         Where nothing is judged everything is clear. A tool call without an id is judged by nobody, and an upstream
         might run it.
         """
-        if self.plan.empty:
+        if self.stages.empty:
             return
         for each in message.members if isinstance(message, Batch) else (message,):
             if each.doubt is not None:
@@ -102,7 +102,7 @@ class Server:
 
     def listener(self) -> Callable[[bytes], None] | None:
         """A function that sees all chunks of one stream of this upstream; None if nothing needs to see them."""
-        return self.plan.gate.listener() if self.plan.gate is not None else None
+        return self.stages.guard.listener() if self.stages.guard is not None else None
 
 
 Servers = Mapping[str, Server]

@@ -26,10 +26,10 @@ WARM, COUNTED = 5, 21
 Go = Callable[[RawClient], Awaitable[Any]]
 
 COSTS = {
-    "a call that is passed on": 137,
-    "a call whose tool is guarded": 138,
-    "a list whose tools are guarded": 177,
-    "a session that is opened and ended": 399,
+    "a call that is passed on": 133,
+    "a call whose tool is guarded": 134,
+    "a list whose tools are guarded": 175,
+    "a session that is opened and ended": 397,
 }
 """Calls of Python functions for one exchange."""
 

@@ -24,7 +24,8 @@ from adapter.relay.sessions.late_sessions import LateSessions
 from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageEntry, StageTable
+from adapter.relay.stages import Stage
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
@@ -56,12 +57,17 @@ def scope_of(session: Session | None, principal: str) -> Scope:
     return session_scope(b"", session.key)
 
 
+def of_tools(**stages: Stage) -> StageTable:
+    """The stages of tools by their names."""
+    return StageTable([StageEntry("tools/call", "uploads", stage, tool) for tool, stage in stages.items()])
+
+
 @dataclass
 class Relaying:
     """One adapter process in front of one upstream; two of them on one store are two processes."""
 
     upstream: Upstream
-    plan: Plan = field(default_factory=Plan)
+    stages: StageTable = field(default_factory=StageTable)
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     limits: SessionLimits = field(default_factory=SessionLimits)
@@ -69,14 +75,14 @@ class Relaying:
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
-        self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), plan=self.plan)
+        self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), stages=self.stages)
         self.sessions = Sessions(self.store, self.limits, self.clock)
         self.background = BackgroundTasks()
         self.late = LateSessions(self.background, logger, latest=5.0)
         self.upstream_sessions = UpstreamSessions(
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
-        self.deferred = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
+        self.deferred = DeferredAnswers(self.store, {"one": self.stages}, ttl=PARKED_TTL, clock=self.clock)
         self.kept = KeptSessions(self.sessions, self.store, self.clock, serves=self.serves_missing)
         opener = SessionOpener(self.sessions, self.upstream_sessions, self.kept, self.clock)
         call_gate = CallGate(self.upstream_sessions, scope_of)

@@ -174,7 +174,7 @@ class Endpoint:
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
         if request.body.held is not None:
             ask.sent = partial(_let_go, request.body, visit.envelope)
-        if not server.plan.empty:
+        if not server.stages.empty:
             ask.base = self.bases.of(request)
         return ask
 

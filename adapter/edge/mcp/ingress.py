@@ -181,7 +181,7 @@ def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> lis
     absent = missing(server.required, headers.pairs)
     if absent is not None:
         raise BadRequest(f"This server needs the header {absent} with every request.")
-    if server.plan.guards:
+    if server.stages.guards:
         _require_one_reading(headers)
     return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)
 

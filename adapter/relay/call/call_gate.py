@@ -14,7 +14,7 @@ from adapter.relay.exchange import POST_FIELDS, ClientRequest, Renewed, forwarda
 from adapter.relay.replies import decoded, is_encoded, is_response, media_type, read_answer, read_body
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import ACCEPT, Resumption, UpstreamSessions
-from adapter.relay.stages import Call, Unfold
+from adapter.relay.stages import Call, Gate, Gates
 from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
@@ -106,51 +106,58 @@ class CallGate:
             began=time.time(),
         )
 
-    async def unfolded(
-        self, ask: ClientRequest, session: Session | None, envelope: Envelope, unfold: Unfold
+    async def admitted(
+        self, ask: ClientRequest, session: Session | None, envelope: Envelope, gates: Gates
     ) -> Envelope:
-        """The call that this one stands for, which takes its place in all that follows. Raises AdapterError."""
+        """Have gates judge a call; the guard again where the upstream begins anew before it was sent.
+
+        Returns the envelope of the call that goes on, which a gate may have put in the place of this one. Raises
+        AdapterError.
+        """
+        scope, guard = self.scope_of(session, ask.principal), ask.server.stages.guard
+        for gate in gates:
+            if guard is not None and gate is guard:
+                ask.tool_repeatable = partial(guard.repeatable, scope.id)
+            if not gate.skips(scope.id, envelope.name):
+                envelope = await self._passed(gate, ask, session, envelope)
+            if gate is guard:
+                again = partial(self._judge_again, session=session, envelope=envelope)
+                ask.renewed = again if ask.renewed is None else _both(ask.renewed, again)
+        return envelope
+
+    async def _passed(
+        self, gate: Gate, ask: ClientRequest, session: Session | None, envelope: Envelope
+    ) -> Envelope:
         call = self.call(ask, session, envelope)
-        await unfold(call)
+        await gate.admit(call)
         if call.envelope is not envelope:
             drop = frozenset({"content-encoding"} if ask.encoded else ())
             ask.envelope, ask.body, ask.encoded = call.envelope, call.request, False
             ask.headers = forwardable(call.headers, drop=drop)
         return call.envelope
 
-    async def admit(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
-        """Have the gate judge a call, now and when the upstream began anew before it was sent. Raises AdapterError."""
-        if ask.server.plan.gate is None or envelope.method != "tools/call":
-            return
-        await self._judge(ask, session, envelope)
-        ask.renewed = _both(ask.renewed, partial(self._judge, session=session, envelope=envelope))
-
-    async def _judge(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
-        gate = ask.server.plan.gate
-        assert gate is not None, "there was one when the call came"
+    async def _judge_again(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
+        guard = ask.server.stages.guard
+        assert guard is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.principal)
-        ask.tool_repeatable = partial(gate.repeatable, scope.id)
-        if not gate.passes(scope.id, envelope.name):
-            await gate.admit(self.call(ask, session, envelope))
+        ask.tool_repeatable = partial(guard.repeatable, scope.id)
+        if not guard.skips(scope.id, envelope.name):
+            await guard.admit(self.call(ask, session, envelope))
 
     async def is_free(self, ask: ClientRequest, session: Session | None, member: Envelope) -> bool:
         """Tell whether a member of a batch may be piped with the others."""
-        plan = ask.server.plan
-        if plan.unfold is not None and member.method == "tools/call":
-            return False
+        table = ask.server.stages
         try:
-            if plan.stages_for(member):
+            if table.stages_for(member):
                 return False
-            await self.admit(ask, session, member)
+            await self.admitted(ask, session, member, table.gates.get(member.method, ()))
         except AdapterError:
             return False
         return True
 
 
-def _both(first: Renewed | None, second: Renewed) -> Renewed:
+def _both(first: Renewed, second: Renewed) -> Renewed:
     """The calls of a batch are judged one by one, also when they have to be judged again."""
-    if first is None:
-        return second
 
     async def renewed(ask: ClientRequest) -> None:
         await first(ask)

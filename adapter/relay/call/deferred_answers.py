@@ -15,7 +15,8 @@ import orjson
 
 from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.stages import Call, Plan, Stages, finish, walk_response
+from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import Call, Stages, finish, walk_response
 from adapter.rules.access.principals import Scope
 from adapter.state.port import Store
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
@@ -30,13 +31,15 @@ class Parked:
 
 
 class DeferredAnswers:
-    """Parked exchanges by session. ``clock`` gives Unix time in seconds, ``ttl`` is how long one is kept."""
+    """Parked exchanges by session. ``tables`` has the stages of each server; ``clock`` gives Unix time in seconds,
+    ``ttl`` is how long one is kept.
+    """
 
     def __init__(
-        self, store: Store, plans: Mapping[str, Plan], *, ttl: float, clock: Callable[[], float]
+        self, store: Store, tables: Mapping[str, StageTable], *, ttl: float, clock: Callable[[], float]
     ) -> None:
         self._store = store
-        self._plans = plans
+        self._tables = tables
         self._ttl = ttl
         self._clock = clock
         self._held: dict[str, dict[str, Parked]] = {}
@@ -56,7 +59,7 @@ class DeferredAnswers:
             if row.key.startswith(prefix) and row.key not in held:
                 call = _decode(row.value)
                 call.session = session.key
-                held[row.key] = Parked(call, self._plans[call.server].stages_for(call.envelope))
+                held[row.key] = Parked(call, self._tables[call.server].stages_for(call.envelope))
         if not held:
             del self._held[session.key]
 

@@ -18,7 +18,7 @@ from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.turns import breathe, slices
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.sse import SseReader, replace_data
@@ -91,11 +91,11 @@ class GetStreams:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy(asyncio.get_running_loop().time())
         read_timeout = ask.server.timeouts.request
-        plan = ask.server.plan
-        if session is not None and ask.last_event_id is not None and not plan.empty:
+        stages = ask.server.stages
+        if session is not None and ask.last_event_id is not None and not stages.empty:
             await self.deferred.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        needed = session is not None and (plan.guards or self.deferred.waits(session))
+        needed = session is not None and (stages.guards or self.deferred.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.
         observe = ask.server.listener()
         if needed or observe is not None:
@@ -110,7 +110,7 @@ class GetStreams:
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self._heard, session, plan)
+            rewrite = partial(self._heard, session, stages)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
                 observe(reply.whole)
@@ -132,14 +132,14 @@ class GetStreams:
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
+    async def _heard(self, session: Session, stages: StageTable, data: bytes) -> bytes:
         """The data of an event as it may leave."""
         claimed = await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
-        if plan.around is not None:
+        if stages.planned:
             data = session.guarded.withheld(data)
-        return without_lists(data) if plan.refuses else data
+        return without_lists(data) if stages.refuses else data
 
 
 async def _between_events(_: AdapterError) -> bytes:

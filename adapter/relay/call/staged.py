@@ -47,7 +47,7 @@ class StagedExchange:
             if own is not None:
                 recovery.finish()
                 return ClientResponse(200, [JSON], own)
-            if call.guarded and session is not None and ask.server.plan.around is not None:
+            if call.guarded and session is not None and ask.server.stages.planned:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
@@ -119,8 +119,8 @@ async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call. A long list that comes again is not read again."""
     if call.envelope.method != LIST:
         return answers(body, call.envelope.id)
-    gate = ask.server.plan.gate
-    known = gate.recognizes(body) if gate is not None else None
+    guard = ask.server.stages.guard
+    known = guard.recognizes(body) if guard is not None else None
     if known is not None:
         return bool(parse(known) == call.envelope.id)
     return await is_response(body, call.envelope.id)

@@ -22,7 +22,7 @@ from adapter.wire.spans import find
 
 
 class Announcing:
-    """The stage of ``server/discover``; ``announce`` is the plan's edit of capabilities."""
+    """The stage of ``initialize`` and ``server/discover``: ``announce`` edits the capabilities in a response."""
 
     def __init__(self, announce: Callable[[bytes], bytes]) -> None:
         self._announce = announce

@@ -15,10 +15,15 @@ from adapter.relay.sessions.upstream_sessions import (
     initialize_result,
     negotiated_version,
 )
+from adapter.relay.stages import Call, walk_response
 from adapter.rules.access.headers import of_changed_body
+from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
+
+_NO_SCOPE = Scope("", "")
+"""The scope of the request that opens a session: there is nothing yet that could own files or pins."""
 
 
 class SessionOpener:
@@ -46,9 +51,9 @@ class SessionOpener:
 
     async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
         read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
-        announce = ask.server.plan.announce
+        stages = ask.server.stages.stages_for(envelope)
         body = ask.body
-        if announce is not None:
+        if stages:
             # What is to be edited must come, and so be asked for, plain.
             ask.headers = asking_plain(
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
@@ -62,7 +67,7 @@ class SessionOpener:
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         version = LATEST_LEGACY
         try:
-            if announce is not None and media_type(reply) == "text/event-stream":
+            if stages and media_type(reply) == "text/event-stream":
                 require_plain(reply)
             answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
             result = initialize_result(answer.response)
@@ -78,7 +83,10 @@ class SessionOpener:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await self._upstream_sessions.abandon(ask, upstream_session, version)
             raise
-        changed = answer.raw if announce is None else answer.changed(announce)
+        response = answer.response
+        if stages and response is not None:
+            response = await walk_response(stages, Call(ask.server.id, _NO_SCOPE, envelope, body), response)
+        changed = answer.with_response(response)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
             headers = of_changed_body(headers)

@@ -96,7 +96,7 @@ class ToolGuard:
         self._catalogue_reader.changed()
 
     def listener(self) -> Callable[[bytes], None]:
-        """See Gate."""
+        """See CallGuard."""
         return self._catalogue_reader.listener()
 
     def forget(self, scope_id: str) -> None:
@@ -105,7 +105,7 @@ class ToolGuard:
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    def passes(self, scope_id: str, name: str | None) -> bool:
+    def skips(self, scope_id: str, name: str | None) -> bool:
         """Tell whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
 
         The adapter's own tools always may.
@@ -118,7 +118,7 @@ class ToolGuard:
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
-        """See Gate. A tool that is not what its scope saw first promises nothing."""
+        """See CallGuard. A tool that is not what its scope saw first promises nothing."""
         verdict = self._verdicts.standing(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
@@ -221,7 +221,7 @@ class ToolGuard:
     # --- lists ------------------------------------------------------------------------------------------------
 
     def recognizes(self, response: bytes) -> bytes | None:
-        """See Gate."""
+        """See CallGuard."""
         return self._lists.recognizes(response)
 
     async def ask(self, call: Call) -> bytes | None:

@@ -691,9 +691,9 @@ async def test_lists_without_pins_are_shown_while_warning() -> None:
             answer = await front.relaying.relay.handle(ask)
             assert orjson.loads(await whole(answer))["result"]["tools"] == [tool("b")]
             front.tool_guard.changed()
-            (stage,) = front.relaying.server.plan.methods["tools/list"]
             found = await front.relaying.sessions.find(session, "one", "anonymous")
             assert isinstance(ask.envelope, Envelope)
+            (stage,) = front.relaying.server.stages.stages_for(ask.envelope)
             call = front.relaying.relay.call_gate.call(ask, found, ask.envelope)
             call.fetch = None
             page = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
