@@ -12,6 +12,7 @@ from adapter.files.shelf import Shelf
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
 
 
@@ -58,6 +59,16 @@ def secret(settings: Settings) -> bytes | None:
     """
     said = settings.core.auth.signing_secret or settings.core.auth.token
     return None if said is None else hashlib.sha256(said.get_secret_value().encode()).digest()
+
+
+def read_timeouts(entry: ServerSettings) -> dict[str, float]:
+    """The seconds that a call may be silent, for tools whose adapters override that; of two the longer time counts."""
+    found: dict[str, float] = {}
+    for adapter in entry.adapters:
+        seconds = adapter.overrides.tool_call_timeout_seconds
+        if seconds is not None:
+            found |= {tool: max(found.get(tool, seconds), seconds) for tool in adapter.tools}
+    return found
 
 
 def capture_limit(settings: Settings, patience: float | None) -> CaptureLimit:

@@ -261,7 +261,7 @@ class Filing:
             raw_output=raw,
             raw_limit=artifacts.max_resource_bytes,
             downloads=self.settings.core.allow_artifacts_download,
-            capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, adapter)),
+            capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, tool)),
             scheme=artifacts.uri_scheme,
         )
         return Producer(
@@ -275,8 +275,8 @@ class Filing:
             self.log,
         )
 
-    def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
-        own = adapter.overrides.tool_call_timeout_seconds
+    def _patience(self, entry: ServerSettings, tool: str) -> float | None:
+        own = file_parts.read_timeouts(entry).get(tool)
         return self.settings.tool_defaults_for(entry).tool_call_timeout_seconds if own is None else own
 
     def _exposes(self, entry: ServerSettings) -> bool:

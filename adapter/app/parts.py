@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from adapter.app import file_parts
 from adapter.app.hosted import Hosting
 from adapter.edge.http.access import Cors, Guard
 from adapter.edge.http.bodies import BodyTerms
@@ -55,7 +56,7 @@ def server(settings: Settings, entry: ServerSettings, stages: StageTable, hostin
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=hosting.read_timeouts(entry) | _tool_silences(entry),
+            tools=hosting.read_timeouts(entry) | file_parts.read_timeouts(entry),
         ),
         passthrough=frozenset(
             name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)
@@ -83,16 +84,6 @@ def _over_http(settings: Settings, said: UpstreamSettings) -> Upstream:
         max_connections=settings.core.upstream.max_connections,
         max_streams=settings.core.upstream.max_streams,
     )
-
-
-def _tool_silences(entry: ServerSettings) -> dict[str, float | None]:
-    """The tools whose adapter overrides how long a call may be silent."""
-    return {
-        tool: adapter.overrides.tool_call_timeout_seconds
-        for adapter in entry.adapters
-        for tool in adapter.tools
-        if adapter.overrides.tool_call_timeout_seconds is not None
-    }
 
 
 def limits(settings: Settings) -> SessionLimits:

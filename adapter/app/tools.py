@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -236,24 +236,25 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
 
 
 def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
-    """The tools that the adapter gives files to or takes files from, by name."""
-    found: dict[str, Wrapped] = {}
+    """The tools that the adapter gives files to or takes files from, by name; a tool may do both."""
+    taking: dict[str, str] = {}
+    writing: set[str] = set()
     for adapter in entry.adapters:
-        kind: Literal["consumer", "producer"]
         if isinstance(adapter, UploadConsumer):
-            active, kind, argument = settings.uploads.enabled, "consumer", adapter.file_path_argument
-        else:
-            active, kind = settings.artifacts.enabled and adapter.persist, "producer"
-            argument = adapter.output_path_argument or ""
-        for tool in adapter.tools if active else ():
-            found[tool] = Wrapped(
-                kind=kind,
-                argument=argument or None,
-                helper=f"{entry.id}_get_upload_url",
-                artifact_scheme=settings.artifacts.uri_scheme,
-                upload_scheme=settings.uploads.uri_scheme,
-            )
-    return found
+            if settings.uploads.enabled:
+                taking |= dict.fromkeys(adapter.tools, adapter.file_path_argument)
+        elif settings.artifacts.enabled and adapter.persist:
+            writing.update(adapter.tools)
+    return {
+        tool: Wrapped(
+            kind="producer" if tool not in taking else "both" if tool in writing else "consumer",
+            argument=taking.get(tool),
+            helper=f"{entry.id}_get_upload_url",
+            artifact_scheme=settings.artifacts.uri_scheme,
+            upload_scheme=settings.uploads.uri_scheme,
+        )
+        for tool in (*taking, *(writing - taking.keys()))
+    }
 
 
 def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[str, bytes], Shaping]:
