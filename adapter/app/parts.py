@@ -10,11 +10,10 @@ from adapter.edge.http.access import Cors, Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.timeouts import Patience
-from adapter.relay.server import Server, Timeouts
+from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import PingSettings
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.relay.stage_table import StageTable
-from adapter.relay.tools.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
@@ -58,20 +57,19 @@ def server(settings: Settings, entry: ServerSettings, stages: StageTable, hostin
             request=settings.core.upstream_request_timeout_seconds,
             tools=hosting.read_timeouts(entry) | file_parts.read_timeouts(entry),
         ),
-        passthrough=frozenset(
-            name.lower() for name in (*upstream.client_headers.passthrough, *upstream.client_headers.required)
-        ),
-        required=tuple(upstream.client_headers.required),
-        static=tuple(upstream.static_headers.items()),
-        answer_headers=AnswerHeaders(
-            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
-        ),
+        rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
-        answer_limit=settings.core.upstream.max_answer_bytes,
-        wiring=Wiring(
-            frozenset(tool for adapter in entry.adapters for tool in adapter.tools)
-            & stages.names("tools/call")
-        ),
+    )
+
+
+def _transfer_rules(said: UpstreamSettings, answer_limit: int) -> TransferRules:
+    of_clients, of_server = said.client_headers, said.server_headers
+    return TransferRules(
+        passthrough=frozenset(name.lower() for name in (*of_clients.passthrough, *of_clients.required)),
+        required=tuple(of_clients.required),
+        static=tuple(said.static_headers.items()),
+        answer_headers=AnswerHeaders(drop=of_server.drop, passthrough=of_server.passthrough),
+        answer_limit=answer_limit,
     )
 
 

@@ -38,11 +38,25 @@ class Counters:
 
 
 @dataclass(slots=True)
+class TransferRules:
+    """The rules for what passes between clients and one upstream.
+
+    ``passthrough`` and ``required`` name fields of the client's, ``static`` are fields that every request gets.
+    ``answer_limit``: bytes of an answer, or of one event, that are read.
+    """
+
+    passthrough: frozenset[str] = frozenset()
+    required: tuple[str, ...] = ()
+    static: tuple[tuple[str, str], ...] = ()
+    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
+    answer_limit: int = ANSWER_LIMIT
+
+
+@dataclass(slots=True)
 class Server:
     """``stages`` are those of the requests that are *read*; what has none is piped.
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
-    ``answer_limit``: bytes of an answer, or of one event, that are read.
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
     ``shares``: the sessions of one principal share one upstream session.
     """
@@ -52,16 +66,15 @@ class Server:
     upstream: Upstream
     breaker: Breaker | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
-    passthrough: frozenset[str] = frozenset()
-    required: tuple[str, ...] = ()
-    static: tuple[tuple[str, str], ...] = ()
-    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
+    rules: TransferRules = field(default_factory=TransferRules)
     stages: StageTable = field(default_factory=StageTable)
-    wiring: Wiring = field(default_factory=Wiring)
-    counters: Counters = field(default_factory=Counters)
-    answer_limit: int = ANSWER_LIMIT
-    issues_ids: bool | None = None
-    shares: bool = False
+    wiring: Wiring = field(init=False)
+    counters: Counters = field(default_factory=Counters, init=False)
+    issues_ids: bool | None = field(default=None, init=False)
+    shares: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.wiring = Wiring(self.stages.upstream_tools)
 
     def began_anew(self) -> None:
         """Note that the upstream forgot a session, so it may be another version."""

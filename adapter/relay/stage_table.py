@@ -48,8 +48,9 @@ class StageTable:
         for each in self._entries:
             if each.prefix is not None:
                 self._of_prefix.setdefault(each.method, {})[each.prefix] = _in_order(each.method, [each])
+        reads_calls = any(each.method == "tools/call" for each in self._entries)
         # An upstream has to read a call as it was read here, where that may be refused or changed.
-        self.guards = refuses or unfold is not None or plans is not None or bool(self.names("tools/call"))
+        self.guards = refuses or unfold is not None or plans is not None or reads_calls
         self.empty = not (self._entries or self.gates)
         """Every request is piped."""
 
@@ -61,9 +62,11 @@ class StageTable:
         """Tell whether tools may have plans around them."""
         return self._plans is not None
 
-    def names(self, method: str) -> frozenset[str]:
-        """The names that have stages of their own."""
-        return frozenset(name for of, name in self._of_name if of == method and name is not None)
+    @property
+    def upstream_tools(self) -> frozenset[str]:
+        """The tools of the upstream that have stages by their names, so that it has to list them."""
+        calls = (each for each in self._entries if each.method == "tools/call" and each.slot != "own")
+        return frozenset(each.name for each in calls if each.name is not None)
 
     def stages_for(self, envelope: Envelope) -> Stages:
         """The stages of a request behind its gates, in running order. Raises AdapterError for a tool without a plan

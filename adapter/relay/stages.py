@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from time import time
+from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope
@@ -65,41 +66,49 @@ class Subscribed(Protocol):
         """The stream, whole events, with others between them."""
 
 
+class CallOrigin(NamedTuple):
+    """The place that a call comes from: ``session`` is the key of its session, if any, ``caller`` made the request.
+
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end.
+    """
+
+    server: str
+    era: Era = Era.LEGACY
+    session: str | None = None
+    caller: Caller = NOBODY
+    base: str = ""
+
+
 @dataclass(slots=True)
 class Call:
     """A request on its way through the stages, and what they want changed of it.
 
-    ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
-    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``caller`` made
-    the request, which ``began`` in Unix seconds. ``notes`` is where a stage keeps what it must remember from the
-    request to the response; it must be JSON, since a parked call outlives the process. What is in ``live`` does not,
-    and ``fetch`` is None for a call of an earlier process. ``withheld`` is what a text of the upstream's other
-    messages on the call's stream becomes, None where they pass as they come. ``guarded``: of what the upstream
-    answers nothing leaves that has not passed the stages, also where it cannot be read. ``subscription`` joins its own
-    words to the stream that answers.
+    ``request`` is the message as it will go upstream, with ``headers``. ``fetch`` is None for a call of an earlier
+    process. ``notes`` is where a stage keeps what it must remember from the request to the response; it must be JSON,
+    since a parked call outlives the process. What is in ``live`` does not. The call ``began`` in Unix seconds.
+
+    Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
+    None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
+    stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers.
     """
 
-    server: str
+    origin: CallOrigin
     scope: Scope
     envelope: Envelope
     request: bytes
-    era: Era = Era.LEGACY
-    base: str = ""
-    session: str | None = None
     headers: list[tuple[str, str]] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
     fetch: Fetch | None = None
-    withheld: Callable[[str], str] | None = None
-    deferred: list[Callable[[], None]] = field(default_factory=list)
-    caller: Caller = NOBODY
-    began: float = 0.0
-    live: dict[str, object] = field(default_factory=dict)
-    guarded: bool = False
-    subscription: Subscribed | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    live: dict[str, object] = field(default_factory=dict, init=False)
+    began: float = field(default_factory=time, init=False)
+    deferred: list[Callable[[], None]] = field(default_factory=list, init=False)
+    withheld: Callable[[str], str] | None = field(default=None, init=False)
+    guarded: bool = field(default=False, init=False)
+    subscription: Subscribed | None = field(default=None, init=False)
 
     @property
     def modern(self) -> bool:
-        return self.era is Era.MODERN
+        return self.origin.era is Era.MODERN
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""

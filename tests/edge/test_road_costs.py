@@ -26,9 +26,9 @@ WARM, COUNTED = 5, 21
 Go = Callable[[RawClient], Awaitable[Any]]
 
 COSTS = {
-    "a call that is passed on": 133,
-    "a call whose tool is guarded": 134,
-    "a list whose tools are guarded": 175,
+    "a call that is passed on": 128,
+    "a call whose tool is guarded": 129,
+    "a list whose tools are guarded": 170,
     "a session that is opened and ended": 397,
 }
 """Calls of Python functions for one exchange."""

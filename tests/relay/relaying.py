@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -14,7 +15,7 @@ from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
-from adapter.relay.exchange import ClientRequest, ClientResponse
+from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.idle_sessions import Janitor
 from adapter.relay.notifications import Notifications
 from adapter.relay.relay import Relay
@@ -116,13 +117,17 @@ class Relaying:
         )
         return await self.sessions.create(record)
 
-    def ask(self, body: bytes, session: str | None, **more: object) -> ClientRequest:
+    def ask(self, body: bytes, session: str | None, **more: Any) -> ClientRequest:
         """A POST of ``body`` in that session; ``more`` are other fields of the Ask."""
         envelope = read_envelope(body) if body else None
         era = Era.LEGACY if session is not None else Era.MODERN
-        ask = ClientRequest(self.server, "POST", era, "anonymous", [], session, envelope=envelope, body=body)
+        sender = Sender(era, "anonymous", session)
+        sender = sender._replace(**{name: value for name, value in more.items() if name in Sender._fields})
+        ask = ClientRequest(self.server, "POST", sender, [])
+        ask.envelope, ask.body = envelope, body
         for name, value in more.items():
-            setattr(ask, name, value)
+            if name not in Sender._fields:
+                setattr(ask, name, value)
         return ask
 
     async def post(self, body: bytes, session: str | None, **more: object) -> bytes:

@@ -54,7 +54,7 @@ class Waiting:
 
 def relaying_to(upstream: ScriptedUpstream) -> Relaying:
     relaying = Relaying(upstream, of_tools(save=Waiting()))
-    relaying.server.answer_limit = LIMIT
+    relaying.server.rules.answer_limit = LIMIT
     return relaying
 
 
@@ -100,7 +100,7 @@ async def test_event_of_a_stream_that_is_read(kind: str) -> None:
     answer = ScriptedAnswer(headers=SSE, chunks=[told, *ENDLESS[kind].chunks])
     upstream = ScriptedUpstream([(Expect("GET"), answer)])
     relaying = Relaying(upstream, of_tools(save=Waiting()))
-    relaying.server.answer_limit = LIMIT
+    relaying.server.rules.answer_limit = LIMIT
     ask = relaying.ask(b"", await relaying.open(), method="GET")
     assert await whole(await relaying.relay.handle(ask)) == told
     assert upstream.replies[0].aborted

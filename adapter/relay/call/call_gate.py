@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from adapter.relay.exchange import POST_FIELDS, ClientRequest, Renewed, forwarda
 from adapter.relay.replies import decoded, is_encoded, is_response, media_type, read_answer, read_body
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import ACCEPT, Resumption, UpstreamSessions
-from adapter.relay.stages import Call, Gate, Gates
+from adapter.relay.stages import Call, CallOrigin, Gate, Gates
 from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
@@ -36,19 +35,12 @@ async def fetch(
     """
     # The client chooses its ids itself, and most count, so a long random text meets none of them.
     request_id = f"adapter-{secrets.token_hex(8)}"
-    if ask.era is Era.MODERN:
+    if ask.sender.era is Era.MODERN:
         params = {**params, "_meta": _meta_of(ask)}
     message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
     body = dump(message)
-    own = replace(
-        ask,
-        headers=_headers(ask, method, params),
-        envelope=envelope_of(message, body),
-        body=body,
-        encoded=False,
-        renewed=None,
-    )
-    read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+    own = ask.with_message(envelope_of(message, body), body, _headers(ask, method, params))
+    read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
     reply = await upstream_sessions.send(own, session, body, read_timeout)
     if reply.status != 200:
         reply.abort()
@@ -57,7 +49,7 @@ async def fetch(
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream_session if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
+    resume = Resumption(ask.server, own.headers, upstream_session, ask.sender.version, ask.query).after
     return (await read_answer(reply, request_id, read_timeout, resume, limit)).response
 
 
@@ -75,7 +67,7 @@ def _headers(ask: ClientRequest, method: str, params: dict[str, Any]) -> list[tu
     )
     fields = [field for field in fields if not field[0].lower().startswith("mcp-param-")]
     fields += [("Accept", ACCEPT), ("Accept-Encoding", "identity"), ("Content-Type", "application/json")]
-    if ask.era is Era.MODERN:
+    if ask.sender.era is Era.MODERN:
         fields.append(("Mcp-Method", method))
         name = params.get("uri", params.get("name"))
         if name is not None:
@@ -92,18 +84,16 @@ class CallGate:
 
     def call(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> Call:
         """The request as stages and gates see it."""
+        sender = ask.sender
         return Call(
-            server=ask.server.id,
-            scope=self.scope_of(session, ask.principal),
-            envelope=envelope,
-            request=envelope.body,
-            era=ask.era,
-            base=ask.base,
-            session=session.key if session else None,
-            headers=ask.headers,
-            fetch=partial(fetch, self.upstream_sessions, ask, session),
-            caller=ask.caller,
-            began=time.time(),
+            CallOrigin(
+                ask.server.id, sender.era, session.key if session else None, sender.caller, sender.base
+            ),
+            self.scope_of(session, sender.principal),
+            envelope,
+            envelope.body,
+            ask.headers,
+            partial(fetch, self.upstream_sessions, ask, session),
         )
 
     async def admitted(
@@ -114,7 +104,7 @@ class CallGate:
         Returns the envelope of the call that goes on, which a gate may have put in the place of this one. Raises
         AdapterError.
         """
-        scope, guard = self.scope_of(session, ask.principal), ask.server.stages.guard
+        scope, guard = self.scope_of(session, ask.sender.principal), ask.server.stages.guard
         for gate in gates:
             if guard is not None and gate is guard:
                 ask.tool_repeatable = partial(guard.repeatable, scope.id)
@@ -139,7 +129,7 @@ class CallGate:
     async def _judge_again(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
         guard = ask.server.stages.guard
         assert guard is not None, "there was one when the call came"
-        scope = self.scope_of(session, ask.principal)
+        scope = self.scope_of(session, ask.sender.principal)
         ask.tool_repeatable = partial(guard.repeatable, scope.id)
         if not guard.skips(scope.id, envelope.name):
             await guard.admit(self.call(ask, session, envelope))

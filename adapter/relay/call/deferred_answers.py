@@ -16,7 +16,7 @@ import orjson
 from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call, Stages, finish, walk_response
+from adapter.relay.stages import Call, CallOrigin, Stages, finish, walk_response
 from adapter.rules.access.principals import Scope
 from adapter.state.port import Store
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
@@ -57,9 +57,8 @@ class DeferredAnswers:
         held = self._held.setdefault(session.key, {})
         for row in rows:
             if row.key.startswith(prefix) and row.key not in held:
-                call = _decode(row.value)
-                call.session = session.key
-                held[row.key] = Parked(call, self._tables[call.server].stages_for(call.envelope))
+                call = _decode(row.value, session.key)
+                held[row.key] = Parked(call, self._tables[call.origin.server].stages_for(call.envelope))
         if not held:
             del self._held[session.key]
 
@@ -116,25 +115,24 @@ def _encode(call: Call) -> bytes:
     request, sent = (base64.b64encode(text).decode() for text in (call.envelope.body, call.request))
     return orjson.dumps(
         {
-            "server": call.server,
+            "server": call.origin.server,
             "scope": [*call.scope],
             "asked": request,
             "sent": sent,
-            "base": call.base,
+            "base": call.origin.base,
             "notes": call.notes,
         }
     )
 
 
-def _decode(value: bytes) -> Call:
+def _decode(value: bytes, session: str) -> Call:
     read = orjson.loads(value)
     envelope = read_envelope(base64.b64decode(read["asked"]))
     assert isinstance(envelope, Envelope), "only single requests are parked"
     return Call(
-        server=read["server"],
-        scope=Scope(*read["scope"]),
-        envelope=envelope,
-        request=base64.b64decode(read["sent"]),
-        base=read["base"],
+        CallOrigin(read["server"], session=session, base=read["base"]),
+        Scope(*read["scope"]),
+        envelope,
+        base64.b64decode(read["sent"]),
         notes=read["notes"],
     )

@@ -92,7 +92,7 @@ class GetStreams:
         ask.server.require_healthy(asyncio.get_running_loop().time())
         read_timeout = ask.server.timeouts.request
         stages = ask.server.stages
-        if session is not None and ask.last_event_id is not None and not stages.empty:
+        if session is not None and ask.sender.last_event_id is not None and not stages.empty:
             await self.deferred.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
         needed = session is not None and (stages.guards or self.deferred.waits(session))
@@ -104,7 +104,7 @@ class GetStreams:
         if session is not None and session.over:
             reply.abort()
             raise SessionUnknown()
-        headers = ask.server.answer_headers.to_client(reply.headers)
+        headers = ask.server.rules.answer_headers.to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
         if stream and needed:
@@ -124,9 +124,9 @@ class GetStreams:
             return ClientResponse(
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
-        pieces = listening(reply, rewrite, ask.server.answer_limit, observe)
-        scope = self.call_gate.scope_of(session, ask.principal)
-        inbox = self.notifications.open(scope, session.key, resumed=ask.last_event_id is not None)
+        pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
+        scope = self.call_gate.scope_of(session, ask.sender.principal)
+        inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
         release = both(release, partial(self.notifications.close, scope, session.key, inbox))
         return ClientResponse(
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events

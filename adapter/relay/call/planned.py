@@ -112,9 +112,9 @@ class Planned:
 
     def _note(self, call: Call, walk: SuspendedPlan) -> None:
         """Have the walk found by its request's id, for a client that gives that up."""
-        if call.session is None or call.envelope.id is None:
+        if call.origin.session is None or call.envelope.id is None:
             return
-        key = (call.session, call.envelope.id)
+        key = (call.origin.session, call.envelope.id)
         self._walks[key] = walk
 
         def forget() -> None:
@@ -127,11 +127,11 @@ class Planned:
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
         planned = PlannedCall(
-            server=call.server,
+            server=call.origin.server,
             tool=self._plan.tool,
             arguments=arguments,
             execute=_unreached,
-            caller=call.caller,
+            caller=call.origin.caller,
             session=call.scope.id,
             say=partial(self._notifications.say, call.scope),
             deadline=deadline,
@@ -245,7 +245,7 @@ class Plans:
         number = params.get("requestId") if isinstance(params, dict) else None
         # True is 1 to a dict, but not to JSON.
         if isinstance(number, str | int | float) and not isinstance(number, bool):
-            walk = self._walks.get((call.session or "", number))
+            walk = self._walks.get((call.origin.session or "", number))
             if walk is not None:
                 walk.withdraw()
 

@@ -46,7 +46,7 @@ class ExchangeRecovery:
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
         upstream_session = self._session.upstream_session if self._session else None
-        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.version, ask.query)
+        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.sender.version, ask.query)
         return await resumption.after(last_event_id, None)
 
     async def polled(self) -> None:

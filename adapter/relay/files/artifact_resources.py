@@ -214,7 +214,7 @@ class ResourceRead:
         )
         if self._links is None:
             return f"{sentence} Downloads are off (core.allow_artifacts_download)."
-        return f"{sentence} Download it: {self._links.download(call.base, record)}"
+        return f"{sentence} Download it: {self._links.download(call.origin.base, record)}"
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class _Delivery:
                 return PurePosixPath(self._files.path_of(record.place)).as_uri()
             case "url":
                 told: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
-                return told or self._links.delivery(call.base, record)
+                return told or self._links.delivery(call.origin.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":

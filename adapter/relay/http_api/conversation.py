@@ -219,7 +219,7 @@ class Conversation:
                 return heard.response
             if answer.status != 200:
                 raise _refused_by_status(answer.status)
-            if ask.era is Era.MODERN or heard.last_id in (b"", last_id):
+            if ask.sender.era is Era.MODERN or heard.last_id in (b"", last_id):
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
             last_id = heard.last_id
             await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
@@ -238,7 +238,7 @@ class Conversation:
         listed: str | None = None,
     ) -> _Heard:
         """Read an answer up to the response, then close it. Raises AdapterError."""
-        limit = self._asks.server.answer_limit
+        limit = self._asks.server.rules.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
                 raise UpstreamBroken("The upstream server compressed an answer that was asked for as it is.")

@@ -15,7 +15,7 @@ from adapter.relay.sessions.upstream_sessions import (
     initialize_result,
     negotiated_version,
 )
-from adapter.relay.stages import Call, walk_response
+from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
@@ -50,7 +50,7 @@ class SessionOpener:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+        read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
         stages = ask.server.stages.stages_for(envelope)
         body = ask.body
         if stages:
@@ -60,7 +60,7 @@ class SessionOpener:
             )
             body = envelope.body
         reply = await self._upstream_sessions.open(ask, body)
-        headers = ask.server.answer_headers.to_client(reply.headers)
+        headers = ask.server.rules.answer_headers.to_client(reply.headers)
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
@@ -85,7 +85,9 @@ class SessionOpener:
             raise
         response = answer.response
         if stages and response is not None:
-            response = await walk_response(stages, Call(ask.server.id, _NO_SCOPE, envelope, body), response)
+            response = await walk_response(
+                stages, Call(CallOrigin(ask.server.id), _NO_SCOPE, envelope, body), response
+            )
         changed = answer.with_response(response)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
@@ -98,7 +100,7 @@ class SessionOpener:
         now = self._clock()
         return SessionRecord(
             server=ask.server.id,
-            principal=ask.principal,
+            principal=ask.sender.principal,
             upstream_session=upstream_session,
             protocol_version=negotiated_version(result),
             initialize=envelope.body,

@@ -97,8 +97,8 @@ class UpstreamSessions:
 
     async def open(self, ask: ClientRequest, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
-        share = Share(ask.principal) if ask.server.shares else None
-        request = UpstreamRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
+        share = Share(ask.sender.principal) if ask.server.shares else None
+        request = UpstreamRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
@@ -108,7 +108,9 @@ class UpstreamSessions:
         envelope = ask.envelope
         streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
         purpose = Purpose.STREAM if streams else Purpose.CALL
-        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.query, ask.repeatable, purpose)
+        return UpstreamRequest(
+            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
+        )
 
     # --- renewal ----------------------------------------------------------------------------------------------
 
@@ -205,7 +207,7 @@ class UpstreamSessions:
         asked = read_envelope(record.initialize)
         assert isinstance(asked, Envelope)
         resume = Resumption(ask.server, common, upstream_session, record.protocol_version, ask.query).after
-        answer = await read_answer(reply, asked.id, read_timeout, resume, ask.server.answer_limit)
+        answer = await read_answer(reply, asked.id, read_timeout, resume, ask.server.rules.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
@@ -255,7 +257,7 @@ class UpstreamSessions:
         """
         if session.upstream_session is None:
             return None
-        fields = list(headers) if headers is not None else [*server.static]
+        fields = list(headers) if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", session.protocol_version))
         fields.append(("Mcp-Session-Id", session.upstream_session))

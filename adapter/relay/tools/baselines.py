@@ -36,7 +36,11 @@ class Baselines:
 
         A caller over HTTP is pinned by principal: its session comes and goes unseen, and a pin would go with it.
         """
-        return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
+        return (
+            self._of_principal(call.origin.caller.principal)
+            if call.origin.caller.entrance == "http"
+            else call.scope
+        )
 
     async def of(self, call: Call, now: Catalogue) -> Catalogue:
         """The catalogue that the scope of a call starts from: ``now``, if it has no baseline yet."""
@@ -109,7 +113,7 @@ class Baselines:
             sentence(found),
             self._clock(),
             scope.id,
-            name_of(call.caller.principal),
+            name_of(call.origin.caller.principal),
             own,
         )
         await memory.met(self.server, meeting)

@@ -180,10 +180,10 @@ class ToolGuard:
         Not where its successor would start from the same baseline: a file's, an operator's, the server's, or its
         principal's.
         """
-        ends = self._pinning.invalidate and not self._pinning.subset and call.session is not None
+        ends = self._pinning.invalidate and not self._pinning.subset and call.origin.session is not None
         ends = ends and await self._baselines.begins_anew_with_session(call)
-        if ends and call.session is not None:
-            await self._revoke(call.session, sentence(found))
+        if ends and call.origin.session is not None:
+            await self._revoke(call.origin.session, sentence(found))
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
 

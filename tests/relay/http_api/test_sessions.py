@@ -83,7 +83,7 @@ class Serving:
     def __init__(self, *steps: Step, stages: StageTable | None = None, **more: Any) -> None:
         self.upstream = ScriptedUpstream(steps)
         self.relaying = Relaying(self.upstream, stages or StageTable(), MemoryStore())
-        self.relaying.server.passthrough = frozenset({"x-team", "authorization"})
+        self.relaying.server.rules.passthrough = frozenset({"x-team", "authorization"})
         self.sessions = HttpSessions(
             self.relaying.relay, self.relaying.server, self.relaying.background, self.relaying.clock, **more
         )
@@ -129,7 +129,7 @@ async def test_header_fields_of_the_caller_pass_as_they_do_for_clients() -> None
 async def test_a_required_header_is_required_here_too() -> None:
     """As on the mount: nothing is sent without it."""
     serving = Serving()
-    serving.relaying.server.required = ("X-Key",)
+    serving.relaying.server.rules.required = ("X-Key",)
     with pytest.raises(BadRequest, match="X-Key"):
         await serving.sessions.tools(ANN)
     assert serving.upstream.requests == []
@@ -489,7 +489,9 @@ class Stamping:
         self.callers: list[str] = []
 
     async def ask(self, call: Call) -> bytes | None:
-        self.callers.append(f"{call.caller.entrance}:{call.caller.principal}:{call.session}:{call.base}")
+        self.callers.append(
+            f"{call.origin.caller.entrance}:{call.origin.caller.principal}:{call.origin.session}:{call.origin.base}"
+        )
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import ToolUnknown
 from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call, Stage
+from adapter.relay.stages import Call, CallOrigin, Stage
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.definitions import DEFINITIONS_KEPT, Definitions, Offered
 from adapter.rules.access.principals import Scope
@@ -65,7 +65,7 @@ def call(
     body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     envelope = read_envelope(body)
     assert isinstance(envelope, Envelope)
-    return Call("one", Scope("s", ""), envelope, body, era, headers=list((headers or {}).items()))
+    return Call(CallOrigin("one", era), Scope("s", ""), envelope, body, list((headers or {}).items()))
 
 
 def own(code: CodeMode, tool: str) -> Stage:

@@ -17,7 +17,7 @@ from adapter.errors import (
     UpstreamSilent,
     UpstreamUnreachable,
 )
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, CallOrigin
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.pins import LOOKED_UP, PINS
 from adapter.rules.access.principals import Scope
@@ -164,7 +164,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
 
         envelope = read_envelope(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"click"}}')
         assert isinstance(envelope, Envelope)
-        asking = Call("one", Scope("s", ""), envelope, envelope.body, fetch=fetch)
+        asking = Call(CallOrigin("one"), Scope("s", ""), envelope, envelope.body, fetch=fetch)
         with pytest.raises(UpstreamSilent, match=r"did not list its tools within 0\.05 s"):
             await catalogue_reader.seen(asking)
 
