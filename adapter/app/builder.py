@@ -28,9 +28,9 @@ from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.stage_timings import BothTracings, Waterfall

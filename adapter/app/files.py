@@ -16,7 +16,7 @@ from adapter.edge.files.uploads import UploadLimits, UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch
 from adapter.files.port import FileStore
-from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
+from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, Producing
 from adapter.relay.files.artifact_resources import (
     Announcing,

@@ -14,7 +14,7 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.replies import discard
 from adapter.relay.server import Servers
 from adapter.relay.sessions.session_map import Found, Sessions

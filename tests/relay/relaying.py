@@ -11,9 +11,9 @@ import orjson
 from adapter import log
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.idle_sessions import Janitor

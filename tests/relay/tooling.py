@@ -14,7 +14,7 @@ import orjson
 
 from adapter import log
 from adapter.files.shelf import Shelf
-from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
+from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_producer import Producer, Producing

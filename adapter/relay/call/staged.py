@@ -11,8 +11,7 @@ from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.resumption import ExchangeRecovery
+from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
 from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
 from adapter.relay.sessions.session_map import Session
