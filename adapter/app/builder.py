@@ -28,6 +28,7 @@ from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.resumption import DeferredAnswers
@@ -36,7 +37,6 @@ from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.stage_timings import BothTracings, Waterfall
 from adapter.relay.idle_sessions import Janitor
 from adapter.relay.notifications import Notifications
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.initialize import SessionOpener

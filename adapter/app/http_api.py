@@ -30,9 +30,9 @@ from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Tracing
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.session_map import Sessions

@@ -11,6 +11,7 @@ import orjson
 from adapter import log
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.resumption import DeferredAnswers
@@ -18,7 +19,6 @@ from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.idle_sessions import Janitor
 from adapter.relay.notifications import Notifications
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.initialize import SessionOpener
 from adapter.relay.sessions.late_sessions import LateSessions

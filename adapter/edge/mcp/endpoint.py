@@ -25,8 +25,8 @@ from adapter.errors import (
     UnsupportedMediaType,
 )
 from adapter.pipeline.tracing import Tracing
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.host_and_origin_check import is_json_type

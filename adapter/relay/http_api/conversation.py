@@ -21,6 +21,7 @@ from adapter.errors import (
     UpstreamUnanswered,
 )
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
     CLIENT,
@@ -36,7 +37,6 @@ from adapter.relay.http_api.callers import (
     request,
     result_of,
 )
-from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LONGEST_RETRY

@@ -1,4 +1,4 @@
-"""The relay: what becomes of each request to a mount.
+"""The entrance of the relay, which dispatches each request to a mount.
 
 An exchange no stage concerns is piped: body bytes out, answer bytes back as they arrive. ``initialize`` is read,
 because its result mints the session, but leaves as it came. What stages concern is read and edited.
