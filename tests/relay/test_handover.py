@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
 from adapter.rules.access.principals import Scope, principal_scope
@@ -37,7 +38,7 @@ class Second:
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
-        stage = Consumer(rule, first.registry, first.files, first.links, ParamHeaders())
+        stage = Consumer(rule, FileAccess(first.registry, first.files, first.links), ParamHeaders())
         self.relaying = Relaying(self.upstream, of_tools(read=stage), first.store, first.clock)
 
     async def read(self, uri: str, session: str | None) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class DownloadRoute:
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:
-            raise NotFound("No server of this id has files here.")
+            raise NotFound("No server with this id has files here.")
 
     async def _find(self, names: Names, *kinds: FileKind) -> FileRecord:
         server, scope, file_id, filename = names
@@ -76,28 +76,28 @@ class DownloadRoute:
         raise FileGone()
 
     async def _send(self, request: Request, record: FileRecord, extra: list[tuple[str, str]]) -> None:
-        etag = f'"{record.sha256}"'
+        etag = f'"{record.content.sha256}"'
         fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes"), *extra]
         if not_modified(request.headers.get("If-None-Match"), etag):
             request.reply.send(304, fields)
             return
-        asked = _asked(request, record.size, etag)
+        asked = _asked(request, record.content.size, etag)
         if isinstance(asked, Unsatisfiable):
             body = orjson.dumps(
-                {"detail": f"The file has {asked.size} bytes, and the range begins behind them."}
+                {"detail": f"The range begins after the end of the file, which has {asked.size} bytes."}
             )
             unsatisfied = [("Content-Range", f"bytes */{asked.size}"), ("Content-Type", "application/json")]
             request.reply.send(416, fields + unsatisfied, body)
             return
         fields += [
-            ("Content-Type", record.media_type),
+            ("Content-Type", record.content.media_type),
             ("Content-Disposition", content_disposition(record.filename)),
             ("X-Content-Type-Options", "nosniff"),
             ("Content-Security-Policy", "sandbox; default-src 'none'"),
         ]
         if asked is not None:
             first, length = asked
-            fields.append(("Content-Range", f"bytes {first}-{first + length - 1}/{record.size}"))
+            fields.append(("Content-Range", f"bytes {first}-{first + length - 1}/{record.content.size}"))
         await self._stream(request, record, asked, fields)
 
     async def _stream(
@@ -107,7 +107,7 @@ class DownloadRoute:
         asked: tuple[int, int] | None,
         fields: list[tuple[str, str]],
     ) -> None:
-        first, length = asked or (0, record.size)
+        first, length = asked or (0, record.content.size)
         with contextlib.closing(await self._registry.read(record)) as opened:
             request.reply.begin(206 if asked else 200, fields, length)
             if request.method != "HEAD":

@@ -95,7 +95,7 @@ class ResourceList:
         behind = _behind(cursor)
         if behind is None:
             id_bytes = call.envelope.id_bytes
-            return error_response(id_bytes, INVALID_PARAMS, "This cursor is none of resources/list.")
+            return error_response(id_bytes, INVALID_PARAMS, "This cursor is not from resources/list.")
         page, rest = self._page(call, behind)
         return _listed(call, "resources", page, rest)
 
@@ -130,8 +130,8 @@ class ResourceList:
         return {
             "uri": artifact_uri(record.scope, record.id, record.filename, self._scheme),
             "name": record.filename,
-            "mimeType": record.media_type,
-            "size": record.size,
+            "mimeType": record.content.media_type,
+            "size": record.content.size,
             "annotations": {"lastModified": iso(record.created)},
         }
 
@@ -178,7 +178,7 @@ class ResourceRead:
         record = await self._record(call, uri)
         if record is None:
             return _unknown(call, uri)
-        if record.size > self._limit:
+        if record.content.size > self._limit:
             return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
         try:
             return await self._contents(call, uri, record)
@@ -209,16 +209,16 @@ class ResourceRead:
 
     def _too_large(self, call: Call, record: FileRecord) -> str:
         sentence = (
-            f"This artifact has {record.size} bytes, more than the {self._limit} that "
-            "artifacts.max_resource_bytes lets resources/read return."
+            f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
+            "artifacts.max_resource_bytes allows for resources/read."
         )
         if self._links is None:
-            return f"{sentence} Downloads are off (core.allow_artifacts_download)."
+            return f"{sentence} Downloads are disabled (core.allow_artifacts_download)."
         return f"{sentence} Download it: {self._links.download(call.origin.base, record)}"
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
-    shown = {"uri": uri, "mimeType": record.media_type}
+    shown = {"uri": uri, "mimeType": record.content.media_type}
     if isinstance(held, str):
         return {**shown, "text": held}
     return {**shown, "blob": base64.b64encode(held).decode("ascii")}
@@ -263,7 +263,7 @@ def _cacheable(call: Call, result: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(call: Call, uri: str) -> bytes:
     code = NOT_FOUND_MODERN if call.modern else NOT_FOUND_LEGACY
-    return _failed(call, code, "Resource not found: it has expired, or never was.", uri)
+    return _failed(call, code, "Resource not found: it does not exist or has expired.", uri)
 
 
 def _failed(call: Call, code: int, message: str, uri: str) -> bytes:

@@ -37,7 +37,7 @@ class FileIndex:
     def count(self, record: FileRecord, last_access: float | None = None) -> None:
         """Let a file that nobody can find yet take its room."""
         last_access = self._clock() if last_access is None else last_access
-        self.ledger.add(Entry(record.key, record.scope, record.kind, record.size, last_access))
+        self.ledger.add(Entry(record.key, record.scope, record.kind, record.content.size, last_access))
 
     def show(self, record: FileRecord) -> None:
         """Let a file that is counted be found."""

@@ -237,7 +237,7 @@ async def test_what_cannot_be_read_never_was(tmp_path: Path, modern: bool, code:
         hidden = uri_of(await kept(one, scope=mine, exposed=False))
         renamed = uri_of(await kept(one, scope=mine)).replace("a.txt", "b.txt")
         vanished = await kept(one, scope=mine, name="gone.txt")
-        (tmp_path / "artifacts" / vanished.scope / vanished.id / vanished.stored_name).unlink()
+        (tmp_path / "artifacts" / vanished.scope / vanished.id / vanished.place.name).unlink()
         never = f"artifact://sessions/{mine.id}/{'e' * 32}/a.txt"
         escaping = f"{uri_of(vanished)}/../../x"
         meta = {"_meta": META} if modern else {}
