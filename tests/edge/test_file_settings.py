@@ -85,9 +85,7 @@ async def test_a_tool_takes_a_file_and_gives_another(
             assert read["contents"][0]["text"] == "olleh"
     first, second = definitions
     assert first == second
-    assert first["description"].startswith(
-        "Turns a file round.\n\nTo give it a local file, upload that first"
-    )
+    assert "pass the upload:// handle as path." in first["description"]
     assert first["description"].endswith("A file it produces comes back as an artifact:// URI.")
     assert "pattern" not in first["inputSchema"]["properties"]["path"]
 
