@@ -19,7 +19,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.settings.root import Settings
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
@@ -61,8 +61,10 @@ class App:
         return self.core.relay.servers.by_id
 
 
-def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: Store | None = None) -> App:
-    """Build the adapter. ``plans`` are the stages of each server by its id; a server without any is piped.
+def build(
+    settings: Settings, tables: Mapping[str, StageTable] | None = None, store: Store | None = None
+) -> App:
+    """Build the adapter. ``tables`` are the stages of servers by their ids, in place of those that settings ask for.
 
     ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
     statement or a script that cannot be used, and for telemetry that cannot be had.
@@ -74,7 +76,7 @@ def build(settings: Settings, plans: Mapping[str, Plan] | None = None, store: St
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, stages.planning)
-    servers = build_servers(settings, watched, runtime, stages.hosting, tools.plans(plans or {}))
+    servers = build_servers(settings, watched, runtime, stages.hosting, tools.tables(tables or {}))
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
     door = build_door(settings, watched, relay, tools.pin_review)

@@ -9,7 +9,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.relay import Runtime, SessionParts
+from adapter.app.relay import Runtime, SessionParts, read_timeouts
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute
@@ -17,9 +17,15 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
-from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
+from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, ProducerRule
-from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.artifact_resources import (
+    Announcing,
+    Document,
+    ResourceList,
+    ResourceRead,
+    ResourceTemplates,
+)
 from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
 from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
@@ -29,7 +35,7 @@ from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSc
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Plan, Stages
+from adapter.relay.stage_table import StageEntry
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
@@ -189,61 +195,69 @@ class FileStages:
         self._runtime = runtime
         self._mirrors: dict[str, ParamHeaders] = {}
 
-    def plan(self, entry: ServerSettings) -> Plan:
-        """The stages of one server's requests; an empty plan where it has nothing to do with files."""
-        named: dict[tuple[str, str | None], Stages] = {}
+    def entries(self, entry: ServerSettings) -> list[StageEntry]:
+        """The stages of one server's requests that concern files; none where it has nothing to do with them."""
+        entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
-            if stages := self._stages(entry, tool):
-                named["tools/call", tool] = (RoundStage(self.parts.rounds), *stages)
+            entries += self._of_tool(entry, tool)
         offer = self._offer(entry)
         if offer is not None:
-            named["tools/call", offer.tool_name] = (
-                HelperTool(offer, self.parts.credentials, self.parts.scopes),
-            )
-        return self._with_lists(entry, named, offer) if named else Plan()
+            helper = HelperTool(offer, self.parts.credentials, self.parts.scopes)
+            entries.append(StageEntry("tools/call", "own", helper, offer.tool_name))
+        return [*entries, *self._of_lists(entry, offer)] if entries else []
 
-    def _with_lists(
-        self, entry: ServerSettings, named: dict[tuple[str, str | None], Stages], offer: Offer | None
-    ) -> Plan:
-        artifacts = self.settings.artifacts
+    def _of_tool(self, entry: ServerSettings, tool: str) -> list[StageEntry]:
+        """The stages of one tool, which may take a file and produce another one."""
+        found: list[StageEntry] = []
+        for adapter in entry.adapters:
+            if tool in adapter.tools and (stage := self._stage(entry, adapter, tool)) is not None:
+                slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
+                found.append(StageEntry("tools/call", slot, stage, tool))
+        return (
+            [StageEntry("tools/call", "rounds", RoundStage(self.parts.rounds), tool), *found] if found else []
+        )
+
+    def _of_lists(self, entry: ServerSettings, offer: Offer | None) -> list[StageEntry]:
         exposed = self._exposes(entry)
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
-        announce = partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        announcing = Announcing(
+            partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+        )
         texts = TaskTexts(Redaction(self.parts.files.roots, {}))
-        methods: dict[str, Stages] = {
-            "server/discover": (Announcing(announce),),
-            "tasks/get": (texts,),
-            "tasks/result": (texts,),
-        }
-        prefixed: dict[str, dict[str, Stages]] = {}
-        if resources:
-            listed = ResourceList(
-                entry.id, self.parts.registry, documents, artifacts.uri_scheme, exposed=exposed
-            )
-            links = self.parts.links if self.settings.core.allow_artifacts_download else None
-            read = ResourceRead(
-                self.parts.registry,
-                documents,
-                artifacts.uri_scheme,
-                limit=artifacts.max_resource_bytes,
-                links=links,
-            )
-            methods["resources/list"] = (listed,)
-            if exposed:
-                methods["subscriptions/listen"] = (SubscriptionStage(self.parts.notifications),)
-            methods["resources/templates/list"] = (ResourceTemplates(),)
-            named |= {("resources/read", document.uri): (read,) for document in documents}
-            if exposed:
-                prefixed["resources/read"] = {artifacts.uri_scheme: (read,)}
-        return Plan(named, methods, prefixed, announce)
+        entries = [
+            StageEntry("initialize", "announce", announcing),
+            StageEntry("server/discover", "announce", announcing),
+            StageEntry("tasks/get", "redact", texts),
+            StageEntry("tasks/result", "redact", texts),
+        ]
+        return [*entries, *self._of_resources(entry, documents, exposed=exposed)] if resources else entries
 
-    def _stages(self, entry: ServerSettings, tool: str) -> tuple[Consumer | Producer, ...]:
-        """The stages of one tool: files are put in place before the tool learns where to write."""
-        adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
-        stages = [self._stage(entry, adapter, tool) for adapter in adapters]
-        consumers = tuple(stage for stage in stages if isinstance(stage, Consumer))
-        return *consumers, *(stage for stage in stages if isinstance(stage, Producer))
+    def _of_resources(
+        self, entry: ServerSettings, documents: tuple[Document, ...], *, exposed: bool
+    ) -> list[StageEntry]:
+        artifacts = self.settings.artifacts
+        listed = ResourceList(entry.id, self.parts.registry, documents, artifacts.uri_scheme, exposed=exposed)
+        links = self.parts.links if self.settings.core.allow_artifacts_download else None
+        read = ResourceRead(
+            self.parts.registry,
+            documents,
+            artifacts.uri_scheme,
+            limit=artifacts.max_resource_bytes,
+            links=links,
+        )
+        entries = [
+            StageEntry("resources/list", "artifacts", listed),
+            StageEntry("resources/templates/list", "artifacts", ResourceTemplates()),
+            *(StageEntry("resources/read", "artifacts", read, document.uri) for document in documents),
+        ]
+        if exposed:
+            subscription = SubscriptionStage(self.parts.notifications)
+            entries += [
+                StageEntry("subscriptions/listen", "artifacts", subscription),
+                StageEntry("resources/read", "artifacts", read, prefix=artifacts.uri_scheme),
+            ]
+        return entries
 
     def _stage(
         self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str
@@ -286,7 +300,7 @@ class FileStages:
             argument=adapter.output_path_argument,
             locator=Locator(locator.mode, locator.output_path_key, locator.output_path_regexes),
             required=adapter.required,
-            capture_limit=capture_limit(self.settings, self._patience(entry, adapter)),
+            capture_limit=capture_limit(self.settings, self._patience(entry, tool)),
             showing=showing,
         )
         return Producer(
@@ -302,8 +316,8 @@ class FileStages:
     def _access(self) -> FileAccess:
         return FileAccess(self.parts.registry, self.parts.files, self.parts.links)
 
-    def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
-        own = adapter.overrides.tool_call_timeout_seconds
+    def _patience(self, entry: ServerSettings, tool: str) -> float | None:
+        own = read_timeouts(entry).get(tool)
         return self.settings.tool_defaults_for(entry).tool_call_timeout_seconds if own is None else own
 
     def _exposes(self, entry: ServerSettings) -> bool:

@@ -13,14 +13,14 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.hosted import Hosting
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Notifications
-from adapter.relay.relay import Relay
-from adapter.relay.server import Server, Timeouts
+from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
@@ -29,12 +29,12 @@ from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
-from adapter.relay.stages import Plan
-from adapter.relay.tools.wiring import Wiring, WiringWatch
+from adapter.relay.stage_table import StageTable
+from adapter.relay.tools.wiring import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
-from adapter.settings.servers.server import ServerSettings
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
@@ -139,10 +139,12 @@ def build_servers(
     store: Store,
     runtime: Runtime,
     hosting: Hosting,
-    plan_of: Callable[[ServerSettings], Plan],
+    stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
-    """Build the servers; ``plan_of`` gives the stages of each."""
-    servers = {entry.id: build_server(settings, entry, plan_of(entry), hosting) for entry in settings.servers}
+    """Build the servers; ``stages_of`` gives the stages of each."""
+    servers = {
+        entry.id: build_server(settings, entry, stages_of(entry), hosting) for entry in settings.servers
+    }
     monitors = {
         entry.id: HealthMonitor(
             servers[entry.id],
@@ -190,7 +192,7 @@ UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting], Upstream]]
 """The makers of upstreams, by ``upstream.transport``."""
 
 
-def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting: Hosting) -> Server:
+def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, hosting: Hosting) -> Server:
     """One entry of ``servers``; only its upstream depends on the transport."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
@@ -199,8 +201,6 @@ def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting:
         half_open_probes=ping.half_open_probe_allowance,
         start_cooldown=START_COOLDOWN,
     )
-    headers = upstream.client_headers
-    tools = (tool for adapter in entry.adapters for tool in adapter.tools)
     return Server(
         id=entry.id,
         mount=entry.mount_path,
@@ -209,28 +209,32 @@ def build_server(settings: Settings, entry: ServerSettings, plan: Plan, hosting:
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=hosting.read_timeouts(entry) | _tool_timeouts(entry),
+            tools=hosting.read_timeouts(entry) | read_timeouts(entry),
         ),
-        passthrough=frozenset(name.lower() for name in (*headers.passthrough, *headers.required)),
-        required=tuple(headers.required),
-        static=tuple(upstream.static_headers.items()),
-        answer_headers=AnswerHeaders(
-            drop=upstream.server_headers.drop, passthrough=upstream.server_headers.passthrough
-        ),
-        plan=plan,
-        answer_limit=settings.core.upstream.max_answer_bytes,
-        wiring=Wiring(frozenset(tool for tool in tools if ("tools/call", tool) in plan.named)),
+        rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
+        stages=stages,
     )
 
 
-def _tool_timeouts(entry: ServerSettings) -> dict[str, float | None]:
-    """The seconds for which a call may be silent, by tool, where a file adapter overrides them."""
-    return {
-        tool: adapter.overrides.tool_call_timeout_seconds
-        for adapter in entry.adapters
-        for tool in adapter.tools
-        if adapter.overrides.tool_call_timeout_seconds is not None
-    }
+def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:
+    of_clients, of_server = upstream.client_headers, upstream.server_headers
+    return TransferRules(
+        passthrough=frozenset(name.lower() for name in (*of_clients.passthrough, *of_clients.required)),
+        required=tuple(of_clients.required),
+        static=tuple(upstream.static_headers.items()),
+        answer_headers=AnswerHeaders(drop=of_server.drop, passthrough=of_server.passthrough),
+        answer_limit=answer_limit,
+    )
+
+
+def read_timeouts(entry: ServerSettings) -> dict[str, float]:
+    """The seconds that a call may be silent, for tools whose adapters override that; of two the longer time counts."""
+    found: dict[str, float] = {}
+    for adapter in entry.adapters:
+        seconds = adapter.overrides.tool_call_timeout_seconds
+        if seconds is not None:
+            found |= {tool: max(found.get(tool, seconds), seconds) for tool in adapter.tools}
+    return found
 
 
 def _shared(
@@ -270,8 +274,8 @@ def build_relay(
 ) -> RelayParts:
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
-    plans = {name: server.plan for name, server in servers.by_id.items()}
-    deferred = DeferredAnswers(store, plans, ttl=PARKED_TTL, clock=runtime.clock)
+    tables = {name: server.stages for name, server in servers.by_id.items()}
+    deferred = DeferredAnswers(store, tables, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
     call_gate = CallGate(upstream_sessions, parts.scopes.of)

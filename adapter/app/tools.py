@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from adapter.app.files import FileStages
 from adapter.app.pipeline import Known, Planning
@@ -17,7 +16,7 @@ from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.call.planned import Plans
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines, PinReview
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
@@ -103,12 +102,13 @@ class ToolParts:
             if server in self._of_server:
                 self._of_server[server].cache.end(scope_id)
 
-    def plans(self, given: Mapping[str, Plan]) -> Callable[[ServerSettings], Plan]:
+    def tables(self, given: Mapping[str, StageTable]) -> Callable[[ServerSettings], StageTable]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
-        return lambda entry: given.get(entry.id) or self._guarded(entry, self._files.plan(entry))
+        return lambda entry: given.get(entry.id) or self._table(entry)
 
-    def _guarded(self, entry: ServerSettings, plan: Plan) -> Plan:
-        """The plan with the stages that the policies for tools need."""
+    def _table(self, entry: ServerSettings) -> StageTable:
+        """The stages of one server's requests: those of its files, and what its policies, pins and plans ask for."""
+        entries = self._files.entries(entry)
         policies = policies_of(self._settings, entry)
         own = self._files.own_tools(entry)
         names = CodeModeNames(entry.id) if self._settings.code_mode_for(entry) else None
@@ -116,7 +116,7 @@ class ToolParts:
         planned = self._planning.concerns(entry)
         if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
-            return plan
+            return StageTable(entries)
         lists = ToolLists(
             entry.id,
             shape_of(policies, partial(self._planning.decorate, entry) if planned else None),
@@ -135,16 +135,18 @@ class ToolParts:
             definitions=Definitions() if names is not None or planned else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)
-        plan = replace(
-            plan,
-            methods={**plan.methods, "tools/list": (tool_guard,)},
-            gate=tool_guard,
+        code_mode = CodeMode(names, tool_guard, own) if names is not None else None
+        return StageTable(
+            [
+                *entries,
+                *(code_mode.entries() if code_mode is not None else ()),
+                StageEntry("tools/list", "guard", tool_guard),
+            ],
+            unfold=code_mode,
+            guard=tool_guard,
+            plans=self._plans(entry, tool_guard) if planned else None,
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
-        if planned:
-            plans = self._plans(entry, tool_guard)
-            plan = replace(plan, around=plans.of, withdraw=plans.withdraw)
-        return plan if names is None else CodeMode(names, tool_guard, own).around(plan)
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
         section = self._settings.pinning_for(entry)
@@ -232,24 +234,25 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
 
 
 def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
-    """The tools that the adapter gives files to or takes files from, by name."""
-    found: dict[str, Wrapped] = {}
+    """The tools that the adapter gives files to or takes files from, by name; a tool may do both."""
+    taking: dict[str, str] = {}
+    writing: set[str] = set()
     for adapter in entry.adapters:
-        kind: Literal["consumer", "producer"]
         if isinstance(adapter, UploadConsumer):
-            active, kind, argument = settings.uploads.enabled, "consumer", adapter.file_path_argument
-        else:
-            active, kind = settings.artifacts.enabled and adapter.persist, "producer"
-            argument = adapter.output_path_argument or ""
-        for tool in adapter.tools if active else ():
-            found[tool] = Wrapped(
-                kind=kind,
-                argument=argument or None,
-                helper=f"{entry.id}_get_upload_url",
-                artifact_scheme=settings.artifacts.uri_scheme,
-                upload_scheme=settings.uploads.uri_scheme,
-            )
-    return found
+            if settings.uploads.enabled:
+                taking |= dict.fromkeys(adapter.tools, adapter.file_path_argument)
+        elif settings.artifacts.enabled and adapter.persist:
+            writing.update(adapter.tools)
+    return {
+        tool: Wrapped(
+            kind="producer" if tool not in taking else "both" if tool in writing else "consumer",
+            argument=taking.get(tool),
+            helper=f"{entry.id}_get_upload_url",
+            artifact_scheme=settings.artifacts.uri_scheme,
+            upload_scheme=settings.uploads.uri_scheme,
+        )
+        for tool in (*taking, *(writing - taking.keys()))
+    }
 
 
 def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[str, bytes], Shaping]:

@@ -21,7 +21,7 @@ from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
@@ -192,7 +192,7 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     patience = settings.core.upstream_request_timeout_seconds
     # The scripts of other servers are not loaded.
     made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
-    server = build_server(settings, entry, Plan(), made.hosting)
+    server = build_server(settings, entry, StageTable(), made.hosting)
     visit = OwnSession(server, patience)
     try:
         async with asyncio.timeout(patience):

@@ -1,1 +1,1 @@
-"""The way of each request: ``relay`` begins, ``stages`` names what a call walks, the subfolders do the work."""
+"""The way of each request: ``call/dispatch`` begins, ``stages`` names the slots of its road, the wings do the work."""

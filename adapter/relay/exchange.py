@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
@@ -29,15 +29,30 @@ Renewed = Callable[["ClientRequest"], Awaitable[None]]
 """Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
 
 
+class Sender(NamedTuple):
+    """The facts that are the same for all requests with one head on one connection: who sends, and in which session.
+
+    ``session_id`` is the client's own, of the legacy era. ``caller`` is the principal as stages may know it. ``base``
+    is the URL under which the client knows the adapter, without a slash at its end.
+    """
+
+    era: Era
+    principal: str
+    session_id: str | None = None
+    version: str | None = None
+    last_event_id: str | None = None
+    caller: Caller = NOBODY
+    base: str = ""
+
+
 @dataclass(slots=True)
 class ClientRequest:
     """One HTTP request to a mount, as ingress read it: checked, authenticated, its headers filtered.
 
-    ``headers`` are the ones that may go upstream. ``envelope`` is None for GET and DELETE. ``body`` is what the
-    client sent, byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
-    ``query`` is that of the request's target, as it goes upstream.
-    ``base`` is the URL under which the client knows the adapter, without a slash at its end;
-    ``caller`` is who asks, as stages may know them;
+    ``headers`` are the ones that may go upstream, ``query`` is that of the request's target, as it goes upstream.
+
+    What is read of its message comes later: ``envelope`` is None for GET and DELETE; ``body`` is what the client sent,
+    byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
     ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
     ``tool_repeatable`` tells of tools whether they may be called twice, None where nothing is known of them.
@@ -45,21 +60,24 @@ class ClientRequest:
 
     server: Server
     method: str
-    era: Era
-    principal: str
+    sender: Sender
     headers: list[tuple[str, str]]
-    session_id: str | None = None
-    last_event_id: str | None = None
-    version: str | None = None
-    envelope: Envelope | Batch | None = None
-    body: bytes = b""
-    encoded: bool = False
-    base: str = ""
-    renewed: Renewed | None = None
-    caller: Caller = NOBODY
     query: str = ""
-    tool_repeatable: ToolRepeatable | None = None
-    sent: Callable[[], None] | None = None
+    envelope: Envelope | Batch | None = field(default=None, init=False)
+    body: bytes = field(default=b"", init=False)
+    encoded: bool = field(default=False, init=False)
+    renewed: Renewed | None = field(default=None, init=False)
+    tool_repeatable: ToolRepeatable | None = field(default=None, init=False)
+    sent: Callable[[], None] | None = field(default=None, init=False)
+
+    def with_message(
+        self, envelope: Envelope | Batch, body: bytes, headers: list[tuple[str, str]]
+    ) -> ClientRequest:
+        """Another message of the same sender, which is not compressed."""
+        other = ClientRequest(self.server, self.method, self.sender, headers, self.query)
+        other.envelope, other.body = envelope, body
+        other.tool_repeatable, other.sent = self.tool_repeatable, self.sent
+        return other
 
     def repeatable(self) -> bool:
         """Tell whether the request may be sent twice; a GET may, for it only reads."""

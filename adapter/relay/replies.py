@@ -59,12 +59,9 @@ class WholeAnswer:
     response: bytes | None
     event: SseEvent | None = None
 
-    def changed(self, change: Callable[[bytes], bytes]) -> bytes:
+    def with_response(self, response: bytes | None) -> bytes:
         """``raw`` with another response in place of the one it has; of a body that came without a coding."""
-        if self.response is None:
-            return self.raw
-        response = change(self.response)
-        if response is self.response:
+        if response is None or response is self.response:
             return self.raw
         if self.event is None:
             return response

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.replies import ANSWER_LIMIT
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.relay.tools.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
@@ -38,11 +38,25 @@ class Counters:
 
 
 @dataclass(slots=True)
+class TransferRules:
+    """The rules for what passes between clients and one upstream.
+
+    ``passthrough`` and ``required`` name fields of the client's, ``static`` are fields that every request gets.
+    ``answer_limit``: bytes of an answer, or of one event, that are read.
+    """
+
+    passthrough: frozenset[str] = frozenset()
+    required: tuple[str, ...] = ()
+    static: tuple[tuple[str, str], ...] = ()
+    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
+    answer_limit: int = ANSWER_LIMIT
+
+
+@dataclass(slots=True)
 class Server:
-    """``plan`` says which calls are *read*; what is not in it is piped.
+    """``stages`` are those of the requests that are *read*; what has none is piped.
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
-    ``answer_limit``: bytes of an answer, or of one event, that are read.
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
     ``shares``: the sessions of one principal share one upstream session.
     """
@@ -52,21 +66,20 @@ class Server:
     upstream: Upstream
     breaker: Breaker | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
-    passthrough: frozenset[str] = frozenset()
-    required: tuple[str, ...] = ()
-    static: tuple[tuple[str, str], ...] = ()
-    answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
-    plan: Plan = field(default_factory=Plan)
-    wiring: Wiring = field(default_factory=Wiring)
-    counters: Counters = field(default_factory=Counters)
-    answer_limit: int = ANSWER_LIMIT
-    issues_ids: bool | None = None
-    shares: bool = False
+    rules: TransferRules = field(default_factory=TransferRules)
+    stages: StageTable = field(default_factory=StageTable)
+    wiring: Wiring = field(init=False)
+    counters: Counters = field(default_factory=Counters, init=False)
+    issues_ids: bool | None = field(default=None, init=False)
+    shares: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.wiring = Wiring(self.stages.upstream_tools)
 
     def began_anew(self) -> None:
         """Note that the upstream forgot a session, so it may be another version."""
-        if self.plan.gate is not None:
-            self.plan.gate.changed()
+        if self.stages.guard is not None:
+            self.stages.guard.changed()
         self.wiring.changed()
 
     def require_healthy(self, now: float) -> None:
@@ -85,7 +98,7 @@ class Server:
         Where nothing is judged everything is clear. A tool call without an id is judged by nobody, and an upstream
         might run it.
         """
-        if self.plan.empty:
+        if self.stages.empty:
             return
         for each in message.members if isinstance(message, Batch) else (message,):
             if each.doubt is not None:
@@ -102,7 +115,7 @@ class Server:
 
     def listener(self) -> Callable[[bytes], None] | None:
         """A function that sees all chunks of one stream of this upstream; None if nothing needs to see them."""
-        return self.plan.gate.listener() if self.plan.gate is not None else None
+        return self.stages.guard.listener() if self.stages.guard is not None else None
 
 
 Servers = Mapping[str, Server]

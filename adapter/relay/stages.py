@@ -1,18 +1,56 @@
-"""The pipeline a read exchange walks: a tuple of stages in the order things happen.
+"""The road of a request: the stages that it walks, in the order in which things happen.
 
-A call that no stage concerns has an empty tuple and is piped. A new behaviour is one new stage in a plan.
+``ORDER`` names the slots of each method that is read. A feature contributes a stage to a slot for a method, and for one
+name (a tool, a URI) or all names; ``stage_table.py`` puts these into one tuple for each method and name. The request
+walks the tuple from the first stage to the last and goes to the upstream; the response walks back. A method or name
+without a stage is piped.
+
+There are three kinds of stages:
+
+* A *gate* decides, before anything is read, whether a call goes on, or which call takes its place. It may say in
+  advance that it has nothing to do (``skips``), and a call that no stage stands behind is piped all the same.
+* A *byte stage* sees the request and the response as bytes and edits spans of them. What it has to remember between the
+  two is a note of the call. Notes are JSON, so they survive a restart of the adapter, as a file that a tool is still
+  writing has to.
+* A *plan stage* stands around a call: it is given values, calls the rest of its plan as a function, and may call code
+  of the user's. Such a function cannot survive a restart. All plan stages of a tool are one stage here, in the slot
+  ``plan`` (``call/planned.py``), and stand around a hosted tool in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from time import time
+from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, edit
+
+TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
+"""The slots of ``tools/call``: code mode puts the call that is meant in place; the guard judges it; its plan stands
+around all that follows; a tool of the adapter's own answers; the rounds of one call are joined; handles become files;
+the tool is told where to write, and what it wrote is captured."""
+
+TOOL_LIST = ("own", "guard")
+"""The slots of ``tools/list``: code mode answers by itself; the guard shapes and judges what the upstream answered."""
+
+ORDER: Mapping[str, tuple[str, ...]] = {
+    "initialize": ("announce",),
+    "server/discover": ("announce",),
+    "tools/list": TOOL_LIST,
+    "tools/call": TOOL_CALL,
+    "notifications/cancelled": ("plan",),
+    "tasks/get": ("redact",),
+    "tasks/result": ("redact",),
+    "resources/list": ("artifacts",),
+    "resources/templates/list": ("artifacts",),
+    "resources/read": ("artifacts",),
+    "subscriptions/listen": ("artifacts",),
+}
+"""The slots of each method that is read, in running order. Any other method is piped."""
 
 Fetch = Callable[[str, dict[str, Any]], Awaitable[bytes | None]]
 """A request of the adapter's own in the same upstream session: method and params, to the JSON-RPC response."""
@@ -28,41 +66,49 @@ class Subscribed(Protocol):
         """The stream, whole events, with others between them."""
 
 
+class CallOrigin(NamedTuple):
+    """The place that a call comes from: ``session`` is the key of its session, if any, ``caller`` made the request.
+
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end.
+    """
+
+    server: str
+    era: Era = Era.LEGACY
+    session: str | None = None
+    caller: Caller = NOBODY
+    base: str = ""
+
+
 @dataclass(slots=True)
 class Call:
     """A request on its way through the stages, and what they want changed of it.
 
-    ``request`` is the message as it will go upstream, with ``headers``. ``base`` is the URL under which the
-    client knows the adapter, without a slash at its end; ``session`` the key of its session, if any. ``caller`` made
-    the request, which ``began`` in Unix seconds. ``notes`` is where a stage keeps what it must remember from the
-    request to the response; it must be JSON, since a parked call outlives the process. What is in ``live`` does not,
-    and ``fetch`` is None for a call of an earlier process. ``withheld`` is what a text of the upstream's other
-    messages on the call's stream becomes, None where they pass as they come. ``guarded``: of what the upstream
-    answers nothing leaves that has not passed the stages, also where it cannot be read. ``subscription`` joins its own
-    words to the stream that answers.
+    ``request`` is the message as it will go upstream, with ``headers``. ``fetch`` is None for a call of an earlier
+    process. ``notes`` is where a stage keeps what it must remember from the request to the response; it must be JSON,
+    since a parked call outlives the process. What is in ``live`` does not. The call ``began`` in Unix seconds.
+
+    Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
+    None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
+    stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers.
     """
 
-    server: str
+    origin: CallOrigin
     scope: Scope
     envelope: Envelope
     request: bytes
-    era: Era = Era.LEGACY
-    base: str = ""
-    session: str | None = None
     headers: list[tuple[str, str]] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
     fetch: Fetch | None = None
-    withheld: Callable[[str], str] | None = None
-    deferred: list[Callable[[], None]] = field(default_factory=list)
-    caller: Caller = NOBODY
-    began: float = 0.0
-    live: dict[str, object] = field(default_factory=dict)
-    guarded: bool = False
-    subscription: Subscribed | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    live: dict[str, object] = field(default_factory=dict, init=False)
+    began: float = field(default_factory=time, init=False)
+    deferred: list[Callable[[], None]] = field(default_factory=list, init=False)
+    withheld: Callable[[str], str] | None = field(default=None, init=False)
+    guarded: bool = field(default=False, init=False)
+    subscription: Subscribed | None = field(default=None, init=False)
 
     @property
     def modern(self) -> bool:
-        return self.era is Era.MODERN
+        return self.origin.era is Era.MODERN
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""
@@ -77,41 +123,41 @@ class Call:
         self.deferred.append(release)
 
 
-class Gate(Protocol):
-    """Judges every ``tools/call`` before anything of it goes upstream, also of tools that no stage concerns."""
+class Withdrawn(Exception):
+    """The client gave up its request before anything of it went upstream; nobody waits for an answer."""
 
-    def passes(self, scope_id: str, name: str | None) -> bool:
-        """Tell whether a call may go on without being judged."""
+
+class Gate(Protocol):
+    """Decides whether a call goes on, or which call takes its place, before any stage reads it."""
+
+    def skips(self, scope_id: str, name: str | None) -> bool:
+        """Tell whether the gate has nothing to do for this name in this scope."""
 
     async def admit(self, call: Call) -> None:
-        """Raises an AdapterError for a call that must not go on."""
+        """Judge the call, or put another envelope, request and headers in its place.
+
+        Raises an AdapterError for a call that must not go on.
+        """
+
+
+class CallGuard(Gate, Protocol):
+    """The gate that knows the tools of the upstream. It judges a call again when the upstream began anew."""
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
         """Tell whether calling a tool twice does no more than once, by the definition that this scope sees now."""
 
     def changed(self) -> None:
-        """The upstream began anew, so its tools may be others now."""
+        """Note that the upstream began anew, so its tools may be others now."""
 
     def listener(self) -> Callable[[bytes], None]:
-        """Looks along at what the upstream says on one stream, chunk by chunk."""
+        """Return a function that is given each chunk of one stream of the upstream."""
 
     def recognizes(self, response: bytes) -> bytes | None:
         """The id (JSON) of a list of tools that was read before, but for its id; None of any other response."""
 
 
-class Withdrawn(Exception):
-    """The client gave up its request before anything of it went upstream; nobody waits for an answer."""
-
-
-Withdraw = Callable[[str, Envelope], None]
-"""A client's ``notifications/cancelled`` in the session of this key: its request is given up, if there is one."""
-
-Unfold = Callable[[Call], Awaitable[None]]
-"""Puts the call that a call stands for in its place: envelope, request and headers. May raise AdapterError."""
-
-
 class Stage(Protocol):
-    """One step. The first stage whose ``ask`` returns a response ends the walk."""
+    """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
 
     async def ask(self, call: Call) -> bytes | None:
         """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
@@ -121,51 +167,17 @@ class Stage(Protocol):
 
 
 Stages = tuple[Stage, ...]
+Gates = tuple[Gate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The stages that each request walks.
+class ToolPlans(Gate, Protocol):
+    """The stages in the slot ``plan``, which are made when a tool is first called.
 
-    ``named`` goes by method and the name in its params, ``methods`` by the method alone, ``prefixed`` by method and
-    how the name begins; the first that has something counts. ``announce`` edits the response to ``initialize``,
-    which walks no stages, so that it tells what the adapter adds. ``unfold`` comes before all else, also the gate.
-    ``around`` gives the stages around those of a tool, by its name; ``withdraw`` tells them of clients that
-    gave up. ``refuses``: the gate may keep a tool from being listed or called.
+    As a gate it hears of calls that a client gave up.
     """
 
-    named: Mapping[tuple[str, str | None], Stages] = field(default_factory=dict)
-    methods: Mapping[str, Stages] = field(default_factory=dict)
-    prefixed: Mapping[str, Mapping[str, Stages]] = field(default_factory=dict)
-    announce: Callable[[bytes], bytes] | None = None
-    gate: Gate | None = None
-    unfold: Unfold | None = None
-    around: Callable[[str], Stages] | None = None
-    withdraw: Withdraw | None = None
-    refuses: bool = False
-
-    @property
-    def empty(self) -> bool:
-        """Tell whether every request is piped."""
-        return not (self.named or self.methods or self.prefixed or self.gate or self.around)
-
-    @property
-    def guards(self) -> bool:
-        """Tell whether a call may be refused or changed: then its upstream has to read it as it was read here."""
-        return bool(self.refuses or self.named or self.prefixed or self.around or self.unfold)
-
-    def stages_for(self, envelope: Envelope) -> Stages:
-        method, name = envelope.method, envelope.name
-        found = self.named.get((method, name)) if self.named else None
-        if found is None and self.methods:
-            found = self.methods.get(method)
-        if found is None and name is not None and method in self.prefixed:
-            prefixes = self.prefixed[method]
-            found = next((prefixes[prefix] for prefix in prefixes if name.startswith(prefix)), None)
-        found = found or ()
-        if self.around is not None and method == "tools/call" and name is not None:
-            return (*self.around(name), *found)
-        return found
+    def of(self, tool: str, behind: Stages) -> Stages:
+        """The stages of a tool: its plan, if it has one, and the stages ``behind`` it. Raises AdapterError."""
 
 
 async def walk_request(stages: Stages, call: Call) -> bytes | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
@@ -71,7 +71,7 @@ def adapter(tmp_path: Path) -> StartAdapter:
     @contextlib.asynccontextmanager
     async def start(
         raw: RawUpstream,
-        plan: Plan | None = None,
+        stages: StageTable | None = None,
         server: Mapping[str, Any] | None = None,
         store: Store | None = None,
         **more: Any,
@@ -88,7 +88,9 @@ def adapter(tmp_path: Path) -> StartAdapter:
             "storage": {"root": str(tmp_path)},
             "servers": [entry],
         }
-        app = build(Settings.model_validate(merged(settings, more)), {"raw": plan} if plan else None, store)
+        app = build(
+            Settings.model_validate(merged(settings, more)), {"raw": stages} if stages else None, store
+        )
         async with running(app) as (_, port):
             yield Adapter(app, port)
 

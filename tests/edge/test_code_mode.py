@@ -169,7 +169,7 @@ async def test_drift_is_told_where_tools_are_searched(adapter: StartAdapter, ups
         ):
             await me.call("raw_search_tools", query="mail")
             desk.tools = [DRAW, changed]
-            front.app.servers["raw"].plan.gate.changed()  # type: ignore[union-attr]  # the gate is there
+            front.app.servers["raw"].stages.guard.changed()  # type: ignore[union-attr]  # the gate is there
             if strategy == "error" and mode == "block":
                 with pytest.raises(MCPError, match="send_mail") as refused:
                     await me.call("raw_search_tools", query="mail")

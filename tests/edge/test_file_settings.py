@@ -34,6 +34,73 @@ def silent(_: dict[str, Any]) -> str:
     return "done"
 
 
+# --- both ----------------------------------------------------------------------------------------------------
+
+TAKES = {"type": "upload_consumer", "tools": ["turn"], "file_path_argument": "path"}
+GIVES = {"type": "artifact_producer", "tools": ["turn"], "output_path_argument": "filename"}
+TURN = {
+    "name": "turn",
+    "description": "Turns a file round.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"path": {"type": "string", "pattern": "^/"}, "filename": {"type": "string"}},
+    },
+}
+
+
+async def turning(exchange: Exchange) -> None:
+    """An upstream whose tool writes the file it was given the other way round, and names both."""
+    message: Any = exchange.message
+    answer: dict[str, Any] = {"tools": [TURN]}
+    if message["method"] == "tools/call":
+        given, told = (message["params"]["arguments"][name] for name in ("path", "filename"))
+        Path(told).write_bytes(Path(given).read_bytes()[::-1])
+        answer = {"content": [{"type": "text", "text": f"from {given} to {told}"}]}
+    await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": answer}))
+
+
+@pytest.mark.parametrize("guard", ["off", "block"])
+async def test_a_tool_takes_a_file_and_gives_another(
+    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, guard: str
+) -> None:
+    """Its definition says both, and is the same whichever entry stands first; no path of the store is shown."""
+    definitions = []
+    for adapters in ([TAKES, GIVES], [GIVES, TAKES]):
+        async with (
+            upstream(turning) as up,
+            adapter(
+                up, server={"adapters": adapters}, core={"tool_definition_pinning": {"mode": guard}}
+            ) as front,
+            front.client() as client,
+        ):
+            await client.initialize()
+            (_, listed) = (await rpc(client, "tools/list", {}))["tools"]
+            definitions.append(listed)
+            handle = (await upload(client, b"hello"))[1]["upload_handle"]
+            answer = await call(client, "turn", {"path": handle, "filename": "b.txt"})
+            artifact = answer["_meta"]["artifact"]
+            assert text_of(answer) == f"from {handle} to {artifact['artifact_uri']}"
+            assert str(tmp_path) not in orjson.dumps(answer).decode()
+            read = await rpc(client, "resources/read", {"uri": artifact["artifact_uri"]})
+            assert read["contents"][0]["text"] == "olleh"
+    first, second = definitions
+    assert first == second
+    assert "pass the upload:// handle as path." in first["description"]
+    assert first["description"].endswith("A file it produces comes back as an artifact:// URI.")
+    assert "pattern" not in first["inputSchema"]["properties"]["path"]
+
+
+async def test_of_two_overrides_the_longer_time_counts(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A call of a tool in two entries has one time."""
+    short, long = ({"overrides": {"tool_call_timeout_seconds": seconds}} for seconds in (1, 2))
+    for entries in ([{**TAKES, **short}, {**GIVES, **long}], [{**TAKES, **long}, {**GIVES, **short}]):
+        async with upstream(turning) as up, adapter(up, server={"adapters": entries}) as front:
+            await up.arrived("DELETE")  # the adapter has looked whether the tool is there
+            assert front.app.servers["raw"].read_timeout_of("tools/call", "turn") == 2
+
+
 # --- producers ------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from adapter.app.tools import hides, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import Pins
@@ -173,12 +173,12 @@ class Guarded:
             by_content=self.policies.sanitization.mode == "block",
         )
         refuses = bool(self.policies.disabled.readings or self.policies.wrapped)
-        plan = Plan(
-            methods={"tools/list": (self.tool_guard,)},
-            gate=self.tool_guard,
+        stages = StageTable(
+            [StageEntry("tools/list", "guard", self.tool_guard)],
+            guard=self.tool_guard,
             refuses=refuses or self.mode == "block" or self.policies.sanitization.mode == "block",
         )
-        self.relaying = Relaying(self.shop, plan, self.store, self.clock)
+        self.relaying = Relaying(self.shop, stages, self.store, self.clock)
 
     async def _revoke(self, key: str, reason: str) -> None:
         await self.relaying.sessions.revoke(key, reason)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
 from adapter import log
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
-from adapter.relay.exchange import ClientRequest, ClientResponse
+from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageEntry, StageTable
+from adapter.relay.stages import Stage
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import (
     Handshake,
@@ -61,12 +63,17 @@ def scope_of(session: Session | None, principal: str) -> Scope:
     return session_scope(b"", session.key)
 
 
+def of_tools(**stages: Stage) -> StageTable:
+    """The stages of tools by their names."""
+    return StageTable([StageEntry("tools/call", "uploads", stage, tool) for tool, stage in stages.items()])
+
+
 @dataclass
 class Relaying:
     """One adapter process in front of one upstream; two of them on one store are two processes."""
 
     upstream: Upstream
-    plan: Plan = field(default_factory=Plan)
+    stages: StageTable = field(default_factory=StageTable)
     store: Store = field(default_factory=MemoryStore)
     clock: Clock = field(default_factory=Clock)
     limits: SessionLimits = field(default_factory=SessionLimits)
@@ -74,14 +81,14 @@ class Relaying:
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
-        self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), plan=self.plan)
+        self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), stages=self.stages)
         self.sessions = Sessions(self.store, self.limits, self.clock)
         self.background = BackgroundTasks()
         self.late = LateSessions(self.background, logger, latest=5.0)
         self.upstream_sessions = UpstreamSessions(
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
-        self.deferred = DeferredAnswers(self.store, {"one": self.plan}, ttl=PARKED_TTL, clock=self.clock)
+        self.deferred = DeferredAnswers(self.store, {"one": self.stages}, ttl=PARKED_TTL, clock=self.clock)
         self.principal_sessions = PrincipalSessions(
             self.sessions, self.store, self.clock, serves=self.serves_missing
         )
@@ -114,13 +121,17 @@ class Relaying:
         )
         return await self.sessions.create(record)
 
-    def ask(self, body: bytes, session: str | None, **more: object) -> ClientRequest:
+    def ask(self, body: bytes, session: str | None, **more: Any) -> ClientRequest:
         """A POST of ``body`` in that session; ``more`` are other fields of the Ask."""
         envelope = read_envelope(body) if body else None
         era = Era.LEGACY if session is not None else Era.MODERN
-        ask = ClientRequest(self.server, "POST", era, "anonymous", [], session, envelope=envelope, body=body)
+        sender = Sender(era, "anonymous", session)
+        sender = sender._replace(**{name: value for name, value in more.items() if name in Sender._fields})
+        ask = ClientRequest(self.server, "POST", sender, [])
+        ask.envelope, ask.body = envelope, body
         for name, value in more.items():
-            setattr(ask, name, value)
+            if name not in Sender._fields:
+                setattr(ask, name, value)
         return ask
 
     async def post(self, body: bytes, session: str | None, **more: object) -> bytes:

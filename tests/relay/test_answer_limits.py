@@ -14,10 +14,10 @@ from adapter.errors import AnswerTooLarge, UpstreamBroken
 from adapter.relay.background import SLICE
 from adapter.relay.exchange import Flow
 from adapter.relay.replies import RESUMPTIONS, read_answer
-from adapter.relay.stages import Call, Plan
+from adapter.relay.stages import Call
 from adapter.upstream.port import UpstreamReply
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
-from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
+from tests.relay.relaying import INITIALIZE, Relaying, of_tools, pieces, whole
 
 LIMIT = 1000
 SSE = (("Content-Type", "text/event-stream"),)
@@ -53,8 +53,8 @@ class Waiting:
 
 
 def relaying_to(upstream: ScriptedUpstream) -> Relaying:
-    relaying = Relaying(upstream, Plan({("tools/call", "save"): (Waiting(),)}))
-    relaying.server.answer_limit = LIMIT
+    relaying = Relaying(upstream, of_tools(save=Waiting()))
+    relaying.server.rules.answer_limit = LIMIT
     return relaying
 
 
@@ -99,8 +99,8 @@ async def test_event_of_a_stream_that_is_read(kind: str) -> None:
     told = b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n'
     answer = ScriptedAnswer(headers=SSE, chunks=[told, *ENDLESS[kind].chunks])
     upstream = ScriptedUpstream([(Expect("GET"), answer)])
-    relaying = Relaying(upstream, Plan(around=lambda _: (Waiting(),)))
-    relaying.server.answer_limit = LIMIT
+    relaying = Relaying(upstream, of_tools(save=Waiting()))
+    relaying.server.rules.answer_limit = LIMIT
     ask = relaying.ask(b"", await relaying.open(), method="GET")
     assert await whole(await relaying.relay.handle(ask)) == told
     assert upstream.replies[0].aborted
@@ -199,9 +199,7 @@ async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
     call = CALL.replace(b"save", tool.encode())
     response = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
     answer = ScriptedAnswer(headers=SSE, chunks=[*BLANKS, response])
-    relaying = Relaying(
-        ScriptedUpstream([(Expect("POST", call), answer)]), Plan({("tools/call", "save"): (Waiting(),)})
-    )
+    relaying = Relaying(ScriptedUpstream([(Expect("POST", call), answer)]), of_tools(save=Waiting()))
     reply = await relaying.relay.handle(relaying.ask(call, await relaying.open()))
     async with others_have_turns():
         if poured and isinstance(reply.body, Flow):
@@ -216,7 +214,7 @@ async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
 async def test_blank_lines_on_a_stream_that_is_read() -> None:
     """A GET stream whose messages pass stages."""
     upstream = ScriptedUpstream([(Expect("GET"), ScriptedAnswer(headers=SSE, chunks=BLANKS))])
-    relaying = Relaying(upstream, Plan(around=lambda _: (Waiting(),)))
+    relaying = Relaying(upstream, of_tools(save=Waiting()))
     ask = relaying.ask(b"", await relaying.open(), method="GET")
     async with others_have_turns():
         assert await whole(await relaying.relay.handle(ask)) == b"".join(BLANKS)

@@ -12,9 +12,8 @@ import pytest
 from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope, principal_scope
-from tests.relay.relaying import Relaying, whole
+from tests.relay.relaying import Relaying, of_tools, whole
 from tests.relay.tooling import (
     META,
     PNG,
@@ -40,8 +39,7 @@ class Second:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
         stage = Consumer(rule, FileAccess(first.registry, first.files, first.links), ParamHeaders())
-        plan = Plan({("tools/call", "read"): (stage,)})
-        self.relaying = Relaying(self.upstream, plan, first.store, first.clock)
+        self.relaying = Relaying(self.upstream, of_tools(read=stage), first.store, first.clock)
 
     async def read(self, uri: str, session: str | None) -> dict[str, Any]:
         params: dict[str, Any] = {"name": "read", "arguments": {"path": uri}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.relay.param_headers import KNOWN, ParamHeaders
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, CallOrigin
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.arguments import annotated
 from adapter.wire.envelope import Envelope, read_envelope
@@ -26,7 +26,7 @@ def call(*headers: tuple[str, str], era: Era = Era.MODERN) -> Call:
     envelope = read_envelope(body)
     assert isinstance(envelope, Envelope)
     scope = principal_scope(b"", "anonymous")
-    return Call("one", scope, envelope, body, era, headers=list(headers))
+    return Call(CallOrigin("one", era), scope, envelope, body, list(headers))
 
 
 def rewritten(

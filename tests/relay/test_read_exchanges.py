@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from adapter.errors import AdapterError, BadRequest, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.relay.stages import Call, Plan
+from adapter.relay.stages import Call
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.spans import Replace, edit
-from tests.relay.relaying import PARKED_TTL, Relaying, pieces, whole
+from tests.relay.relaying import PARKED_TTL, Relaying, of_tools, pieces, whole
 
 ASKED = (
     b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n'
@@ -61,7 +61,7 @@ class Making:
 
 
 def with_stage(upstream: ScriptedUpstream, stage: Making, store: Store | None = None) -> Relaying:
-    return Relaying(upstream, Plan({("tools/call", "save"): (stage,)}), store or MemoryStore())
+    return Relaying(upstream, of_tools(save=stage), store or MemoryStore())
 
 
 def data(message: bytes) -> bytes:
@@ -82,7 +82,7 @@ async def test_bytes_outside_an_edit_stay(chunks: tuple[bytes, ...]) -> None:
 
 
 async def test_call_of_another_tool_is_not_touched() -> None:
-    """Only what the plan names is read."""
+    """Only what has stages is read."""
     other = ASKED.replace(b'"save"', b'"load"')
     stage = Making()
     upstream = ScriptedUpstream([(Expect("POST", other), ScriptedAnswer(chunks=[CAME]))])

@@ -14,7 +14,7 @@ import orjson
 
 from adapter import log
 from adapter.files.shelf import Shelf
-from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
+from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_producer import Producer, ProducerRule
@@ -33,7 +33,7 @@ from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Plan, Stages
+from adapter.relay.stage_table import StageEntry, StageTable
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
@@ -138,29 +138,31 @@ class Tools:
         access = FileAccess(self.registry, self.files, self.links)
         consumer = Consumer(self.consuming, access, self.mirrors)
         producer = Producer(self.producing, access, self.mirrors, notifications, self.clock, logger)
-        self.relaying = Relaying(self.upstream, self._plan(consumer, producer), self.store, self.clock)
+        self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)
         self.relaying.relay.get_streams.notifications = notifications
 
-    def _plan(self, consumer: Consumer, producer: Producer) -> Plan:
-        announce = partial(announced, tools=True, resources=True, changing=True)
+    def _stages(self, consumer: Consumer, producer: Producer) -> StageTable:
+        announcing = Announcing(partial(announced, tools=True, resources=True, changing=True))
         listed = ResourceList("one", self.registry, (DOCUMENT,), "artifact://", exposed=True)
         links = self.links if self.downloads else None
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
-        methods: dict[str, Stages] = {
-            "server/discover": (Announcing(announce),),
-            "tasks/result": (TaskTexts(Redaction(self.files.roots, {})),),
-            "resources/list": (listed,),
-            "resources/templates/list": (ResourceTemplates(),),
-            "subscriptions/listen": (SubscriptionStage(self.notifications),),
-        }
+        texts = TaskTexts(Redaction(self.files.roots, {}))
         rounds = RoundStage(self.rounds)
-        named: dict[tuple[str, str | None], Stages] = {
-            ("tools/call", "read"): (rounds, consumer),
-            ("tools/call", "write"): (rounds, producer),
-            ("tools/call", "convert"): (rounds, consumer, producer),
-            ("resources/read", DOCUMENT.uri): (read,),
-        }
-        return Plan(named, methods, {"resources/read": {"artifact://": (read,)}}, announce)
+        return StageTable(
+            [
+                *(StageEntry("tools/call", "artifacts", producer, tool) for tool in ("write", "convert")),
+                *(StageEntry("tools/call", "uploads", consumer, tool) for tool in ("read", "convert")),
+                *(StageEntry("tools/call", "rounds", rounds, tool) for tool in ("read", "write", "convert")),
+                StageEntry("initialize", "announce", announcing),
+                StageEntry("server/discover", "announce", announcing),
+                StageEntry("tasks/result", "redact", texts),
+                StageEntry("resources/list", "artifacts", listed),
+                StageEntry("resources/templates/list", "artifacts", ResourceTemplates()),
+                StageEntry("resources/read", "artifacts", read, DOCUMENT.uri),
+                StageEntry("resources/read", "artifacts", read, prefix="artifact://"),
+                StageEntry("subscriptions/listen", "artifacts", SubscriptionStage(self.notifications)),
+            ]
+        )
 
     # --- the client -------------------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ from adapter.errors import (
     UnsupportedMediaType,
 )
 from adapter.pipeline.tracing import Tracing
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access import host_and_origin_check
@@ -176,19 +176,17 @@ class Endpoint:
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")
         if not visit.rpc:
-            return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+            return ask_of(request, server, visit.era, (principal, withhold), self.bases)
         if not sends_json:
             raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
         if visit.era is Era.MODERN:
             check_head(visit.envelope, request)
-        ask = ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
+        ask = ask_of(request, server, visit.era, (principal, withhold), self.bases)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
         if request.body.held is not None:
             ask.sent = partial(_let_go, request.body, visit.envelope)
-        if not server.plan.empty:
-            ask.base = self.bases.of(request)
         return ask
 
     async def _admit(self, request: Request, visit: InboundRequest) -> tuple[str, frozenset[str], bool]:

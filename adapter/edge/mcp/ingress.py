@@ -7,10 +7,11 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
+from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import SMALL, Body
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
-from adapter.relay.exchange import ClientRequest
+from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import Caller
@@ -158,35 +159,41 @@ def id_of(envelope: Envelope | Batch) -> bytes | None:
 
 
 def ask_of(
-    request: Request, server: Server, *, era: Era, principal: str, withhold: frozenset[str]
+    request: Request, server: Server, era: Era, admitted: tuple[str, frozenset[str]], bases: Bases
 ) -> ClientRequest:
-    """The request as the relay takes it, without its message. Raises BadRequest for a required header."""
-    headers = request.headers
-    fields = headers.lower
-    forwarded = headers.derived.get(server.id)
-    if forwarded is None:
-        forwarded = headers.derived[server.id] = _forwarded(headers, server, withhold)
-    return ClientRequest(
-        server=server,
-        method=request.method,
-        era=era,
-        principal=principal,
-        headers=forwarded,
-        session_id=fields.get("mcp-session-id") if era is Era.LEGACY else None,
-        last_event_id=fields.get("last-event-id"),
-        version=fields.get(_VERSION_FIELD),
-        caller=Caller(principal, "mcp", fields, withhold),
-        query=forwardable_query(query) if (query := request.target.partition("?")[2]) else "",
-    )
+    """The request as the relay takes it, without its message. Raises BadRequest for a required header.
+
+    ``admitted`` is the principal, and the fields that must not travel.
+    """
+    headers, (principal, withhold) = request.headers, admitted
+    # Requests on one connection share a head as long as it stays the same.
+    key = server.id, era, request.method
+    known: tuple[Sender, list[tuple[str, str]]] | None = headers.derived.get(key)
+    if known is None:
+        fields = headers.lower
+        sender = Sender(
+            era=era,
+            principal=principal,
+            session_id=fields.get("mcp-session-id") if era is Era.LEGACY else None,
+            version=fields.get(_VERSION_FIELD),
+            last_event_id=fields.get("last-event-id"),
+            caller=Caller(principal, "mcp", fields, withhold),
+            base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
+        )
+        known = headers.derived[key] = sender, _forwarded(headers, server, withhold)
+    query = forwardable_query(query) if (query := request.target.partition("?")[2]) else ""
+    return ClientRequest(server, request.method, *known, query)
 
 
 def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:
-    absent = missing(server.required, headers.pairs)
+    absent = missing(server.rules.required, headers.pairs)
     if absent is not None:
         raise BadRequest(f"This server requires the header {absent} with every request.")
-    if server.plan.guards:
+    if server.stages.guards:
         _require_one_reading(headers)
-    return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)
+    return to_upstream(
+        headers.pairs, passthrough=server.rules.passthrough, static=server.rules.static, withhold=withhold
+    )
 
 
 def _require_one_reading(headers: Fields) -> None:

@@ -54,11 +54,28 @@ class Ending(NamedTuple):
     failure: AdapterError | None = None
 
 
-class AnswerStream:
-    """The stream of one POST. ``wanted`` are the requests it has to answer; ``rewrite`` makes it a read one.
+class StreamTerms(NamedTuple):
+    """The terms on which a stream is read.
 
-    ``observe`` sees each chunk as it comes. In a read stream ``aside`` is given the data of every other event, and
-    returns what leaves.
+    ``read_timeout`` is how many seconds it may be silent, None for ever. ``resumable``: a client may come back for the
+    rest of it. ``observe`` sees each chunk as it comes. ``limit`` is the largest event (bytes) that is looked into.
+    """
+
+    read_timeout: float | None
+    resumable: bool
+    observe: Heed | None = None
+    limit: int = LOOK_LIMIT
+
+
+class StreamEdits(NamedTuple):
+    """The changes of a read stream: ``answer`` of the response, ``aside`` of the data of every other event."""
+
+    answer: Rewrite
+    aside: Callable[[bytes], bytes] | None = None
+
+
+class AnswerStream:
+    """The stream of one POST. ``wanted`` are the requests it has to answer; ``edits`` make it a read one.
 
     The promise: it ends with an answer to each request, or after an event id, or with an error event.
     """
@@ -67,25 +84,17 @@ class AnswerStream:
         self,
         reply: UpstreamReply,
         wanted: list[Envelope],
-        *,
-        read_timeout: float | None,
         recovery: Recovery,
-        resumable: bool,
-        rewrite: Rewrite | None = None,
-        limit: int = LOOK_LIMIT,
-        observe: Heed | None = None,
-        aside: Callable[[bytes], bytes] | None = None,
+        terms: StreamTerms,
+        edits: StreamEdits | None = None,
     ) -> None:
         self._reply = reply
         self._wanted = wanted
         self._asked = wanted[0]
-        self._read_timeout = read_timeout
         self._recovery = recovery
-        self._resumable = resumable
-        self._rewrite = rewrite
-        self._limit = limit
-        self._observe = observe
-        self._aside = aside
+        self._read_timeout, self._resumable, self._observe, self._limit = terms
+        self._rewrite = edits.answer if edits is not None else None
+        self._aside = edits.aside if edits is not None else None
         self._reader = self._new_reader()
         self._skipped = 0
         self._resumed = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain
@@ -37,9 +36,7 @@ def without(ask: ClientRequest, batch: Batch, concerned: list[Envelope]) -> Clie
     body = edit(batch.body, drops)
     members = [member for member in batch.members if id(member) not in refused]
     headers = asking_plain(ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
-    return replace(
-        ask, envelope=Batch(members, body), body=body, headers=headers, encoded=False, renewed=None
-    )
+    return ask.with_message(Batch(members, body), body, headers)
 
 
 def refused_whole(refused: list[bytes]) -> ClientResponse:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from adapter.relay.replies import decoded, is_encoded, is_response, media_type, 
 from adapter.relay.sessions.own_session import ACCEPT, Resumption
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stages import Call, Unfold
+from adapter.relay.stages import Call, CallOrigin, Gate, Gates
 from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
@@ -37,19 +36,12 @@ async def fetch(
     """
     # The client chooses its ids itself, and most count, so a long random text meets none of them.
     request_id = f"adapter-{secrets.token_hex(8)}"
-    if ask.era is Era.MODERN:
+    if ask.sender.era is Era.MODERN:
         params = {**params, "_meta": _meta_of(ask)}
     message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
     body = dump(message)
-    own = replace(
-        ask,
-        headers=_headers(ask, method, params),
-        envelope=envelope_of(message, body),
-        body=body,
-        encoded=False,
-        renewed=None,
-    )
-    read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+    own = ask.with_message(envelope_of(message, body), body, _headers(ask, method, params))
+    read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
     reply = await upstream_sessions.send(own, session, body, read_timeout)
     if reply.status != 200:
         reply.abort()
@@ -58,7 +50,7 @@ async def fetch(
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream.id if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.version, ask.query).after
+    resume = Resumption(ask.server, own.headers, upstream_session, ask.sender.version, ask.query).after
     return (await read_answer(reply, request_id, read_timeout, resume, limit)).response
 
 
@@ -76,7 +68,7 @@ def _headers(ask: ClientRequest, method: str, params: dict[str, Any]) -> list[tu
     )
     fields = [field for field in fields if not field[0].lower().startswith("mcp-param-")]
     fields += [("Accept", ACCEPT), ("Accept-Encoding", "identity"), ("Content-Type", "application/json")]
-    if ask.era is Era.MODERN:
+    if ask.sender.era is Era.MODERN:
         fields.append(("Mcp-Method", method))
         name = params.get("uri", params.get("name"))
         if name is not None:
@@ -93,65 +85,70 @@ class CallGate:
 
     def call(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> Call:
         """The request as stages and gates see it."""
+        sender = ask.sender
         return Call(
-            server=ask.server.id,
-            scope=self.scope_of(session, ask.principal),
-            envelope=envelope,
-            request=envelope.body,
-            era=ask.era,
-            base=ask.base,
-            session=session.key if session else None,
-            headers=ask.headers,
-            fetch=partial(fetch, self.upstream_sessions, ask, session),
-            caller=ask.caller,
-            began=time.time(),
+            CallOrigin(
+                ask.server.id, sender.era, session.key if session else None, sender.caller, sender.base
+            ),
+            self.scope_of(session, sender.principal),
+            envelope,
+            envelope.body,
+            ask.headers,
+            partial(fetch, self.upstream_sessions, ask, session),
         )
 
-    async def unfolded(
-        self, ask: ClientRequest, session: Session | None, envelope: Envelope, unfold: Unfold
+    async def admitted(
+        self, ask: ClientRequest, session: Session | None, envelope: Envelope, gates: Gates
     ) -> Envelope:
-        """The call that this one stands for, which takes its place in all that follows. Raises AdapterError."""
+        """Have gates judge a call; the guard again where the upstream begins anew before it was sent.
+
+        Returns the envelope of the call that goes on, which a gate may have put in the place of this one. Raises
+        AdapterError.
+        """
+        scope, guard = self.scope_of(session, ask.sender.principal), ask.server.stages.guard
+        for gate in gates:
+            if guard is not None and gate is guard:
+                ask.tool_repeatable = partial(guard.repeatable, scope.id)
+            if not gate.skips(scope.id, envelope.name):
+                envelope = await self._passed(gate, ask, session, envelope)
+            if gate is guard:
+                again = partial(self._judge_again, session=session, envelope=envelope)
+                ask.renewed = again if ask.renewed is None else _both(ask.renewed, again)
+        return envelope
+
+    async def _passed(
+        self, gate: Gate, ask: ClientRequest, session: Session | None, envelope: Envelope
+    ) -> Envelope:
         call = self.call(ask, session, envelope)
-        await unfold(call)
+        await gate.admit(call)
         if call.envelope is not envelope:
             drop = frozenset({"content-encoding"} if ask.encoded else ())
             ask.envelope, ask.body, ask.encoded = call.envelope, call.request, False
             ask.headers = forwardable(call.headers, drop=drop)
         return call.envelope
 
-    async def admit(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
-        """Have the gate judge a call, now and when the upstream began anew before it was sent. Raises AdapterError."""
-        if ask.server.plan.gate is None or envelope.method != "tools/call":
-            return
-        await self._judge(ask, session, envelope)
-        ask.renewed = _both(ask.renewed, partial(self._judge, session=session, envelope=envelope))
-
-    async def _judge(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
-        gate = ask.server.plan.gate
-        assert gate is not None, "there was one when the call came"
-        scope = self.scope_of(session, ask.principal)
-        ask.tool_repeatable = partial(gate.repeatable, scope.id)
-        if not gate.passes(scope.id, envelope.name):
-            await gate.admit(self.call(ask, session, envelope))
+    async def _judge_again(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
+        guard = ask.server.stages.guard
+        assert guard is not None, "there was one when the call came"
+        scope = self.scope_of(session, ask.sender.principal)
+        ask.tool_repeatable = partial(guard.repeatable, scope.id)
+        if not guard.skips(scope.id, envelope.name):
+            await guard.admit(self.call(ask, session, envelope))
 
     async def is_free(self, ask: ClientRequest, session: Session | None, member: Envelope) -> bool:
         """Tell whether a member of a batch may be piped with the others."""
-        plan = ask.server.plan
-        if plan.unfold is not None and member.method == "tools/call":
-            return False
+        table = ask.server.stages
         try:
-            if plan.stages_for(member):
+            if table.stages_for(member):
                 return False
-            await self.admit(ask, session, member)
+            await self.admitted(ask, session, member, table.gates.get(member.method, ()))
         except AdapterError:
             return False
         return True
 
 
-def _both(first: Renewed | None, second: Renewed) -> Renewed:
+def _both(first: Renewed, second: Renewed) -> Renewed:
     """The calls of a batch are judged one by one, also when they have to be judged again."""
-    if first is None:
-        return second
 
     async def renewed(ask: ClientRequest) -> None:
         await first(ask)

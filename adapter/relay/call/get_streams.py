@@ -1,17 +1,23 @@
-"""GET streams: what an upstream says outside of calls, and answers that come later than their call."""
+"""The streams that clients open to listen.
+
+GET streams tell what an upstream says outside of calls, and answers that come later than their call. On a stream of
+``subscriptions/listen`` (MCP 2026-07-28) the adapter's own artifacts are resources that come and go too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from adapter.errors import AdapterError, MessageTooLong, SessionUnknown, UpstreamBroken
+from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
 from adapter.relay.background import breathe, slices
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
+from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import RETRY, GetStream
 from adapter.relay.notifications import Inbox, Notifications
@@ -19,9 +25,14 @@ from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import Call
+from adapter.rules.files.redaction import Redaction
+from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
-from adapter.wire.sse import SseReader, replace_data
+from adapter.wire.envelope import parse
+from adapter.wire.spans import Insert, edit
+from adapter.wire.sse import SseReader, encode, replace_data
 
 
 async def listening(
@@ -91,11 +102,11 @@ class GetStreams:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy(asyncio.get_running_loop().time())
         read_timeout = ask.server.timeouts.request
-        plan = ask.server.plan
-        if session is not None and ask.last_event_id is not None and not plan.empty:
+        stages = ask.server.stages
+        if session is not None and ask.sender.last_event_id is not None and not stages.empty:
             await self.deferred.load(session)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        needed = session is not None and (plan.guards or self.deferred.waits(session))
+        needed = session is not None and (stages.guards or self.deferred.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.
         observe = ask.server.listener()
         if needed or observe is not None:
@@ -104,13 +115,13 @@ class GetStreams:
         if session is not None and session.over:
             reply.abort()
             raise SessionUnknown()
-        headers = ask.server.answer_headers.to_client(reply.headers)
+        headers = ask.server.rules.answer_headers.to_client(reply.headers)
         stream = media_type(reply) == "text/event-stream"
         rewrite = None
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self._heard, session, plan)
+            rewrite = partial(self._heard, session, stages)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
                 observe(reply.whole)
@@ -124,22 +135,22 @@ class GetStreams:
             return ClientResponse(
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
-        pieces = listening(reply, rewrite, ask.server.answer_limit, observe)
-        scope = self.call_gate.scope_of(session, ask.principal)
-        inbox = self.notifications.open(scope, session.key, resumed=ask.last_event_id is not None)
+        pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
+        scope = self.call_gate.scope_of(session, ask.sender.principal)
+        inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
         release = both(release, partial(self.notifications.close, scope, session.key, inbox))
         return ClientResponse(
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, plan: Plan, data: bytes) -> bytes:
+    async def _heard(self, session: Session, stages: StageTable, data: bytes) -> bytes:
         """The data of an event as it may leave."""
         claimed = await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
-        if plan.around is not None:
+        if stages.planned:
             data = session.guarded.withheld(data)
-        return without_lists(data) if plan.refuses else data
+        return without_lists(data) if stages.refuses else data
 
 
 async def _between_events(_: AdapterError) -> bytes:
@@ -153,3 +164,89 @@ def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:
         return reply.abort
     session.hold(reply)
     return both(reply.abort, partial(session.release, reply))
+
+
+class TaskTexts:
+    """The stage of ``tasks/get`` and ``tasks/result``, in whose texts no path of the store is to be seen."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+
+    async def ask(self, call: Call) -> bytes | None:
+        call.withheld = self._redaction
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage
+        return without_paths(response, self._redaction)
+
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+
+class ResourceSubscription:
+    """One stream whose client wants to hear that the list of resources changed.
+
+    The adapter speaks only after the upstream has acknowledged the subscription, which is the first word on a stream.
+    """
+
+    def __init__(self, notifications: Notifications, call: Call) -> None:
+        self._notifications = notifications
+        self._scope = call.scope
+        self._inbox = Inbox()
+        self._agreed = False
+        self._event = encode(
+            b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed",'
+            b'"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%b}}}' % call.envelope.id_bytes
+        )
+
+    def heard(self, data: bytes) -> bytes:
+        """A message of the upstream's on this stream, as it shall leave."""
+        try:
+            message = parse(data)
+        except BadJson:
+            return data
+        if not isinstance(message, dict) or message.get("method") != ACKNOWLEDGED:
+            return data
+        self._agreed = True
+        self._notifications.subscribe(self._scope, self._inbox, self._event)
+        if _honours(message):
+            return data
+        return edit(data, [Insert(("params", "notifications", "resourcesListChanged"), b"true")])
+
+    async def joined(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The stream with the adapter's own words between its events, none of them before it is agreed to."""
+        async with aclosing(stream):
+            while not self._agreed and (piece := await anext(stream, b"")):
+                yield piece
+            async with aclosing(noticing(stream, self._inbox)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def end(self) -> None:
+        """The stream is over. Harmless when said twice."""
+        self._notifications.unsubscribe(self._scope, self._inbox)
+
+
+class SubscriptionStage:
+    """The stage of ``subscriptions/listen`` where artifacts are resources."""
+
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
+
+    async def ask(self, call: Call) -> bytes | None:
+        params = parse(call.request).get("params")
+        wanted = params.get("notifications") if isinstance(params, dict) else None
+        if isinstance(wanted, dict) and wanted.get("resourcesListChanged") is True:
+            call.subscription = subscription = ResourceSubscription(self._notifications, call)
+            call.defer(subscription.end)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+def _honours(message: dict[str, Any]) -> bool:
+    """True where the upstream tells of changed resources itself, or its words cannot be added to."""
+    params = message.get("params")
+    agreed = params.get("notifications") if isinstance(params, dict) else None
+    return not isinstance(agreed, dict) or agreed.get("resourcesListChanged") is True

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from adapter.errors import UpstreamSilent
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.answer_stream import AnswerStream
-from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.resumption import ExchangeRecovery
+from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
+from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
 from adapter.relay.exchange import ClientRequest, ClientResponse, silence_of
 from adapter.relay.flow import piped
 from adapter.relay.replies import is_encoded, media_type
@@ -40,7 +39,7 @@ class PassThrough:
             reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
             if ask.sent is not None and not reply.needs_request:
                 ask.let_go()
-            headers = ask.server.answer_headers.to_client(reply.headers)
+            headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 if is_encoded(reply):
                     if reply.whole is not None:
@@ -49,14 +48,8 @@ class PassThrough:
                     return ClientResponse(
                         reply.status, headers, piped(reply, read_timeout), release=reply.abort
                     )
-                stream = AnswerStream(
-                    reply,
-                    list(requests),
-                    read_timeout=read_timeout,
-                    recovery=recovery,
-                    resumable=ask.era is Era.LEGACY,
-                    observe=ask.server.listener(),
-                )
+                terms = StreamTerms(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
+                stream = AnswerStream(reply, list(requests), recovery, terms)
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
                 return ClientResponse(

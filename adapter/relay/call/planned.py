@@ -20,7 +20,7 @@ from adapter.relay.stages import Call, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
-from adapter.wire.envelope import Envelope, dump, error_response, parse
+from adapter.wire.envelope import dump, error_response, parse
 from adapter.wire.names import repeats_a_key
 from adapter.wire.spans import Drop, Insert, Replace, edit
 
@@ -110,9 +110,9 @@ class Planned:
 
     def _note(self, call: Call, walk: SuspendedPlan) -> None:
         """Have the walk found by its request's id, for a client that gives that up."""
-        if call.session is None or call.envelope.id is None:
+        if call.origin.session is None or call.envelope.id is None:
             return
-        key = (call.session, call.envelope.id)
+        key = (call.origin.session, call.envelope.id)
         self._walks[key] = walk
 
         def forget() -> None:
@@ -125,11 +125,13 @@ class Planned:
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
         planned = PlannedCall(
-            server=call.server,
+            server=call.origin.server,
             tool=self._plan.tool,
             arguments=arguments,
             execute=_unreached,
-            client=CallClient(call.caller, call.scope.id, say=partial(self._notifications.say, call.scope)),
+            client=CallClient(
+                call.origin.caller, call.scope.id, say=partial(self._notifications.say, call.scope)
+            ),
             time=CallTime(self._timeout, deadline=deadline),
         )
         planned.continues = any(params.get(name) is not None for name in CONTINUING)
@@ -193,7 +195,7 @@ class Plans:
         self._mirrors = mirrors
         self._notifications = notifications
         self._timeout = timeout
-        self._stages: OrderedDict[str, tuple[Planned, ...]] = OrderedDict()
+        self._stages: OrderedDict[str, tuple[Planned | None, Stages]] = OrderedDict()
         self._walks: Walks = {}
 
     def __repr__(self) -> str:
@@ -202,37 +204,43 @@ class Plans:
     def __len__(self) -> int:
         return len(self._stages)
 
-    def of(self, tool: str) -> Stages:
-        """The stages around a call of the tool, before its files are looked after; none for most tools.
+    def of(self, tool: str, behind: Stages = ()) -> Stages:
+        """The stages of a tool: its plan, if it has one, and the stages ``behind`` it, which are always the same.
 
         Raises LimitReached, and ToolUnknown for a name that is too long to be kept.
         """
         if len(tool) > LONGEST_NAME:
             raise ToolUnknown(f"The name of a tool may have at most {LONGEST_NAME} characters.")
-        stages = self._stages.get(tool)
-        if stages is None:
+        kept = self._stages.get(tool)
+        if kept is None:
             if len(self._stages) >= PLANS:
                 self._make_room()
             plan = self._compiled(tool)
-            stages = self._stages[tool] = () if plan is None else (self._planned(plan),)
-        return stages
+            planned = None if plan is None else self._planned(plan)
+            kept = self._stages[tool] = planned, behind if planned is None else (planned, *behind)
+        return kept[1]
 
     def _make_room(self) -> None:
         """Let go of old plans that count nothing: who calls many names must not have their limits begin anew."""
         for _ in range(_LOOKED_AT):
-            tool, stages = self._stages.popitem(last=False)
-            if any(not each.idle for each in stages):
-                self._stages[tool] = stages
+            tool, kept = self._stages.popitem(last=False)
+            if kept[0] is not None and not kept[0].idle:
+                self._stages[tool] = kept
         if len(self._stages) >= BUSY_PLANS:
             raise LimitReached("Too many different tools were called recently; try again later.")
 
-    def withdraw(self, session: str, notification: Envelope) -> None:
-        """See Withdraw: a call that has not reached its tool is ended; one that has hears of it by its signal."""
-        params = parse(notification.body).get("params")
+    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate, of every notification
+        return False
+
+    async def admit(self, call: Call) -> None:
+        """End the call that a client gives up by this notification; one that has reached its tool hears of it by its
+        signal. The upstream hears of it too, as it may have the request already.
+        """
+        params = parse(call.envelope.body).get("params")
         number = params.get("requestId") if isinstance(params, dict) else None
         # True is 1 to a dict, but not to JSON.
         if isinstance(number, str | int | float) and not isinstance(number, bool):
-            walk = self._walks.get((session, number))
+            walk = self._walks.get((call.origin.session or "", number))
             if walk is not None:
                 walk.withdraw()
 

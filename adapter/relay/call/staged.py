@@ -9,10 +9,9 @@ from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.answer_stream import AnswerStream
+from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.resumption import ExchangeRecovery
+from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
 from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
 from adapter.relay.sessions.session_map import Session
@@ -47,7 +46,7 @@ class StagedExchange:
             if own is not None:
                 recovery.finish()
                 return ClientResponse(200, [JSON], own)
-            if call.guarded and session is not None and ask.server.plan.around is not None:
+            if call.guarded and session is not None and ask.server.stages.planned:
                 session.guarded.add(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
@@ -70,20 +69,17 @@ class StagedExchange:
         read_timeout = silence_of(ask, [call.envelope])
         try:
             reply = await self.upstream_sessions.send(ask, session, call.request, read_timeout)
-            headers = ask.server.answer_headers.to_client(reply.headers)
+            headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
-                stream = AnswerStream(
-                    reply,
-                    [call.envelope],
-                    read_timeout=read_timeout,
-                    recovery=recovery,
-                    resumable=ask.era is Era.LEGACY,
-                    rewrite=partial(_finished, stages, call),
-                    aside=_aside(call),
-                    observe=ask.server.listener(),
-                    limit=ask.server.answer_limit,
+                terms = StreamTerms(
+                    read_timeout,
+                    ask.sender.era is Era.LEGACY,
+                    ask.server.listener(),
+                    ask.server.rules.answer_limit,
                 )
+                edits = StreamEdits(partial(_finished, stages, call), _aside(call))
+                stream = AnswerStream(reply, [call.envelope], recovery, terms, edits)
                 pieces = stream.pieces()
                 if call.subscription is not None:
                     pieces = call.subscription.joined(pieces)
@@ -94,12 +90,12 @@ class StagedExchange:
                     release=both(reply.abort, recovery.finish),
                     last_words=stream.last_words,
                 )
-            raw = await read_body(reply, read_timeout, ask.server.answer_limit)
+            raw = await read_body(reply, read_timeout, ask.server.rules.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
         # Some clients pass over a byte order mark.
-        body, status = decoded(raw, reply, ask.server.answer_limit).removeprefix(BOM_UTF8), reply.status
+        body, status = decoded(raw, reply, ask.server.rules.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
         if await _answers(ask, call, body):
@@ -119,8 +115,8 @@ async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call. A long list that comes again is not read again."""
     if call.envelope.method != LIST:
         return answers(body, call.envelope.id)
-    gate = ask.server.plan.gate
-    known = gate.recognizes(body) if gate is not None else None
+    guard = ask.server.stages.guard
+    known = guard.recognizes(body) if guard is not None else None
     if known is not None:
         return bool(parse(known) == call.envelope.id)
     return await is_response(body, call.envelope.id)

@@ -224,7 +224,7 @@ class Producer:
         # What one result tells of is there together: a file is not evicted for the next one.
         call.defer(self._registry.hold(captured.record))
         capture.kept.append(captured)
-        capture.shown.append(await self._view.shown(captured.record, call.base))
+        capture.shown.append(await self._view.shown(captured.record, call.origin.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""

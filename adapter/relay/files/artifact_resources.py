@@ -22,7 +22,7 @@ from adapter.wire.spans import find
 
 
 class Announcing:
-    """The stage of ``server/discover``; ``announce`` is the plan's edit of capabilities."""
+    """The stage of ``initialize`` and ``server/discover``: ``announce`` edits the capabilities in a response."""
 
     def __init__(self, announce: Callable[[bytes], bytes]) -> None:
         self._announce = announce
@@ -214,7 +214,7 @@ class ResourceRead:
         )
         if self._links is None:
             return f"{sentence} Downloads are disabled (core.allow_artifacts_download)."
-        return f"{sentence} Download it: {self._links.download(call.base, record)}"
+        return f"{sentence} Download it: {self._links.download(call.origin.base, record)}"
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class Rounds:
         row = self._noted(call, waiting, state, given)
         if row is None:
             self._log.warning(
-                "a call that holds too much cannot go on when its user was asked", server=call.server
+                "a call that holds too much cannot go on when its user was asked", server=call.origin.server
             )
             await self._give_up(waiting)
             return response
@@ -281,7 +281,9 @@ class Rounds:
 def key_of(call: Call, state: str) -> str:
     """The key of the request with which this call goes on."""
     params = parse(call.envelope.body).get("params")
-    return round_key(call.scope.id, call.server, call.envelope.name or "", params.get("arguments"), state)
+    return round_key(
+        call.scope.id, call.origin.server, call.envelope.name or "", params.get("arguments"), state
+    )
 
 
 class RoundStage:

@@ -184,7 +184,7 @@ class _Delivery:
                 return PurePosixPath(self._files.path_of(record.place)).as_uri()
             case "url":
                 earlier: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
-                return earlier or self._links.delivery(call.base, record)
+                return earlier or self._links.delivery(call.origin.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":

@@ -45,7 +45,7 @@ class HelperTool:
     async def ask(self, call: Call) -> bytes | None:
         await self._scopes.remember(call.scope)
         query, expires = self._credentials.issue(self._offer.server, call.scope.id)
-        url = f"{call.base}{self._offer.route}/{self._offer.server}?{query}"
+        url = f"{call.origin.base}{self._offer.route}/{self._offer.server}?{query}"
         shown = self._shown(url, call.scope.id, expires)
         text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
         return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)

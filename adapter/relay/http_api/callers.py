@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, Sender, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
@@ -78,30 +78,22 @@ class Asks:
 
     def listen(self, who: Who, last_id: str) -> ClientRequest:
         """A legacy stream, taken up again behind that event. Raises BadRequest."""
-        ask = self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)])
-        ask.last_event_id = last_id
-        return ask
+        return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
 
     def end(self, principal: str) -> ClientRequest:
         """The end of the legacy session, without a request of its caller."""
-        return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.static))
+        return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.rules.static))
 
-    def _ask(self, who: Who, era: Era, method: str, headers: list[tuple[str, str]]) -> ClientRequest:
+    def _ask(
+        self, who: Who, era: Era, method: str, headers: list[tuple[str, str]], last_id: str | None = None
+    ) -> ClientRequest:
         version = MODERN_VERSION if era is Era.MODERN else self.version
         headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
         if version is not None:
             headers.append(("MCP-Protocol-Version", version))
-        return ClientRequest(
-            server=self.server,
-            method=method,
-            era=era,
-            principal=who.principal,
-            headers=headers,
-            session_id=self.session_id if era is Era.LEGACY else None,
-            version=version,
-            base=who.base,
-            caller=who.caller,
-        )
+        session_id = self.session_id if era is Era.LEGACY else None
+        sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base)
+        return ClientRequest(self.server, method, sender, headers)
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:
         """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
@@ -112,12 +104,12 @@ class Asks:
 
     def _filtered(self, who: Who) -> list[tuple[str, str]]:
         fields: Sequence[tuple[str, str]] = list(who.fields.items())
-        absent = missing(self.server.required, fields)
+        absent = missing(self.server.rules.required, fields)
         if absent is not None:
             raise BadRequest(f"This server requires the header {absent} with every request.")
         server = self.server
         passed = to_upstream(
-            fields, passthrough=server.passthrough, static=server.static, withhold=who.withhold
+            fields, passthrough=server.rules.passthrough, static=server.rules.static, withhold=who.withhold
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]

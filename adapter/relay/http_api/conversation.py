@@ -21,6 +21,7 @@ from adapter.errors import (
     UpstreamUnanswered,
 )
 from adapter.relay.background import BackgroundTasks, breathe, in_turns, slices
+from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
     INITIALIZED,
@@ -33,7 +34,6 @@ from adapter.relay.http_api.callers import (
     refusal,
     result_of,
 )
-from adapter.relay.relay import CLOSE_SECONDS, Relay
 from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, LONGEST_RETRY, modern_meta, rpc_request
@@ -215,7 +215,7 @@ class Conversation:
                 return end.response
             if answer.status != 200:
                 raise _refused_by_status(answer.status)
-            if ask.era is Era.MODERN or end.last_id in (b"", last_id):
+            if ask.sender.era is Era.MODERN or end.last_id in (b"", last_id):
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
             last_id = end.last_id
             await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
@@ -232,7 +232,7 @@ class Conversation:
         listed: str | None = None,
     ) -> _StreamEnd:
         """Read an answer up to the response, then close it. Raises AdapterError."""
-        limit = self._asks.server.answer_limit
+        limit = self._asks.server.rules.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
                 raise UpstreamBroken(

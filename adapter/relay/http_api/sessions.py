@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
+from adapter.relay.call.dispatch import Relay
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
-from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.tools.lists import MOST_ITEMS, LongList

@@ -233,7 +233,7 @@ class OwnSession:
         return reply.status
 
     async def _response(self, reply: UpstreamReply, number: int, read_timeout: float) -> bytes | None:
-        limit = self._server.answer_limit
+        limit = self._server.rules.answer_limit
         if reply.status == 200:
             resume = Resumption(self._server, self._headers([]), self._upstream_session, self._version).after
             return (await read_answer(reply, number, read_timeout, resume, limit)).response
@@ -260,7 +260,7 @@ class OwnSession:
 
     def _headers(self, fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
         kind = [("Accept", ACCEPT), ("Content-Type", "application/json")]
-        return [*self._server.static, *kind, *fields]
+        return [*self._server.rules.static, *kind, *fields]
 
     def _session_fields(self) -> list[tuple[str, str]]:
         fields = [("MCP-Protocol-Version", self._version or LATEST_LEGACY)]

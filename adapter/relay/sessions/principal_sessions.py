@@ -63,12 +63,12 @@ class PrincipalSessions:
         server = ask.server
         if server.issues_ids is None and not self._serves:
             await self._find_out(server)
-        key = _key(server.id, ask.principal)
+        key = _key(server.id, ask.sender.principal)
         if server.issues_ids is False:
-            return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.principal)
+            return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.sender.principal)
         if not self._serves:
             raise SessionMissing()
-        return self._sessions.known(key) or await self._read(key, server.id, ask.principal)
+        return self._sessions.known(key) or await self._read(key, server.id, ask.sender.principal)
 
     async def remember(self, record: SessionRecord) -> None:
         """Have a principal's kept session be opened next as this one was. Raises StoreUnavailable."""

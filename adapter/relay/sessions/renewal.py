@@ -288,7 +288,7 @@ class Renewal:
         assert isinstance(initialize, Envelope)
         version = record.upstream.protocol_version
         resume = Resumption(ask.server, common, upstream_session, version, ask.query).after
-        answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.answer_limit)
+        answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.rules.answer_limit)
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(

@@ -267,7 +267,7 @@ class SharedSessions:
         """End a session at the server, as the request that opened it was sent. False if the server does not answer."""
         if session is None:
             return True
-        fields: Headers = opened.headers if opened is not None else self._server.static
+        fields: Headers = opened.headers if opened is not None else self._server.rules.static
         named = [*forwardable(fields, drop=POST_FIELDS), ("Mcp-Session-Id", session)]
         if version is not None:
             named.append(("MCP-Protocol-Version", version))

@@ -13,7 +13,9 @@ from adapter.relay.sessions.own_session import Resumption, initialize_result, op
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, Sessions
+from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import of_changed_body
+from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import (
     Handshake,
     SessionRecord,
@@ -74,8 +76,8 @@ class UpstreamSessions:
 
     async def open(self, ask: ClientRequest, body: bytes) -> UpstreamReply:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
-        share = Share(ask.principal) if ask.server.shares else None
-        request = InitializeRequest("POST", ask.headers, body, ask.caller, ask.query, share=share)
+        share = Share(ask.sender.principal) if ask.server.shares else None
+        request = InitializeRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
         return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
@@ -85,7 +87,9 @@ class UpstreamSessions:
         envelope = ask.envelope
         streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
         purpose = Purpose.STREAM if streams else Purpose.CALL
-        return UpstreamRequest(ask.method, headers, body, ask.caller, ask.query, ask.repeatable, purpose)
+        return UpstreamRequest(
+            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
+        )
 
     async def close(
         self,
@@ -103,12 +107,16 @@ class UpstreamSessions:
         upstream = session.upstream
         if upstream.id is None:
             return None
-        fields = list(headers) if headers is not None else [*server.static]
+        fields = list(headers) if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
             fields.append(("MCP-Protocol-Version", upstream.protocol_version))
         fields.append(("Mcp-Session-Id", upstream.id))
         request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
+
+
+_NO_SCOPE = Scope("", "")
+"""The scope of the request that opens a session: there is nothing yet that could own files or pins."""
 
 
 class SessionOpener:
@@ -135,24 +143,24 @@ class SessionOpener:
             self._sessions.unreserve()
 
     async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
-        announce = ask.server.plan.announce
+        read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
+        stages = ask.server.stages.stages_for(envelope)
         body = ask.body
-        if announce is not None:
+        if stages:
             # What is to be edited must come, and so be asked for, plain.
             ask.headers = asking_plain(
                 ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
             )
             body = envelope.body
         reply = await self._upstream_sessions.open(ask, body)
-        headers = ask.server.answer_headers.to_client(reply.headers)
+        headers = ask.server.rules.answer_headers.to_client(reply.headers)
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
         resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
         upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
         try:
-            if announce is not None and media_type(reply) == "text/event-stream":
+            if stages and media_type(reply) == "text/event-stream":
                 require_plain(reply)
             answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
             result = initialize_result(answer.response)
@@ -168,7 +176,11 @@ class SessionOpener:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await abandon(ask, upstream)
             raise
-        changed = answer.raw if announce is None else answer.changed(announce)
+        response = answer.response
+        if stages and response is not None:
+            call = Call(CallOrigin(ask.server.id), _NO_SCOPE, envelope, body)
+            response = await walk_response(stages, call, response)
+        changed = answer.with_response(response)
         if changed is not answer.raw:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
             headers = of_changed_body(headers)
@@ -178,7 +190,7 @@ class SessionOpener:
         now = self._clock()
         return SessionRecord(
             server=ask.server.id,
-            principal=ask.principal,
+            principal=ask.sender.principal,
             handshake=Handshake(envelope.body),
             upstream=upstream,
             state=SessionState.OPEN,

@@ -186,7 +186,8 @@ class Baselines:
 
         A caller over HTTP is pinned by principal, since its sessions are short and would take their pins with them.
         """
-        return self._of_principal(call.caller.principal) if call.caller.entrance == "http" else call.scope
+        caller = call.origin.caller
+        return self._of_principal(caller.principal) if caller.entrance == "http" else call.scope
 
     # --- remembered drift -------------------------------------------------------------------------------------
 
@@ -208,7 +209,7 @@ class Baselines:
         key = baseline.digest, now.digest, scope.id, own
         if self.cache.has_met(key):
             return
-        by, at = name_of(call.caller.principal), self._clock()
+        by, at = name_of(call.origin.caller.principal), self._clock()
         meeting = Meeting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
         await self._pins.drift.add(self.server, meeting)
         self.cache.keep_met(key)

@@ -1,6 +1,6 @@
 """Code mode: a client sees three tools to search, to describe and to call all others. No code is run.
 
-A call through the third tool is unfolded before the plan and the gate see it, so that the rules of the called tool
+A call through the third tool is unfolded before the guard and the plan see it, so that the rules of the called tool
 hold. A scope does not find tools that it may not use.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,7 +15,8 @@ from adapter.errors import ToolUnknown
 from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
-from adapter.relay.stages import Call, Plan, Stages
+from adapter.relay.stage_table import StageEntry
+from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
 from adapter.relay.tools.tool_lists import own_list
 from adapter.rules.results.tool_results import tool_result
@@ -65,26 +65,26 @@ class CodeMode:
     def __repr__(self) -> str:
         return f"<CodeMode of {self._names.server!r}: {len(self._indexes)} catalogues indexed>"
 
-    def around(self, plan: Plan) -> Plan:
-        """The plan of a server whose tools are called through these three."""
-        named: dict[tuple[str, str | None], Stages] = {
-            **plan.named,
-            ("tools/call", self._names.search): (_Answering(self._search),),
-            ("tools/call", self._names.schema): (_Answering(self._describe),),
-            ("tools/call", self._names.call): (_Answering(self._explain),),
-        }
-        methods = {**plan.methods, "tools/list": (_Answering(self._list),)}
-        return replace(plan, named=named, methods=methods, unfold=self.unfold)
+    def entries(self) -> list[StageEntry]:
+        """The stages of the three tools and of their list."""
+        return [
+            StageEntry("tools/list", "own", _Answering(self._list)),
+            StageEntry("tools/call", "own", _Answering(self._search), self._names.search),
+            StageEntry("tools/call", "own", _Answering(self._describe), self._names.schema),
+            StageEntry("tools/call", "own", _Answering(self._explain), self._names.call),
+        ]
 
-    async def unfold(self, call: Call) -> None:
-        """See Plan.unfold. Raises ToolUnknown for a tool that is called by its name."""
-        if call.envelope.method != "tools/call":
-            return
-        name = call.envelope.name
-        if name != self._names.call:
-            if name not in self._own:
-                raise ToolUnknown(self._names.hint)
-            return
+    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate; every scope has these tools
+        """True for the adapter's own tools, which are called by their names."""
+        return name in self._own and name != self._names.call
+
+    async def admit(self, call: Call) -> None:
+        """Put the call that is meant in the place of one that stands for it.
+
+        Raises ToolUnknown for a tool that is called by its name.
+        """
+        if call.envelope.name != self._names.call:
+            raise ToolUnknown(self._names.hint)
         try:
             request = unfold(call.envelope, self._names)
         except UnusableCall:

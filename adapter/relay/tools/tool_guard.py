@@ -91,12 +91,12 @@ class ToolGuard:
         self._cache.changed()
 
     def listener(self) -> Callable[[bytes], None]:
-        """See Gate."""
+        """See CallGuard."""
         return self._cache.listener()
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    def passes(self, scope_id: str, name: str | None) -> bool:
+    def skips(self, scope_id: str, name: str | None) -> bool:
         """Tell whether a call may go on without being judged: its scope saw this very tool, and nothing has changed.
 
         Calls of the adapter's own tools always may.
@@ -109,7 +109,7 @@ class ToolGuard:
         return verdict is not None and name in verdict.allowed
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
-        """See Gate. The annotations of a tool that has drifted do not count."""
+        """See CallGuard. The annotations of a tool that has drifted do not count."""
         verdict = self._cache.verdict(scope_id)
         if verdict is None or name is None or name not in verdict.allowed:
             return False
@@ -171,10 +171,10 @@ class ToolGuard:
         It does not end if its successor would start from the same baseline: that of a file, an operator, the server
         or the principal.
         """
-        ends = self._pinning.invalidate and not self._pinning.subset and call.session is not None
+        ends = self._pinning.invalidate and not self._pinning.subset and call.origin.session is not None
         ends = ends and await self._baselines.begins_anew_with_session(call)
-        if ends and call.session is not None:
-            await self._revoke(call.session, sentence(found))
+        if ends and call.origin.session is not None:
+            await self._revoke(call.origin.session, sentence(found))
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
 
@@ -212,7 +212,7 @@ class ToolGuard:
     # --- lists ------------------------------------------------------------------------------------------------
 
     def recognizes(self, response: bytes) -> bytes | None:
-        """See Gate."""
+        """See CallGuard."""
         return self._lists.recognizes(response)
 
     async def ask(self, call: Call) -> bytes | None:

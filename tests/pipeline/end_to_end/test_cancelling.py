@@ -12,7 +12,8 @@ import pytest
 
 from adapter.pipeline.limits_stage import Concurrency
 from adapter.relay.call.planned import Planned
-from tests.edge.raw import Exchange
+from adapter.wire.envelope import Envelope, read_envelope
+from tests.edge.raw import Exchange, call_body
 from tests.pipeline.end_to_end.living import ERAS, Living, Speaker, living
 from tests.pipeline.end_to_end.workshop import arguments_of, echo, workshop
 
@@ -100,9 +101,9 @@ def limit(front: Living, tool: str) -> Concurrency:
     if hosted is not None:
         plan = hosted.plan
     else:
-        around = front.app.servers["up"].plan.around
-        assert around is not None
-        (planned,) = around(tool)
+        call = read_envelope(call_body(tool))
+        assert isinstance(call, Envelope)
+        (planned,) = front.app.servers["up"].stages.stages_for(call)
         assert isinstance(planned, Planned)
         plan = planned._plan
     (found,) = [step.run for step in plan.steps if isinstance(step.run, Concurrency)]

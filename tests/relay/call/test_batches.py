@@ -11,11 +11,15 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from adapter.errors import LimitReached, UpstreamBroken
+from adapter.errors import UpstreamBroken
 from adapter.relay.call.answer_stream import LOOK_LIMIT
 from adapter.relay.call.passthrough import HELD_JSON
+from adapter.relay.call.planned import Plans
 from adapter.relay.exchange import ClientResponse as Left
-from adapter.relay.stages import Plan, Stages
+from adapter.relay.notifications import Notifications
+from adapter.relay.param_headers import ParamHeaders
+from adapter.relay.stage_table import StageTable
+from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
@@ -228,15 +232,10 @@ async def test_a_large_answer_that_breaks_off_is_broken_off() -> None:
 
 async def test_a_member_that_no_stage_can_be_found_for_is_refused_alone() -> None:
     """Such as a call of a name that is too long: the others are answered as ever."""
-
-    def around(name: str) -> Stages:
-        if len(name) > 100:
-            raise LimitReached("The name is too long.")
-        return ()
-
+    plans = Plans(lambda _: None, ParamHeaders(), Notifications(), None)
     upstream = Acting(lambda _: ScriptedAnswer(chunks=[b"[" + said(1) + b"]"]))
-    relaying = Relaying(upstream, Plan(around=around))
-    body = members(2, "x" * 101, "seen")
+    relaying = Relaying(upstream, StageTable(plans=plans))
+    body = members(2, "x" * (LONGEST_NAME + 1), "seen")
     assert [
         [each["id"], "error" in each]
         for each in orjson.loads(await relaying.post(body, await relaying.open("2025-03-26")))

@@ -18,7 +18,7 @@ from adapter.relay.call.planned import RESTARTED, Plans
 from adapter.relay.call.suspended_plan import NO_TASK
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Plan
+from adapter.relay.stage_table import StageTable
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
@@ -60,7 +60,7 @@ def planned(
         errors or ErrorStyle(),
     )
     plans = Plans(lambda tool: plan if tool == "save" else None, ParamHeaders(), Notifications(), 60)
-    return Relaying(upstream, Plan(around=plans.of), MemoryStore())
+    return Relaying(upstream, StageTable(plans=plans), MemoryStore())
 
 
 def answering(came: bytes = CAME, asked: bytes = ASKED) -> ScriptedUpstream:
@@ -195,7 +195,7 @@ async def test_an_answer_after_a_restart_is_shown_only_if_no_stage_is_missed(res
     first = planned(upstream, Watching(), reshapes=reshapes)
     session = await first.open()
     await first.post(ASKED, session)
-    second = Relaying(upstream, first.plan, first.store)
+    second = Relaying(upstream, first.stages, first.store)
     answer = orjson.loads((await second.get(session, "7")).partition(b"data: ")[2])
     if reshapes:
         assert answer["result"]["content"][0]["text"] == RESTARTED and answer["result"]["isError"]
@@ -211,7 +211,7 @@ async def test_after_a_restart_the_failure_is_in_the_tools_own_mode() -> None:
     first = planned(upstream, Watching(), reshapes=True, errors=ErrorStyle("jsonrpc"))
     session = await first.open()
     await first.post(ASKED, session)
-    second = Relaying(upstream, first.plan, first.store)
+    second = Relaying(upstream, first.stages, first.store)
     answer = orjson.loads((await second.get(session, "7")).partition(b"data: ")[2])
     assert (answer["id"], answer["error"]["code"], answer["error"]["message"]) == (1, -32000, RESTARTED)
 

@@ -15,12 +15,11 @@ from adapter.errors import CredentialRefused, StoreUnavailable
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.stages import Plan
 from adapter.rules.access.principals import Scope
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.scripted import ScriptedUpstream
-from tests.relay.relaying import Relaying, whole
+from tests.relay.relaying import Relaying, of_tools, whole
 from tests.relay.tooling import BASE, META, parsed
 
 OFFER = Offer(
@@ -45,7 +44,7 @@ class Helping:
         stage = HelperTool(offer, self.credentials, self.scopes)
         self.relaying = Relaying(
             ScriptedUpstream(),
-            Plan({("tools/call", offer.tool_name): (stage,)}),
+            of_tools(**{offer.tool_name: stage}),
             store,
             self.relaying.clock,
         )

@@ -14,13 +14,14 @@ from adapter.relay.http_api.conversation import MOST_REPLIES
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Timeouts
-from adapter.relay.stages import Call, Plan
+from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import Call
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 from adapter.wire.eras import Era
-from tests.relay.relaying import Relaying
+from tests.relay.relaying import Relaying, of_tools
 
 SSE = (("Content-Type", "text/event-stream"),)
 JSON = ("Content-Type", "application/json")
@@ -79,10 +80,10 @@ ENDED: Step = (Expect("DELETE"), ScriptedAnswer(200))
 class Serving:
     """A relay in front of a scripted upstream, and the HTTP sessions of its one server."""
 
-    def __init__(self, *steps: Step, plan: Plan | None = None, **more: Any) -> None:
+    def __init__(self, *steps: Step, stages: StageTable | None = None, **more: Any) -> None:
         self.upstream = ScriptedUpstream(steps)
-        self.relaying = Relaying(self.upstream, plan or Plan(), MemoryStore())
-        self.relaying.server.passthrough = frozenset({"x-team", "authorization"})
+        self.relaying = Relaying(self.upstream, stages or StageTable(), MemoryStore())
+        self.relaying.server.rules.passthrough = frozenset({"x-team", "authorization"})
         self.sessions = HttpSessions(
             self.relaying.relay, self.relaying.server, self.relaying.background, self.relaying.clock, **more
         )
@@ -128,7 +129,7 @@ async def test_header_fields_of_the_caller_pass_as_they_do_for_clients() -> None
 async def test_a_required_header_is_required_here_too() -> None:
     """As on the mount: nothing is sent without it."""
     serving = Serving()
-    serving.relaying.server.required = ("X-Key",)
+    serving.relaying.server.rules.required = ("X-Key",)
     with pytest.raises(BadRequest, match="X-Key"):
         await serving.sessions.tools(ANN)
     assert serving.upstream.requests == []
@@ -488,7 +489,9 @@ class Stamping:
         self.callers: list[str] = []
 
     async def ask(self, call: Call) -> bytes | None:
-        self.callers.append(f"{call.caller.entrance}:{call.caller.principal}:{call.session}:{call.base}")
+        self.callers.append(
+            f"{call.origin.caller.entrance}:{call.origin.caller.principal}:{call.origin.session}:{call.origin.base}"
+        )
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
@@ -498,8 +501,7 @@ class Stamping:
 async def test_stages_see_the_call_as_any_other() -> None:
     """With the entrance, the principal, the session and the base that upload URLs begin with."""
     stage = Stamping()
-    plan = Plan({("tools/call", "save"): (stage,)})
-    serving = Serving(*opening(), call(2, answer(2, DONE)), plan=plan)
+    serving = Serving(*opening(), call(2, answer(2, DONE)), stages=of_tools(save=stage))
     await serving.sessions.call(Who("ann", base="http://here"), "save", {})
     key = serving.sessions.key_of(Who("ann"))
     assert stage.callers == [f"http:ann:{key}:http://here"]

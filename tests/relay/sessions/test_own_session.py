@@ -11,7 +11,7 @@ import pytest
 from adapter import log
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.server import Server
+from adapter.relay.server import Server, TransferRules
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
@@ -30,7 +30,7 @@ async def visiting(
     raw = RawUpstream(script, opening=opening)
     await raw.start()
     upstream = HttpUpstream(raw.url)
-    visit = OwnSession(Server("one", "/one", upstream, static=(("X-Key", "k"),)), 5.0)
+    visit = OwnSession(Server("one", "/one", upstream, rules=TransferRules(static=(("X-Key", "k"),))), 5.0)
     try:
         await visit.open()
         yield visit, raw

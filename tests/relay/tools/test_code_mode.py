@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from adapter.errors import ToolUnknown
-from adapter.relay.stages import Call, Plan
+from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import Call, CallOrigin, Stage
 from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, Offered
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.rules.access.principals import Scope
@@ -64,7 +65,13 @@ def call(
     body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     envelope = read_envelope(body)
     assert isinstance(envelope, Envelope)
-    return Call("one", Scope("s", ""), envelope, body, era, headers=list((headers or {}).items()))
+    return Call(CallOrigin("one", era), Scope("s", ""), envelope, body, list((headers or {}).items()))
+
+
+def own(code: CodeMode, tool: str) -> Stage:
+    """The stage of one of the three tools."""
+    (stage,) = StageTable(code.entries()).stages_for(call(tool).envelope)
+    return stage
 
 
 async def test_modern_headers_mirror_the_unfolded_call() -> None:
@@ -77,7 +84,7 @@ async def test_modern_headers_mirror_the_unfolded_call() -> None:
         name="draw",
         arguments=arguments,
     )
-    await mode(DRAW).unfold(asked)
+    await mode(DRAW).admit(asked)
     assert asked.envelope.name == "draw"
     assert sorted(asked.headers) == [
         ("Mcp-Method", "tools/call"),
@@ -89,23 +96,20 @@ async def test_modern_headers_mirror_the_unfolded_call() -> None:
 
 
 async def test_own_tools_are_called_by_their_names_and_others_are_not() -> None:
-    """The helper may be called either way; other methods are no business of code mode."""
+    """The helper may be called either way."""
     for name in ("one_get_upload_url", "one_search_tools", "one_get_tool_schema"):
-        asked = call(name)
-        before = asked.envelope
-        await mode(DRAW).unfold(asked)
-        assert asked.envelope is before
+        assert mode(DRAW).skips("s", name)
+    assert not mode(DRAW).skips("s", "one_call_tool")
     folded = call("one_call_tool", name="one_get_upload_url")
-    await mode(DRAW).unfold(folded)
+    await mode(DRAW).admit(folded)
     assert folded.envelope.name == "one_get_upload_url"
     with pytest.raises(ToolUnknown, match="one_call_tool"):
-        await mode(DRAW).unfold(call("draw"))
+        await mode(DRAW).admit(call("draw"))
 
 
 async def test_one_index_serves_all_who_search_at_once() -> None:
     """It is made once for a catalogue, also while others wait for it, one of whom may leave."""
-    plan = mode(DRAW).around(Plan())
-    (search,) = plan.named["tools/call", "one_search_tools"]
+    search = own(mode(DRAW), "one_search_tools")
     asking = [asyncio.ensure_future(search.ask(call("one_search_tools", query="draw"))) for _ in range(3)]
     await asyncio.sleep(0)
     asking[0].cancel()
@@ -119,20 +123,19 @@ async def test_one_index_serves_all_who_search_at_once() -> None:
 async def test_an_upstream_tool_of_an_own_name_is_not_offered() -> None:
     """What would be called is the adapter's, so the other is not found, and the adapter's own is described."""
     impostor = {"name": "one_call_tool", "description": "Draws better."}
-    plan = mode(DRAW, impostor).around(Plan())
-    (search,) = plan.named["tools/call", "one_search_tools"]
-    answer = await search.ask(call("one_search_tools", query=""))
+    code = mode(DRAW, impostor)
+    answer = await own(code, "one_search_tools").ask(call("one_search_tools", query=""))
     assert answer is not None
     assert [tool["name"] for tool in orjson.loads(answer)["result"]["structuredContent"]["tools"]] == ["draw"]
-    (describe,) = plan.named["tools/call", "one_get_tool_schema"]
-    answer = await describe.ask(call("one_get_tool_schema", name="one_call_tool"))
+    answer = await own(code, "one_get_tool_schema").ask(call("one_get_tool_schema", name="one_call_tool"))
     assert answer is not None and b"Draws better" not in answer
 
 
 async def test_a_compressed_call_leaves_plain() -> None:
     """What was edited cannot keep the coding that it came in."""
     upstream = Acting(lambda _: ScriptedAnswer(chunks=[b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}']))
-    relaying = Relaying(upstream, plan=mode(DRAW).around(Plan()))
+    code = mode(DRAW)
+    relaying = Relaying(upstream, StageTable(code.entries(), unfold=code))
     session = await relaying.open()
     body = call("one_call_tool", name="draw", arguments={"kind": "bar"}).request
     ask = relaying.ask(body, session)

@@ -17,7 +17,7 @@ from adapter.errors import (
     UpstreamSilent,
     UpstreamUnreachable,
 )
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, CallOrigin
 from adapter.relay.tools.catalogue_cache import LOOKED_UP
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.pins import PINS
@@ -163,7 +163,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
 
         envelope = read_envelope(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"click"}}')
         assert isinstance(envelope, Envelope)
-        asking = Call("one", Scope("s", ""), envelope, envelope.body, fetch=fetch)
+        asking = Call(CallOrigin("one"), Scope("s", ""), envelope, envelope.body, fetch=fetch)
         with pytest.raises(UpstreamSilent, match=r"did not list its tools within 0\.05 s"):
             await reader.snapshot(asking)
 
@@ -687,9 +687,9 @@ async def test_lists_without_pins_are_shown_while_warning() -> None:
             answer = await front.relaying.relay.handle(ask)
             assert orjson.loads(await whole(answer))["result"]["tools"] == [tool("b")]
             front.tool_guard.changed()
-            (stage,) = front.relaying.server.plan.methods["tools/list"]
             found = await front.relaying.sessions.find(session, "one", "anonymous")
             assert isinstance(ask.envelope, Envelope)
+            (stage,) = front.relaying.server.stages.stages_for(ask.envelope)
             call = front.relaying.relay.call_gate.call(ask, found, ask.envelope)
             call.fetch = None
             page = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'

@@ -1,4 +1,4 @@
-"""The relay: what becomes of each request to a mount.
+"""The entrance of the relay, which dispatches each request to a mount.
 
 An exchange no stage concerns is piped: body bytes out, answer bytes back as they arrive. ``initialize`` is read,
 because its result mints the session, but leaves as it came. What stages concern is read and edited.
@@ -48,14 +48,14 @@ class Relay:
         if ask.method == "POST":
             return await self._post(ask)
         session = None
-        if ask.era is Era.LEGACY:
+        if ask.sender.era is Era.LEGACY:
             if ask.method == "DELETE":
                 # It needs an id: nobody may end a session that others go on in.
                 return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
-            if ask.session_id is None:
+            if ask.sender.session_id is None:
                 session = await self.opener.principal_sessions.find(ask)
             else:
-                session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+                session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
         return await self.get_streams.listen(ask, session)
 
     # --- POST -------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Relay:
     async def _post(self, ask: ClientRequest) -> ClientResponse:
         envelope = ask.envelope
         assert envelope is not None
-        if ask.era is Era.MODERN:
+        if ask.sender.era is Era.MODERN:
             if isinstance(envelope, Batch):
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
             session = None
@@ -73,10 +73,10 @@ class Relay:
             ask.server.counters.exchanges += 1
             return await self.opener.open(ask, envelope)
         else:
-            if ask.session_id is None:
+            if ask.sender.session_id is None:
                 session = await self.opener.principal_sessions.find(ask)
             else:
-                session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+                session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         ask.server.require_healthy(asyncio.get_running_loop().time())
@@ -84,7 +84,7 @@ class Relay:
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
-        leave = self.sessions.enter(session, ask.principal, len(requests))
+        leave = self.sessions.enter(session, ask.sender.principal, len(requests))
         try:
             answer = await self._exchange(ask, session, envelope, requests)
         except BaseException:
@@ -106,11 +106,10 @@ class Relay:
             if concerned:
                 return await self._part(ask, session, envelope, concerned)
         else:
-            if ask.server.plan.unfold is not None:
-                envelope = await self.call_gate.unfolded(ask, session, envelope, ask.server.plan.unfold)
+            if gates := ask.server.stages.gates.get(envelope.method):
+                envelope = await self.call_gate.admitted(ask, session, envelope, gates)
                 requests = [envelope]
-            await self.call_gate.admit(ask, session, envelope)
-            if stages := ask.server.plan.stages_for(envelope):
+            if stages := ask.server.stages.stages_for(envelope):
                 return await self.staged.read(ask, session, envelope, stages)
         return await self.passthrough.pipe(ask, session, requests)
 
@@ -138,13 +137,12 @@ class Relay:
                 return ClientResponse(202, [], b"")
             if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
                 await self._remember_initialized(session, envelope.body)
-            if envelope.method == "notifications/cancelled" and ask.server.plan.withdraw is not None:
-                # The upstream hears of it too, as it may have the request already.
-                ask.server.plan.withdraw(session.key, envelope)
+            if gates := ask.server.stages.gates.get(envelope.method):
+                await self.call_gate.admitted(ask, session, envelope, gates)
         read_timeout = ask.server.timeouts.request
         reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
-        body = await read_body(reply, read_timeout, ask.server.answer_limit)
-        return ClientResponse(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
+        body = await read_body(reply, read_timeout, ask.server.rules.answer_limit)
+        return ClientResponse(reply.status, ask.server.rules.answer_headers.to_client(reply.headers), body)
 
     async def _remember_initialized(self, session: Session, body: bytes) -> None:
         row, record = await self.sessions.record(session)
@@ -160,7 +158,7 @@ class Relay:
 
         Raises SessionMissing, SessionUnknown, StoreUnavailable.
         """
-        session = await self.sessions.find(ask.session_id, ask.server.id, ask.principal)
+        session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
         self.sessions.begin_end(session)
         # Begun, it is finished, also when the client does not wait for it.
         return await asyncio.shield(asyncio.ensure_future(self._end(ask, session, within)))
@@ -172,7 +170,7 @@ class Relay:
                     # Begun before the end was, it would leave a session upstream that nobody closes.
                     await asyncio.wait([session.renewal])
                 reply = await self.upstream_sessions.close(ask.server, session, ask.headers, ask.query)
-                read_timeout, limit = ask.server.timeouts.request, ask.server.answer_limit
+                read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
                 body = await read_body(reply, read_timeout, limit) if reply else b""
         except (AdapterError, TimeoutError):
             await self.sessions.end(session, closed=False)
@@ -183,7 +181,7 @@ class Relay:
         await self.sessions.end(session, closed=True)
         if reply is None or reply.status == 404:
             return ClientResponse(200, [], b"")
-        return ClientResponse(reply.status, ask.server.answer_headers.to_client(reply.headers), body)
+        return ClientResponse(reply.status, ask.server.rules.answer_headers.to_client(reply.headers), body)
 
 
 def _judge(ask: ClientRequest, envelope: Envelope | Batch) -> None:
@@ -192,7 +190,7 @@ def _judge(ask: ClientRequest, envelope: Envelope | Batch) -> None:
     Of a compressed body two programs may make different messages, so that what was judged leaves as it was read.
     """
     ask.server.require_clear(envelope)
-    if ask.encoded and ask.server.plan.guards:
+    if ask.encoded and ask.server.stages.guards:
         ask.body, ask.encoded = envelope.body, False
         ask.headers = forwardable(ask.headers, drop=frozenset({"content-encoding"}))
 
@@ -202,7 +200,7 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.upstream.protocol_version or ask.version or "2025-03-26"
+    return session.upstream.protocol_version or ask.sender.version or "2025-03-26"
 
 
 def _opens(envelope: Envelope) -> bool:
