@@ -20,6 +20,7 @@ from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
+from adapter.wire.repeated_head import RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -59,9 +60,10 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_lost",
-        "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop", "places",
-        "read_timer", "reused", "stale_at", "taken_at",
+        "_answer", "_barren", "_close_delimited", "_earlier", "_fed", "_fields", "_headed", "_keep",
+        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_status",
+        "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
+        "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -84,8 +86,11 @@ class Connection(asyncio.Protocol):
         self._answer: HttpReply | None = None
         self._readable = select.poll()
         self._fields: list[tuple[str, str]] = []
+        self._earlier = self._fields
         self._keep_alive = b""
-        self._fed = self._barren = 0
+        self._repeated: RepeatedHead | None = None
+        """The bytes of the last head, which was that of an answer in one piece."""
+        self._fed = self._barren = self._status = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
 
     @property
@@ -171,6 +176,11 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self.abort()  # no request is open: a time-out notice, or an answer planted for the next request
             return
+        if self._repeated is not None and not self._fed:
+            content = self._repeated.body_of(data)
+            if content is not None:
+                self._answer_again(answer, content)
+                return
         self._fed += len(data)
         try:
             self._parser.feed_data(data)
@@ -181,6 +191,7 @@ class Connection(asyncio.Protocol):
             self._break(reason)
             return
         if self._answer is None:
+            self._repeated = repeated_head(data) if self._repeats(data) else None
             self._settle()
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
@@ -198,6 +209,33 @@ class Connection(asyncio.Protocol):
         elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
+        self.read_timer.wake()
+
+    def _repeats(self, data: bytes) -> bool:
+        """Tell whether ``data`` is a whole answer, with no interim one before it, whose head is as the last one's."""
+        whole = self._fed == len(data) and self._keep and not self._surplus and not self._close_delimited
+        earlier, self._earlier = self._earlier, self._fields
+        if not whole or len(earlier) != len(self._fields) or data[9:12] != b"%d" % self._status:
+            return False
+        for one, other in zip(earlier, self._fields, strict=True):
+            if one != other and one[0].lower() != "content-length":
+                return False
+        return True
+
+    def _answer_again(self, answer: HttpReply, content: bytes) -> None:
+        """Take an answer in one piece whose head says what the last one said."""
+        self._fed = len(content) or 1
+        self._headed = True
+        length = str(len(content))
+        answer.headers = self._fields = [
+            (name, length if name.lower() == "content-length" else value) for name, value in self._fields
+        ]
+        answer.status = self._status
+        if content:
+            answer.add(content)
+        answer.complete()
+        self._answer = None
+        self._settle()
         self.read_timer.wake()
 
     def eof_received(self) -> None:
@@ -252,7 +290,7 @@ class Connection(asyncio.Protocol):
         if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
             raise _head_too_large()
         self._headed = True
-        answer.status = status
+        self._status = answer.status = status
         answer.headers = self._fields
 
     def on_body(self, chunk: bytes) -> None:

@@ -26,10 +26,10 @@ WARM, COUNTED = 5, 21
 Go = Callable[[RawClient], Awaitable[Any]]
 
 COSTS = {
-    "a call that is passed on": 126,
-    "a call whose tool is guarded": 127,
-    "a list whose tools are guarded": 166,
-    "a session that is opened and ended": 380,
+    "a call that is passed on": 105,
+    "a call whose tool is guarded": 105,
+    "a list whose tools are guarded": 147,
+    "a session that is opened and ended": 379,
 }
 """Calls of Python functions for one exchange."""
 

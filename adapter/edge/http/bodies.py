@@ -67,6 +67,16 @@ class Body:
         self._terms = terms
         self._waiter: asyncio.Future[None] | None = None
 
+    @classmethod
+    def whole(cls, content: bytes, resume: Callable[[], None], terms: BodyTerms) -> Body:
+        """A body that is here already, all of it."""
+        body = cls(resume, terms, len(content))
+        body.complete = True
+        if content:
+            body.size = body.arrived = len(content)
+            body._chunks.append(content)
+        return body
+
     async def read(self) -> bytes:
         """Return the bytes that have come since the last call, ``b""`` at the end.
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience
 from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
@@ -162,14 +162,13 @@ class ClientConnection(asyncio.Protocol):
 
     # --- exchanges ------------------------------------------------------------------------------------------
 
-    def _arrive(self, arrival: RequestHead) -> None:
-        bare, body = arrival.method == "HEAD", arrival.body
-        body.unwanted = arrival.method in _BODILESS
-        keep = arrival.keep and not self._once
-        answer = HttpAnswer(self, keep=keep, modern=arrival.modern, bare=bare, body=body)
-        if arrival.expects_continue:
-            arrival.body.wanted = lambda: self._say_continue(answer)
-        request = arrival.request(answer, self._peer)
+    def _arrive(self, head: RequestHead, body: Body) -> None:
+        body.unwanted = head.method in _BODILESS
+        keep = head.keep and not self._once
+        answer = HttpAnswer(self, keep=keep, modern=head.modern, bare=head.method == "HEAD", body=body)
+        if head.expects_continue:
+            body.wanted = lambda: self._say_continue(answer)
+        request = head.request(body, answer, self._peer)
         if self._answer is None:
             self._start(request, answer)
         elif len(self._waiting) < BURST_LIMIT:

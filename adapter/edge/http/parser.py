@@ -12,6 +12,7 @@ import httptools
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.request import Fields, Reply, Request
 from adapter.rules.access.host_and_origin_check import same_authority
+from adapter.wire.repeated_head import RepeatedHead, repeated_head
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
@@ -36,28 +37,20 @@ class Refusal(Exception):
 class RequestHead:
     """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
 
-    __slots__ = ("body", "expects_continue", "fields", "keep", "method", "modern", "target")
+    __slots__ = ("expects_continue", "fields", "keep", "method", "modern", "path", "target")
 
-    def __init__(self, parser: Any, version: str, target: bytes, fields: Fields, body: Body) -> None:
+    def __init__(self, parser: Any, version: str, target: bytes, fields: Fields) -> None:
         self.method: str = parser.get_method().decode("latin-1")
         self.modern = version == "1.1"
         # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
         self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
-        self.target = target
+        self.target = target.decode("latin-1")
+        self.path = path_of(target)
         self.fields = fields
-        self.body = body
         self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
 
-    def request(self, reply: Reply, peer: str | None) -> Request:
-        return Request(
-            self.method,
-            self.target.decode("latin-1"),
-            path_of(self.target),
-            self.fields,
-            self.body,
-            reply,
-            peer,
-        )
+    def request(self, body: Body, reply: Reply, peer: str | None) -> Request:
+        return Request(self.method, self.target, self.path, self.fields, body, reply, peer)
 
 
 class RequestStream:
@@ -66,7 +59,7 @@ class RequestStream:
     """
 
     def __init__(
-        self, arrive: Callable[[RequestHead], None], resume: Callable[[], None], terms: BodyTerms
+        self, arrive: Callable[[RequestHead, Body], None], resume: Callable[[], None], terms: BodyTerms
     ) -> None:
         self.ended = False
         """Nothing that comes now is a request any more."""
@@ -83,8 +76,12 @@ class RequestStream:
         self._target = b""
         self._raw: list[tuple[bytes, bytes]] = []
         self._length: int | None = None
-        self._head: tuple[str, list[tuple[bytes, bytes]]] | None = None
+        self._earlier: tuple[str, list[tuple[bytes, bytes]]] | None = None
+        """Version and fields of the request before, as they came."""
         self._fields = Fields([])
+        self._head: RequestHead | None = None
+        self._repeated: RepeatedHead | None = None
+        """The bytes of ``_head``, if the next request may be recognized by them."""
         self._head_size = 0
         self._formless = 0
         self._upgrading = False
@@ -92,10 +89,22 @@ class RequestStream:
 
     def feed(self, data: bytes) -> None:
         """Read the next bytes of the connection. Raises Refusal."""
+        between = self.body is None and not self.in_head
+        if between and self._repeated is not None:
+            content = self._repeated.body_of(data)
+            if content is not None:
+                self._formless = 0
+                self.heads += 1
+                assert self._head is not None
+                self._arrive(self._head, Body.whole(content, self._resume, self._terms))
+                return
         # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
         self._formless += len(data)
         try:
+            heads, same = self.heads, self._fields
             self._feed(data)
+            if between and self.heads == heads + 1 and self._fields is same and self._length is not None:
+                self._learn(data)
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, Refusal):
                 raise error.__context__ from None
@@ -105,6 +114,14 @@ class RequestStream:
                 raise _head_too_large()
             if self.body is not None:
                 raise Refusal(400, "the framing of the body is too large")
+
+    def _learn(self, data: bytes) -> None:
+        """Remember the head of a request that came in one piece and has the fields of the one before."""
+        head = self._head
+        if head is None or head.method != "POST" or not head.modern or not head.keep or head.expects_continue:
+            return
+        if self.body is None and not self.in_head and "upgrade" not in head.fields:
+            self._repeated = repeated_head(data)
 
     def close(self, failure: Callable[[], Exception]) -> None:
         """End the stream: the reader of a body that is still arriving raises ``failure()``.
@@ -178,17 +195,18 @@ class RequestStream:
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
         version = self._parser.get_http_version()
-        head = (version, self._raw)
-        if head != self._head:
+        earlier = version, self._raw
+        if earlier != self._earlier:
             # A refusal ends the connection's reading, so what is remembered has passed the check.
-            self._head, self._fields = head, _fields(self._raw)
+            self._earlier, self._fields = earlier, _fields(self._raw)
             _check_head(self._fields, version)
         if not self._target.startswith(b"/"):
             _check_target(self._target.decode("latin-1"), self._fields)
         body = Body(self._resume, self._terms, self._length)
-        arrival = RequestHead(self._parser, version, self._target, self._fields, body)
-        self._upgrading = self._parser.should_upgrade() and arrival.method != "CONNECT"
-        self._arrive(arrival)
+        self._repeated = None
+        head = self._head = RequestHead(self._parser, version, self._target, self._fields)
+        self._upgrading = self._parser.should_upgrade() and head.method != "CONNECT"
+        self._arrive(head, body)
         self.body = body
 
     def on_body(self, chunk: bytes) -> None:
@@ -246,7 +264,7 @@ def path_of(target: bytes) -> str:
     return unquote(path) if "%" in path else path
 
 
-def _ignore(_: RequestHead) -> None:
+def _ignore(_: RequestHead, __: Body) -> None:
     return None
 
 

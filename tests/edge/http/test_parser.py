@@ -11,7 +11,7 @@ import h11
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.edge.http.bodies import TERMS
+from adapter.edge.http.bodies import TERMS, Body
 from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
 
 
@@ -33,8 +33,8 @@ def by_us(data: bytes, cuts: Sequence[int]) -> Taken | None:
     """The first request of the bytes; None where it is refused, or has no whole head."""
 
     async def read() -> Taken | None:
-        heads: list[RequestHead] = []
-        stream = RequestStream(heads.append, lambda: None, TERMS)
+        heads: list[tuple[RequestHead, Body]] = []
+        stream = RequestStream(lambda head, body: heads.append((head, body)), lambda: None, TERMS)
         try:
             for piece in pieces(data, cuts):
                 stream.feed(piece)
@@ -45,11 +45,11 @@ def by_us(data: bytes, cuts: Sequence[int]) -> Taken | None:
             stream.close(lambda: ConnectionError("the sender has gone"))
         if not heads:
             return None
-        head = heads[0]
+        head, content = heads[0]
         fields = [(name.lower(), value) for name, value in head.fields.pairs]
         if not whole:
-            return Taken(head.method, head.target, fields, None)
-        return Taken(head.method, head.target, fields, await head.body.read())
+            return Taken(head.method, head.target.encode("latin-1"), fields, None)
+        return Taken(head.method, head.target.encode("latin-1"), fields, await content.read())
 
     return asyncio.run(read())
 
@@ -132,3 +132,50 @@ def test_spoiled_bytes_are_refused_or_read_as_others_do(
     ours, theirs = by_us(bytes(changed), cuts), by_h11(bytes(changed))
     if ours is not None and theirs is not None:
         assert (ours.method, ours.target, ours.body) == (theirs.method, theirs.target, theirs.body)
+
+
+def after_others(data: bytes, earlier: int) -> Taken | None:
+    """The request as a stream takes it that has read the same request ``earlier`` times, each in one piece."""
+
+    async def read() -> Taken | None:
+        taken: list[tuple[RequestHead, Body]] = []
+        stream = RequestStream(lambda head, body: taken.append((head, body)), lambda: None, TERMS)
+        for _ in range(earlier):
+            stream.feed(WARM)
+        known = len(taken)
+        try:
+            stream.feed(data)
+        except Refusal:
+            return None
+        finally:
+            whole = len(taken) != known + 1 or stream.body is None
+            stream.close(lambda: ConnectionError("the sender has gone"))
+        if len(taken) == known:
+            return None
+        head, content = taken[known]
+        fields = [(name.lower(), value) for name, value in head.fields.pairs]
+        body = await content.read() if whole else None
+        return Taken(head.method, head.target.encode("latin-1"), fields, body)
+
+    return asyncio.run(read())
+
+
+WARM = (
+    b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 11\r\n"
+    b'Mcp-Session-Id: a1\r\n\r\n{"id": 100}'
+)
+
+
+@given(
+    st.integers(0, 5),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    st.binary(max_size=120),
+)
+def test_a_stream_that_knows_a_head_reads_as_a_new_one_does(
+    earlier: int, spoiled: list[tuple[int, int]], body: bytes
+) -> None:
+    """A head that is recognized by its bytes is no other than the parser finds, also where a byte was changed."""
+    changed = bytearray(WARM.replace(b": 11", b": %d" % len(body)).partition(b"{")[0] + body)
+    for place, byte in spoiled:
+        changed[place % len(changed)] = byte
+    assert after_others(bytes(changed), earlier) == after_others(bytes(changed), 0)

@@ -1,0 +1,78 @@
+"""Heads that come again: recognized by their bytes, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.wire.repeated_head import repeated_head
+
+FIELD = st.tuples(st.text("abcXYZ-", min_size=1, max_size=8), st.text("abc 019,=", max_size=12))
+
+
+def message(fields: list[tuple[str, str]], place: int, name: str, body: bytes) -> bytes:
+    """A request with these fields, and its Content-Length among them."""
+    lines = [f"{field}: {value}" for field, value in fields]
+    lines.insert(place % (len(lines) + 1), f"{name}: {len(body)}")
+    return ("POST /mcp HTTP/1.1\r\n" + "\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+@given(
+    st.lists(FIELD, max_size=4),
+    st.integers(0, 9),
+    st.sampled_from(["Content-Length", "content-length", "CONTENT-Length"]),
+    st.lists(st.binary(max_size=200), min_size=2, max_size=4),
+)
+def test_the_next_message_with_the_same_head_has_its_body(
+    fields: list[tuple[str, str]], place: int, name: str, bodies: list[bytes]
+) -> None:
+    """Only the number may differ, and then it is the length of another body."""
+    head = repeated_head(message(fields, place, name, bodies[0]))
+    assert head is not None
+    assert [head.body_of(message(fields, place, name, body)) for body in bodies] == bodies
+
+
+KNOWN = message([("Host", "here")], 1, "Content-Length", b"{}")
+
+
+@given(st.integers(0, len(KNOWN) - 1), st.integers(0, 255))
+def test_a_head_with_another_byte_is_not_recognized(place: int, byte: int) -> None:
+    """But in the body, where each byte is the client's own."""
+    head = repeated_head(KNOWN)
+    assert head is not None
+    changed = bytearray(KNOWN)
+    changed[place] = byte
+    body = head.body_of(bytes(changed))
+    in_body = place >= len(KNOWN) - 2
+    assert (body is not None) == (in_body or bytes(changed) == KNOWN)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [KNOWN + b"x", KNOWN[:-1], KNOWN + KNOWN, b"", b"\r\n" + KNOWN, KNOWN.replace(b": 2", b": +2")],
+    ids=["a byte more", "a byte less", "two", "nothing", "a line before", "a sign"],
+)
+def test_what_is_not_exactly_one_message_is_not_recognized(data: bytes) -> None:
+    """What comes before or behind it is for the parser to judge."""
+    head = repeated_head(KNOWN)
+    assert head is not None
+    assert head.body_of(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\nContent-Length: 2\n\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 2 \r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 0000000002\r\n\r\n{}",
+    ],
+    ids=["nothing", "no length", "other line ends", "two lengths", "space behind", "another length", "zeros"],
+)
+def test_an_unusual_head_is_left_to_the_parser(data: bytes) -> None:
+    """Nothing is learned from it."""
+    assert repeated_head(data) is None
