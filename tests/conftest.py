@@ -1,12 +1,15 @@
-"""Rules for every test: in CI nothing is left out, so a skip is a failure there."""
+"""Rules for every test: in CI nothing is left out, so a skip is a failure there; and nothing outlives its run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
+
+from tests.reaper import reaped
 
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
@@ -14,6 +17,13 @@ IN_CI = os.environ.get("CI", "").lower() == "true"
 settings.register_profile("ci", derandomize=True)
 if IN_CI:
     settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run its reaper."""
+    run = ExitStack()
+    run.enter_context(reaped())
+    config.add_cleanup(run.close)
 
 
 @pytest.hookimpl(wrapper=True)

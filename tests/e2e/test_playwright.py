@@ -12,9 +12,10 @@ import pytest
 from aiohttp import web
 
 from tests.e2e import talk
-from tests.e2e.processes import adapter, free_port, listens, start
+from tests.e2e.processes import adapter, listens, start
 from tests.e2e.provision import packages
 from tests.e2e.talk import Talk
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tests import reaper
+from tests.ports import free_port
+
 START_TIMEOUT = 60.0
 """Seconds until a server that was started accepts a connection."""
 
@@ -40,13 +43,6 @@ def program(name: str, *, patterns: tuple[str, ...] = ()) -> Path:
         for path in sorted(Path("/").glob(pattern), reverse=True):
             return path
     raise Missing(f"{name} is not installed")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -110,7 +106,7 @@ def running(server: Server) -> Iterator[Server]:
 @contextlib.contextmanager
 def folder_for(user: str | None) -> Iterator[Path]:
     """A folder of ``user``; not below pytest's, which only its owner may enter."""
-    with tempfile.TemporaryDirectory(prefix="database-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(dir=reaper.folder(), ignore_cleanup_errors=True) as name:
         if user is not None:
             account = pwd.getpwnam(user)
             os.chown(name, account.pw_uid, account.pw_gid)
