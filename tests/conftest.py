@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.reaper import reaped
 
+ROOT = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
 # The same examples in each run of CI, which is to tell of the change and not of luck; elsewhere ever new ones.
 settings.register_profile("ci", derandomize=True)
 if IN_CI:
     settings.load_profile("ci")
+
+if sys.dont_write_bytecode:
+    # The adapter is started some hundred times, and is not to be compiled each time; nor are the tests by each worker.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 
 def pytest_configure(config: pytest.Config) -> None:

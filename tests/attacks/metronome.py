@@ -1,6 +1,7 @@
 """The machine's own stalls: times at which nobody on it could go on, or nobody could write to its disk.
 
-A call that waits for those waits for no fault of the adapter's; a busy disk holds up whoever writes a line of a log.
+They excuse no call that took too long, for an adapter that takes the whole machine causes them as well. They are told
+beside it, so that whoever looks for the reason knows where to begin.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def program(name: str, *, patterns: tuple[str, ...] = ()) -> Path:
 
 @dataclass
 class Server:
-    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given."""
+    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given; ``ready`` a
+    command that succeeds once the server takes connections, for one that listens before."""
 
     kind: str
     argv: list[str]
@@ -56,6 +57,7 @@ class Server:
     url: str
     stop_signal: signal.Signals = signal.SIGTERM
     user: str | None = None
+    ready: list[str] | None = None
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
@@ -72,11 +74,18 @@ class Server:
             )
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            if self._answers():
                 return
             time.sleep(0.05)
         self.stop()
         raise RuntimeError(f"{self.argv[0]} does not start: {log.read_text(errors='replace')[-2000:]}")
+
+    def _answers(self) -> bool:
+        if self.ready is not None:
+            return subprocess.run(self.ready, capture_output=True).returncode == 0
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -128,8 +137,9 @@ def postgres() -> Iterator[Server]:
         port = free_port()
         argv = [str(postgres), "-D", str(data), "-p", str(port), "-k", str(folder), "-F", "-h", "127.0.0.1"]
         url = f"postgres://app:{URL_PASSWORD}@127.0.0.1:{port}/postgres"
+        ready = [str(postgres.with_name("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(port)]
         # SIGINT: its "fast" shutdown, which does not wait for clients to leave.
-        yield from _served(Server("postgres", argv, folder, port, url, signal.SIGINT, user))
+        yield from _served(Server("postgres", argv, folder, port, url, signal.SIGINT, user, ready))
 
 
 @contextlib.contextmanager
