@@ -33,7 +33,6 @@ class Arena:
     """``adapter`` has the attacked server at ``/mcp`` and the bystander's at ``/quiet``."""
 
     adapter: Adapter
-    bystander: Running
 
     def client(self) -> RawClient:
         """Another connection of the attacker's."""
@@ -81,12 +80,12 @@ async def attacked(place: Path, upstream: str, padding: int = 0, **sections: Any
             *sections.pop("servers", []),
         ]
         front = await stack.enter_async_context(adapter(place, upstream, servers=servers, **sections))
-        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", str(padding)]
-        command += filter(None, [token])
-        bystander = await start(command, place / "bystander.log")
+        arena = Arena(front)
+        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", f"{arena.pid}"]
+        bystander = await start([*command, str(padding), *filter(None, [token])], place / "bystander.log")
         stack.push_async_callback(bystander.stop)
         assert await bystander.line(START_TIMEOUT) == "watching"
-        yield Arena(front, bystander)
+        yield arena
         await _unharmed(bystander)
 
 

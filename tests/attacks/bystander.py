@@ -1,9 +1,13 @@
 """A client with a session of its own that does nothing wrong, and how long each of its calls took.
 
-``python -m tests.attacks.bystander URL BYTES [TOKEN]`` calls ``echo`` there until its standard input ends, one call at
-a time, then prints ``{"calls": N, "failed": N, "worst": S, "median": S, "machine": S}``, in seconds. It is a process of
-its own, so that what is measured is the adapter's loop and not the attacker's; ``machine`` is how long of ``worst`` the
-machine itself stood still, for whoever looks for the reason.
+``python -m tests.attacks.bystander URL ADAPTER BYTES [TOKEN]`` calls ``echo`` there until its standard input ends, one
+call at a time, then prints ``{"calls": N, "failed": N, "median": S, "worst": S, …}``, in seconds. It is a process of
+its own, so that what is measured is the adapter's loop and not the attacker's.
+
+The other members are about the worst call alone, for whoever looks for the reason: how long the adapter's loop, which
+is the main thread of the process ADAPTER, ``ran`` meanwhile and ``waited`` for a processor, how many pages it had to
+read from disk (``faults``), and for how long the ``machine`` itself stood still. Where these explain nothing, another
+thread of the adapter has kept the interpreter from the loop.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import asyncio
 import statistics
 import sys
 import time
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -23,17 +29,37 @@ PAUSE = 0.005
 """Seconds between two calls: enough calls to meet any stall, few enough to leave the machine to the attack."""
 
 FEWEST_CALLS = 10
-"""Calls that have to begin while an attack lasts; whoever was asked less often has shown nothing."""
+"""Calls that have to begin while an attack lasts; a bystander who made fewer has shown nothing."""
 
 
-async def watch(url: str, padding: int, token: str | None = None) -> dict[str, float]:
+class LoopTimes(NamedTuple):
+    """Of a process so far: seconds that its main thread ran and waited for a processor, and pages read from disk."""
+
+    ran: float
+    waited: float
+    faults: int
+
+    @classmethod
+    def of(cls, pid: int) -> LoopTimes:
+        """Read them from ``/proc``."""
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return cls(int(ran) / 1e9, int(waited) / 1e9, int(fields[9]))
+
+    def since(self, before: LoopTimes) -> dict[str, float]:
+        """The differences by name."""
+        return {name: getattr(self, name) - getattr(before, name) for name in self._fields}
+
+
+async def watch(url: str, adapter: int, padding: int, token: str | None = None) -> dict[str, float]:
     """Calls until standard input ends, each with so many bytes more than it needs."""
     loop = asyncio.get_running_loop()
     over = loop.run_in_executor(None, sys.stdin.buffer.read)
     place = urlsplit(url)
     assert place.port is not None
     took: list[float] = []
-    failed, worst, machine = 0, 0.0, 0.0
+    failed = 0
+    worst: dict[str, float] = {"worst": 0.0}
     known = {} if token is None else {"authorization": f"Bearer {token}"}
     with Metronome() as metronome:
         async with RawClient(place.port) as client:
@@ -41,23 +67,19 @@ async def watch(url: str, padding: int, token: str | None = None) -> dict[str, f
             client.session = head["mcp-session-id"]
             print("watching", flush=True)
             while not over.done():
-                began = time.perf_counter()
+                before, began = LoopTimes.of(adapter), time.perf_counter()
                 message = call_body("echo", len(took) + 1) + b" " * padding
                 head, body = await client.request("POST", message, place.path, **known)
                 ended = time.perf_counter()
                 took.append(ended - began)
-                if took[-1] > worst:
-                    worst, machine = took[-1], metronome.stalled(began, ended)
+                if took[-1] > worst["worst"]:
+                    worst = {"worst": took[-1], **LoopTimes.of(adapter).since(before)}
+                    worst["machine"] = metronome.stalled(began, ended)
                 failed += head.status != 200 or "result" not in orjson.loads(body)
                 await asyncio.sleep(PAUSE)
-    return {
-        "calls": len(took),
-        "failed": failed,
-        "worst": worst,
-        "median": statistics.median(took) if took else 0.0,
-        "machine": machine,
-    }
+    return {"calls": len(took), "failed": failed, "median": statistics.median(took or [0.0]), **worst}
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(asyncio.run(watch(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))).decode(), flush=True)
+    url, adapter, padding, *token = sys.argv[1:]
+    print(orjson.dumps(asyncio.run(watch(url, int(adapter), int(padding), *token))).decode(), flush=True)
