@@ -52,7 +52,7 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
     awaited with a tool's name, its arguments and, if it takes three parameters, the request; it returns content,
     is_error and a trace id. Nothing is run unless ``allow_execute`` is given.
     """
-    from adapter.app.embedded_tools import explorer
+    from adapter.app.embedded import explorer
 
     return explorer(tools, handle_call, options).routes
 
@@ -61,7 +61,7 @@ def create_mount(
     prefix: str = "/explorer", *, tools: Tools, handle_call: HandleCall, **options: Unpack[Options]
 ) -> Mount:
     """The same as an application below ``prefix``: ``app.add_subapp(*create_mount(…))``."""
-    from adapter.app.embedded_tools import explorer
+    from adapter.app.embedded import explorer
     from adapter.edge.api.embedding import mount
 
     made = explorer(tools, handle_call, options)

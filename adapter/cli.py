@@ -10,11 +10,10 @@ from pathlib import Path
 
 import yaml
 
-from adapter.settings.checks.warnings import cautions
+from adapter.settings.consistency import cautions
 from adapter.settings.file.load import load
 from adapter.settings.problems import Problem, SettingsError
-from adapter.settings.reference.masking import masked
-from adapter.settings.reference.page import reference
+from adapter.settings.reference_page import masked, reference
 from adapter.settings.root import Settings
 
 OK, BAD_SETTINGS = 0, 2

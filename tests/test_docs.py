@@ -9,9 +9,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from adapter.rules.access.response_headers import HELD_BACK
+from adapter.rules.access.headers import HELD_BACK
 from adapter.settings.root import Settings
-from adapter.settings.values.section import fields_by_key
+from adapter.settings.section import fields_by_key
 
 HOUSE = Path(__file__).parents[1]
 PAGES = sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/*.md")])

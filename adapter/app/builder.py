@@ -27,8 +27,8 @@ from adapter.edge.router import Front
 from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.tracing import Observing, Tracing
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange

@@ -15,7 +15,7 @@ from adapter.edge.http.access import Guard
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.pin_review import PinReview
-from adapter.settings.reference.masking import MASK, masked
+from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 
 

@@ -9,7 +9,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.files.port import CaptureLimit, FileStore
 from adapter.files.shelf import Shelf
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.upload_batch import BatchLimits
 from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -31,24 +32,21 @@ def registry(
     settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
 ) -> FileRegistry:
     storage = settings.storage
-    return FileRegistry(
-        store,
-        files,
-        Limits(
-            scope_bytes=settings.sessions.max_total_session_size,
-            total_bytes=storage.max_size,
-            artifacts=settings.artifacts.max_per_session,
-            policy=settings.sessions.eviction_policy,
-        ),
+    quota = Limits(
+        scope_bytes=settings.sessions.max_total_session_size,
+        total_bytes=storage.max_size,
+        artifacts=settings.artifacts.max_per_session,
+        policy=settings.sessions.eviction_policy,
+    )
+    limits = FileLimits(
+        quota,
+        BatchLimits(settings.uploads.max_file_bytes, settings.uploads.max_files, quota.scope_bytes),
         upload_ttl=settings.uploads.ttl_seconds,
         artifact_ttl=settings.artifacts.ttl_seconds,
-        max_file_bytes=settings.uploads.max_file_bytes,
-        max_files=settings.uploads.max_files,
-        admission_wait=settings.uploads.stall_timeout_seconds,
+        queue_wait=settings.uploads.stall_timeout_seconds,
         sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-        clock=clock,
-        log=log,
     )
+    return FileRegistry(store, files, limits, clock, log)
 
 
 def secret(settings: Settings) -> bytes | None:

@@ -16,27 +16,25 @@ from adapter.edge.files.uploads import UploadLimits, UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch
 from adapter.files.port import FileStore
-from adapter.relay.call.subscriptions import SubscriptionStage
-from adapter.relay.call.tasks import TaskTexts
-from adapter.relay.files.artifact_producer import Producer, Producing
-from adapter.relay.files.artifact_resources import ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
+from adapter.relay.files.artifact_producer import Producer, ProducerRule
+from adapter.relay.files.artifact_resources import Announcing, ResourceList, ResourceRead, ResourceTemplates
+from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
-from adapter.relay.files.signed_urls import Links
-from adapter.relay.files.upload_consumer import Consumer, Consuming
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials, Links
+from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Plan, Stages
-from adapter.relay.tools.capabilities import Announcing
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.capabilities import announced
+from adapter.rules.tools.definitions import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
@@ -223,17 +221,16 @@ class Filing:
         return self._producer(entry, adapter, tool) if keeps else None
 
     def _consumer(self, entry: ServerSettings, adapter: UploadConsumer) -> Consumer:
-        rule = Consuming(
+        rule = ConsumerRule(
             server=entry.id,
             argument=adapter.file_path_argument,
             helper=f"{entry.id}_get_upload_url",
             delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
-            upload_scheme=_scheme(self.settings, adapter),
-            artifact_scheme=self.settings.artifacts.uri_scheme,
+            schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        return Consumer(rule, self.registry, self.files, self.links, self.mirrors_of(entry))
+        return Consumer(rule, self._access, self.mirrors_of(entry))
 
     def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
@@ -242,29 +239,26 @@ class Filing:
             raw = adapter.allow_raw_output
         if raw is None:
             raw = self.settings.tool_defaults_for(entry).allow_raw_output
-        rule = Producing(
+        showing = ArtifactShowing(
+            exposed=self._exposes(entry) and adapter.expose_as_resource,
+            downloads=self.settings.core.allow_artifacts_download,
+            raw_limit=artifacts.max_resource_bytes if raw else None,
+            scheme=artifacts.uri_scheme,
+        )
+        rule = ProducerRule(
             server=entry.id,
             tool=tool,
             argument=adapter.output_path_argument,
             locator=Locator(locator.mode, locator.output_path_key, locator.output_path_regexes),
             required=adapter.required,
-            exposed=self._exposes(entry) and adapter.expose_as_resource,
-            raw_output=raw,
-            raw_limit=artifacts.max_resource_bytes,
-            downloads=self.settings.core.allow_artifacts_download,
             capture_limit=file_parts.capture_limit(self.settings, self._patience(entry, adapter)),
-            scheme=artifacts.uri_scheme,
+            showing=showing,
         )
-        return Producer(
-            rule,
-            self.registry,
-            self.files,
-            self.links,
-            self.mirrors_of(entry),
-            self.notifications,
-            self.clock,
-            self.log,
-        )
+        return Producer(rule, self._access, self.mirrors_of(entry), self.notifications, self.clock, self.log)
+
+    @property
+    def _access(self) -> FileAccess:
+        return FileAccess(self.registry, self.files, self.links)
 
     def _patience(self, entry: ServerSettings, adapter: ArtifactProducer) -> float | None:
         own = adapter.overrides.tool_call_timeout_seconds

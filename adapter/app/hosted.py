@@ -16,13 +16,11 @@ from adapter.app.pipeline import Planning
 from adapter.app.pipeline_steps import kept_for
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
-from adapter.hosted.databases import Database, opened
-from adapter.hosted.declared import Declaration, Work
-from adapter.hosted.scripts.handler import Handling
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.hosted.scripts.scripts import Handling
 from adapter.hosted.server import HostedUpstream
-from adapter.hosted.statement import Asking, Keeping
-from adapter.hosted.tools import HostedTool
+from adapter.hosted.statement import Asking, Database, Keeping, opened
+from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import varying
 from adapter.pipeline.plan import ToolPlan
@@ -30,10 +28,10 @@ from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
 from adapter.rules.results.exposure import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
-from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
+from adapter.settings.validation import ConnectorSettings
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""

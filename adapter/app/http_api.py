@@ -15,9 +15,8 @@ from adapter.app.files import Filing
 from adapter.app.user_code import Loading
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.operations import operations
-from adapter.edge.api.previews import Previews
 from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
-from adapter.edge.api.server_tools import Callers, ServerTools
+from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations
 from adapter.edge.console.page_files import PageFiles, pages

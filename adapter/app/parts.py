@@ -14,9 +14,9 @@ from adapter.relay.sessions.health_probe import PingSettings
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.relay.stages import Plan
 from adapter.relay.tools.wiring import Wiring
-from adapter.rules.access.body_speed import Floor
+from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.access.principals import Principals
-from adapter.rules.access.response_headers import AnswerHeaders
+from adapter.rules.access.rate_limit import Floor
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback

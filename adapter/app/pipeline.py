@@ -9,8 +9,7 @@ from typing import Any
 from adapter.app.pipeline_steps import Materials, ReadOnly, Steps
 from adapter.app.user_code import Loading
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.name_resolution import Listed, Resolving
-from adapter.pipeline.plan import Step, ToolPlan
+from adapter.pipeline.plan import Listed, Resolving, Step, ToolPlan
 from adapter.pipeline.presenter_stage import definition_with_select
 from adapter.pipeline.state_sync_stage import definition_with_cache_control
 from adapter.pipeline.validation_stage import Coercing, Validating

@@ -16,11 +16,10 @@ from adapter.pipeline.auth.auth_stage import ApiKey, Authenticating, Authenticat
 from adapter.pipeline.auth.plugins import BUILT_IN, Plugins
 from adapter.pipeline.cache_stage import Caches, Caching, varying
 from adapter.pipeline.call import PlannedCall, PlanStage
-from adapter.pipeline.context_factory import Gathering
 from adapter.pipeline.failures import ErrorStyle
 from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, rate_key
 from adapter.pipeline.mappers_stage import InputMapping, OutputMapping
-from adapter.pipeline.middleware_stage import Middleware
+from adapter.pipeline.middleware_stage import Gathering, Middleware
 from adapter.pipeline.plan import Kind, Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting
 from adapter.pipeline.result_cache import ResultCache

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import signal
+import sys
 from collections.abc import AsyncIterator
 
 import uvloop
@@ -13,14 +15,45 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.builder import App, build
-from adapter.app.garbage_collection import settle
 from adapter.app.listener import allow_descriptors, listen
-from adapter.app.process_privacy import hide_from_programs
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.hosted.connectors.port import ConnectorFailed
-from adapter.settings.checks.warnings import cautions
+from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
+
+_PR_SET_DUMPABLE = 4
+"""linux/prctl.h."""
+
+
+def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None:
+    """Make ``/proc/PID/environ`` and ``/proc/PID/mem`` of this process unreadable for others of its user.
+
+    Programs (``runtime: subprocess``) run as that user, and both hold every secret. There are no core dumps and no
+    debugger of the same user from then on, so this is for configurations with such programs only. It keeps nothing
+    from root. Where the system has no such switch, a warning says so.
+    """
+    tools = (tool for server in settings.servers for tool in server.tools.define)
+    if not any(tool.runtime == "subprocess" for tool in tools):
+        return
+    if sys.platform != "linux" or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        logger.warning("programs of tools may read the adapter's memory and environment on this system")
+
+
+THRESHOLDS = (700, 10, 100)
+"""Of the three generations; the last is ten times as large as it is by default."""
+
+
+def settle() -> None:
+    """Leave what there is now out of every further collection, and look through all that lives less often.
+
+    Each connection adds some hundred objects, and a look through those of three thousand streams holds the loop for
+    0.2 s. Reference counts free what exchanges leave behind; the collector is for cycles alone.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+
 
 STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""

@@ -16,7 +16,7 @@ from adapter.app.files import Filing
 from adapter.app.pipeline import Known, Planning
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.plans import Plans
+from adapter.relay.call.planned import Plans
 from adapter.relay.notifications import Notifications
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
@@ -26,8 +26,7 @@ from adapter.relay.sessions.upstream_sessions import UpstreamSessions as Session
 from adapter.relay.stages import Plan
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.code_mode import CodeMode
-from adapter.relay.tools.definitions import ToolDefinitions
-from adapter.relay.tools.offered_tools import Definitions
+from adapter.relay.tools.definitions import Definitions, ToolDefinitions
 from adapter.relay.tools.pin_review import PinReview
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import ToolGuard

@@ -10,10 +10,9 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.scripts.containment import contained
-from adapter.hosted.scripts.functions import LoadedFunction, load_function
 from adapter.hosted.scripts.references import Script
-from adapter.hosted.scripts.scripts import Runtime, Scripts
+from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts, load_function
+from adapter.hosted.scripts.worker_threads import contained
 from adapter.settings.problems import Problem
 
 

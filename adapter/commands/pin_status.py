@@ -20,7 +20,7 @@ from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.stages import Plan
-from adapter.relay.tools.pages import all_tools
+from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned

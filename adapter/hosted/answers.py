@@ -11,9 +11,8 @@ from typing import Any
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.port import Headers
-from adapter.wire.envelope import dump
+from adapter.wire.envelope import dump, error_response
 from adapter.wire.eras import Era
-from adapter.wire.failure import error_response
 
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.hosted.answers import JSON, HostedAnswer, WholeReply, notification
 from adapter.hosted.streams import EventStream
-from adapter.pipeline.deadlines import GRACE
+from adapter.pipeline.plan import GRACE
 from adapter.upstream.port import UpstreamReply
 
 ProgressToken = str | int | float

@@ -14,14 +14,12 @@ from adapter.hosted import answers
 from adapter.hosted.answers import INVALID_PARAMS, METHOD_NOT_FOUND, HostedAnswer, RpcRefused
 from adapter.hosted.calls import ProgressToken, RunningCall
 from adapter.hosted.sessions import HostedSession
-from adapter.hosted.streams import EventStream
-from adapter.hosted.subscriptions import Subscriptions
+from adapter.hosted.streams import EventStream, Subscriptions
 from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
-from adapter.rules.access.callers import NOBODY, Caller
-from adapter.rules.calls.param_header_names import annotated
-from adapter.rules.calls.param_headers import check_parameters
+from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.calls.param_headers import annotated, check_parameters
 from adapter.upstream.port import Fields
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era, check_mirrors

@@ -27,7 +27,7 @@ from adapter.hosted.calls import RunningCall
 from adapter.hosted.methods import Incoming, Methods, Served
 from adapter.hosted.sessions import HostedSession, HostedSessions
 from adapter.hosted.tools import HostedTool
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, parse
 from adapter.wire.eras import Era, classify, is_modern

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from adapter.pipeline.call import PlannedCall, ProgressReporter, Say, say_nothing
-from adapter.rules.access.callers import NOBODY, Caller
+from adapter.pipeline.call import CallTime, PlannedCall, ProgressReporter, Say, say_nothing
+from adapter.pipeline.failures import Outcome
+from adapter.pipeline.plan import ToolPlan
+from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.upstream.port import Fields
 from adapter.wire.eras import Era
 
@@ -68,3 +72,60 @@ class HostedTool:
     @property
     def name(self) -> str:
         return str(self.definition["name"])
+
+
+Work = Callable[[PlannedCall], Awaitable[Outcome]]
+"""What a tool does with arguments that fit. Raises StageFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A tool as it is declared, on a server of this id."""
+
+    server: str
+    name: str
+    inputs: DeclaredInputs
+    title: str | None = None
+    description: str = ""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    def definition(self) -> dict[str, Any]:
+        """Its entry in ``tools/list``."""
+        shown: dict[str, Any] = {"name": self.name}
+        if self.title:
+            shown["title"] = self.title
+        if self.description:
+            shown["description"] = self.description
+        shown["inputSchema"] = self.inputs.schema
+        if self.annotations:
+            shown["annotations"] = dict(self.annotations)
+        return shown
+
+    def doing(
+        self, work: Work, plan: ToolPlan, timeout: float, definition: Mapping[str, Any] | None = None
+    ) -> HostedTool:
+        """The tool, with what it does behind the stages of its plan, all within ``timeout`` seconds."""
+
+        def planned(call: ToolCall) -> PlannedCall:
+            return PlannedCall(
+                server=self.server,
+                tool=self.name,
+                arguments=call.arguments,
+                execute=work,
+                caller=call.caller,
+                session=call.session,
+                progress=call.progress,
+                say=call.say,
+                deadline=time.time() + timeout,
+                time=CallTime(timeout, time.monotonic() + timeout),
+            )
+
+        async def run(call: ToolCall) -> Outcome:
+            call.planned = planned(call)
+            return await plan.walk(call.planned)
+
+        def overdue(call: ToolCall) -> Outcome | None:
+            return plan.overdue(call.planned or planned(call))
+
+        limit = CallLimit(timeout, overdue)
+        return HostedTool(self.definition() if definition is None else definition, run, limit)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import ResultCache, key_of
 from adapter.rules.presenters.state_sync import Invalidation
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.access.principals import NOBODY, Caller
 
 if TYPE_CHECKING:
-    from adapter.pipeline.failures import Stage, StageFailed
-    from adapter.pipeline.outcome import Outcome
+    from adapter.pipeline.failures import Outcome, Stage, StageFailed
 
 SafeStage = Literal["state_sync"]
 """The stage that a call cannot fail at: the tool has done its work."""

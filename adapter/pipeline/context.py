@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 
 _BARRED = frozenset(("__proto__", "constructor", "prototype"))
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import Reason, Stage, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, Reason, Stage, StageFailed
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.rules.results import refusals
 from adapter.rules.results.outcomes import Result

@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import Code, CodeFailures, CodeMistake, shown
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome
 from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 

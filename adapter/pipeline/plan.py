@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -10,13 +10,67 @@ from typing import Literal
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
-from adapter.pipeline.deadlines import LEFT_OVER_AT_MOST, crowded, overdue
-from adapter.pipeline.failures import ErrorStyle, Stage, StageFailed
+from adapter.pipeline.failures import DOING, ErrorStyle, Outcome, Stage, StageFailed
 from adapter.pipeline.limits_stage import Counting
-from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.tracing import Observing, Part
+from adapter.rules.results import refusals
 from adapter.rules.results.result_size import limited
+
+Listed = Callable[[PlannedCall], Awaitable[bool]]
+"""Whether the upstream lists the call's tool by this very name."""
+
+
+class Resolving:
+    """A PlanStage for a name that differs by no more than case or form from one for which other stages are set.
+
+    An upstream that does not mind such differences would run that one without them, so it has to be a tool's own name.
+    """
+
+    def __init__(self, tool: str, listed: Listed) -> None:
+        self._tool = tool
+        self._listed = listed
+
+    def __repr__(self) -> str:
+        return f"<Resolving of {self._tool!r}>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See PlanStage. Raises ToolUnknown, and what the upstream raises."""
+        if not await self._listed(call):
+            raise ToolUnknown(f"Unknown tool: {self._tool}")
+        return await forward(call)
+
+
+GRACE = 0.1
+"""Seconds that cancelled code gets to clean up before its caller is answered."""
+
+LEFT_OVER_AT_MOST = 100
+"""Calls of one tool that were given up and have not ended: with so many no other is begun."""
+
+
+def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
+    """The failure of a call of ``tool`` whose ``seconds`` ended while it was at ``stage``."""
+    took = f"timed out after {seconds:g} s"
+    if stage == "context":
+        return StageFailed(stage, DOING[stage], "timeout")
+    if stage in DOING:
+        return StageFailed(stage, f"{DOING[stage]} for tool {tool}: {took}", "timeout")
+    if stage == "auth":
+        return StageFailed(stage, f"unauthorized: {took}", "timeout")
+    if stage == "validation":
+        return StageFailed(stage, f"input validation failed: {took}", "timeout")
+    if stage == "connector":
+        late = f"the statement took longer than {seconds:g} s"
+        return StageFailed(stage, f"tool execution failed: failed to execute query: {late}", "timeout")
+    worded = refusals.timed_out(tool, seconds=seconds)
+    return StageFailed.worded(stage, str(worded.message), worded, "timeout")
+
+
+def crowded(tool: str) -> StageFailed:
+    """The refusal of a call of ``tool``, of which too many are left over."""
+    return StageFailed("limits", f"too many calls of {tool} were given up and have not ended", "busy")
+
 
 TRACE_KEY = "_trace_id"
 """The member of a result's ``_meta`` with its trace, for callers over HTTP."""

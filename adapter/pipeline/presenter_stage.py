@@ -13,13 +13,12 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import InThread
-from adapter.pipeline.failures import CallRefused, StageFailed, ToolRejected
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import CallRefused, Outcome, StageFailed, ToolRejected
 from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.results.exposure import told
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
 from adapter.rules.results.refusals import misshapen
-from adapter.rules.results.result_notes import Attachments, attachments
+from adapter.rules.results.result_size import Attachments, attachments
 from adapter.rules.schema.checker import STEPS
 from adapter.rules.schema.evaluation import OutOfSteps
 

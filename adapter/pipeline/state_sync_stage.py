@@ -16,8 +16,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.rules.presenters.state_sync import Invalidation, StateSync
 from adapter.rules.results.outcomes import text_block
 

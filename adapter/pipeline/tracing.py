@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, StageFailed
 
 Attributes = Mapping[str, str | int | float | bool]
 

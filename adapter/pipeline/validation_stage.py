@@ -16,8 +16,7 @@ from typing import Any
 from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import InThread
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
 from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused

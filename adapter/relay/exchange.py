@@ -8,7 +8,7 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
-from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.calls.repeatable import ToolRepeatable, is_repeatable
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import Batch, Envelope, Kind

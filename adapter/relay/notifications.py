@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 

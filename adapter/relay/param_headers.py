@@ -12,8 +12,7 @@ from typing import Any
 from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.stages import Call
 from adapter.relay.turns import in_turns
-from adapter.rules.calls.param_header_names import NO_HEADERS, Headers, annotated
-from adapter.rules.calls.param_headers import check_parameters, value_at
+from adapter.rules.calls.param_headers import NO_HEADERS, Headers, annotated, check_parameters, value_at
 from adapter.rules.tools.lists import ListedTool, tool_on
 from adapter.wire.envelope import parse
 from adapter.wire.eras import decode_mirror, encode_mirror

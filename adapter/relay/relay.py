@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from adapter.errors import AdapterError, BadRequest
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
-from adapter.relay.call.gate import CallGate
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange

@@ -8,13 +8,25 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
-from adapter.relay.event_slices import breathe, slices
-from adapter.relay.response_match import LARGE, is_response
-from adapter.relay.turns import own_turn
+from adapter.relay.turns import breathe, in_turns, own_turn, slices
 from adapter.upstream.port import Headers, UpstreamReply, header
-from adapter.wire.envelope import read_response
+from adapter.wire.envelope import answers, read_response
+from adapter.wire.outline import responds
 from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
+
+LIST = "tools/list"
+
+LARGE = 1 << 18
+"""Bytes of a message that are parsed at once, in some milliseconds."""
+
+
+async def is_response(data: bytes, request_id: str | int | float | None) -> bool:
+    """As ``envelope.answers``; a large message is looked through in turns, and its result not read."""
+    if len(data) <= LARGE:
+        return answers(data, request_id)
+    return await in_turns(responds(data, request_id))
+
 
 ANSWER_LIMIT = 64 << 20
 """Bytes of an answer that are read unless ``core.upstream.max_answer_bytes`` says otherwise. Piped answers have no

@@ -9,7 +9,7 @@ from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import Plan
 from adapter.relay.tools.wiring import Wiring
-from adapter.rules.access.response_headers import AnswerHeaders
+from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import Batch, Envelope, Kind

@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from adapter.rules.access.callers import NOBODY, Caller
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, edit

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from adapter.settings.values.section import BlankIsNull, HeaderName, Seconds, Section, Text
+from adapter.settings.section import BlankIsNull, HeaderName, Seconds, Section, Text
 
 
 class NamedToken(Section):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from adapter.settings.values.section import ByteSize, CodeReference, Section, Text, TextList, UrlPath
+from adapter.settings.section import ByteSize, CodeReference, Section, Text, TextList, UrlPath
 
 
 class Console(Section):

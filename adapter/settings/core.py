@@ -9,15 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from adapter.settings.auth import Auth
-from adapter.settings.servers.ping import UpstreamPing
-from adapter.settings.servers.tool_policies import (
-    DefinitionPinning,
-    DescriptionPolicy,
-    MetadataSanitization,
-    ToolDefaults,
-    ToolPatterns,
-)
-from adapter.settings.values.section import (
+from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
     ByteSizeOrZero,
@@ -30,6 +22,14 @@ from adapter.settings.values.section import (
     Text,
     TextList,
     UrlPath,
+)
+from adapter.settings.servers.ping import UpstreamPing
+from adapter.settings.servers.tool_policies import (
+    DefinitionPinning,
+    DescriptionPolicy,
+    MetadataSanitization,
+    ToolDefaults,
+    ToolPatterns,
 )
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]

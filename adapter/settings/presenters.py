@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Tag, model_validator
 
-from adapter.settings.values.section import (
+from adapter.settings.section import (
     AS_SECTION,
     AS_TEXT,
     ByKindOfEntry,

@@ -8,17 +8,13 @@ from pathlib import Path
 from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from adapter.settings.artifacts import Artifacts
-from adapter.settings.connectors import ConnectorSettings
 from adapter.settings.console import Console
-from adapter.settings.context import ContextSettings
 from adapter.settings.core import Core, Errors
 from adapter.settings.presenters import PresenterSettings
 from adapter.settings.problems import Problem, traced
 from adapter.settings.servers.ping import UpstreamPing
 from adapter.settings.servers.server import ServerSettings
-from adapter.settings.servers.stages import ToolStages
-from adapter.settings.servers.state_sync import StateSyncSettings
+from adapter.settings.servers.stages import StateSyncSettings, ToolStages
 from adapter.settings.servers.tool_policies import (
     DefinitionPinning,
     DescriptionPolicy,
@@ -27,10 +23,9 @@ from adapter.settings.servers.tool_policies import (
 )
 from adapter.settings.sessions import SessionsSettings
 from adapter.settings.state import StatePersistence
-from adapter.settings.storage import Storage
+from adapter.settings.storage import Artifacts, Storage, Uploads
 from adapter.settings.telemetry import TelemetrySettings
-from adapter.settings.uploads import Uploads
-from adapter.settings.validation import Validation
+from adapter.settings.validation import ConnectorSettings, ContextSettings, Validation
 
 
 class Settings(BaseSettings):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adapter.settings.values.section import ByteSize, Count, Seconds, SecondsOrZero, Section
+from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Section
 
 
 class SessionsSettings(Section):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from adapter.settings.values.section import BlankIsNull, OptionalText, Port, Seconds, Section, Text
+from adapter.settings.section import BlankIsNull, OptionalText, Port, Seconds, Section, Text
 
 
 class WriteAheadLog(Section):

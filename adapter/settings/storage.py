@@ -7,7 +7,51 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from adapter.settings.values.section import ByteSize, SecondsOrZero, Section
+from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Section, UriScheme
+
+
+class Uploads(Section):
+    """Files that clients stage for tools."""
+
+    enabled: bool = Field(default=True, description="Offers uploads on servers that have an upload consumer.")
+    max_file_bytes: ByteSize = Field(default=10 * 1024**2, description="Largest single upload accepted.")
+    max_files: Count = Field(default=1000, description="Most files in one upload.")
+    ttl_seconds: Seconds | None = Field(
+        default=120,
+        description="An upload not used for this long is deleted; null keeps it as long as its session.",
+    )
+    require_sha256: bool = Field(
+        default=False, description="Refuses uploads without a SHA-256 for each file."
+    )
+    uri_scheme: UriScheme = Field(default="upload://", description="How handles of uploads begin.")
+    stall_timeout_seconds: Seconds = Field(
+        default=20, description="An upload that sends nothing for this long is ended."
+    )
+
+
+class Artifacts(Section):
+    """Files that tools produce."""
+
+    enabled: bool = Field(default=True, description="Keeps the files of artifact producers.")
+    ttl_seconds: Seconds | None = Field(
+        default=600,
+        description="An artifact not read for this long is deleted; null keeps it as long as its session.",
+    )
+    max_per_session: Count | None = Field(
+        default=None, description="Most artifacts of one session; null sets no limit."
+    )
+    max_file_bytes: ByteSize = Field(
+        default=1024**3,
+        description="Largest file of a tool that is captured; a larger one is not read.",
+    )
+    expose_as_resources: bool = Field(
+        default=True, description="Lists artifacts as MCP resources of their session."
+    )
+    uri_scheme: UriScheme = Field(default="artifact://", description="How URIs of artifacts begin.")
+    max_resource_bytes: ByteSize = Field(
+        default=10 * 1024**2,
+        description="Largest artifact that `resources/read` returns; above it, downloads are named.",
+    )
 
 
 class Storage(Section):

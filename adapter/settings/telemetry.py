@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adapter.settings.values.section import BlankIsNull, Count, HttpUrl, OptionalText, Seconds, Section, Text
+from adapter.settings.section import BlankIsNull, Count, HttpUrl, OptionalText, Seconds, Section, Text
 
 
 class TelemetrySettings(Section):

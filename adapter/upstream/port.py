@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from adapter.errors import UpstreamSilent, UpstreamUnreachable
-from adapter.rules.access.callers import NOBODY, Caller
+from adapter.rules.access.principals import NOBODY, Caller
 
 Headers = Sequence[tuple[str, str]]
 """Header fields in the order they came, names as they were spelled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -11,12 +12,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
-from adapter.errors import BadJson, BadRequest
+from adapter.errors import AdapterError, BadJson, BadRequest
 from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
-from adapter.wire.nesting import dump_odd
-from adapter.wire.weight import has_more_values
+from adapter.wire.nesting import dump_odd, has_more_values
 
 LONGEST_ID = 1024
 """Characters of an id: it stands in every answer, and is remembered while one is waited for."""
@@ -308,3 +308,16 @@ def _version(meta: dict[str, Any]) -> tuple[str | None, bool]:
         if key.startswith(VERSION_KEY):
             return None, True
     return None, False
+
+
+def failure(error: AdapterError, id_bytes: bytes = b"null") -> bytes:
+    """The response to the request whose id is spelled ``id_bytes`` (JSON), as JSON without line breaks."""
+    return error_response(id_bytes, error.rpc, str(error), error.data)
+
+
+def error_response(id_bytes: bytes, code: int, message: str, data: Mapping[str, Any] | None = None) -> bytes:
+    """A JSON-RPC error response, for codes that are the protocol's own and in no catalogue of ours."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return b'{"jsonrpc":"2.0","id":' + id_bytes + b',"error":' + dump(body) + b"}"

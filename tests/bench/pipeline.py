@@ -28,9 +28,9 @@ import uvloop
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome
 from adapter.pipeline.validation_stage import Validating
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from tests.bench.catalogue import ListingConnection
 from tests.bench.fronts import ROOT, adapter_with, end, end_tidily_when_terminated, free_port
 from tests.bench.load import Address, Client

@@ -203,7 +203,7 @@ class Store:
 
     def _path(self, record: FileRecord) -> Path:
         area = "uploads" if record.kind is FileKind.UPLOAD else "artifacts"
-        return self.root.joinpath(area, record.scope, record.id, record.stored_name)
+        return self.root.joinpath(area, record.scope, record.id, record.place.name)
 
 
 @contextlib.asynccontextmanager
@@ -234,7 +234,7 @@ async def test_a_kill_at_any_moment_leaves_whole_files_with_their_records_or_nei
             await front.start()
             await store.holds_only(set(records))
             await reads_back(session, list(records.values()))
-            used = sum(record.size for record in records.values())
+            used = sum(record.content.size for record in records.values())
             await fits_to_the_byte(http, front, ROOM - used)
             if used > QUOTA - ENOUGH - MIB:
                 await makes_room_for_one_byte(session, store, QUOTA - used)
@@ -253,8 +253,8 @@ def keeps_promises(session: Session, records: dict[Path, FileRecord]) -> None:
     """Each record has its whole file, and each promise its record."""
     for path, record in records.items():
         content = path.read_bytes()
-        assert (len(content), sha256(content)) == (record.size, record.sha256)
-    held = {record.id: record.sha256 for record in records.values()}
+        assert (len(content), sha256(content)) == (record.content.size, record.content.sha256)
+    held = {record.id: record.content.sha256 for record in records.values()}
     for handle, digest in session.promised.items():
         assert held[handle.split("/")[4]] == digest
 
@@ -263,7 +263,7 @@ async def reads_back(session: Session, records: list[FileRecord]) -> None:
     """All that is recorded reads back byte by byte: artifacts as resources, uploads by a tool that is handed them."""
     listed = [each["uri"] for each in (await session.ask("resources/list"))["resources"]]
     artifacts = {uri.split("/")[4]: uri for uri in listed if uri.startswith("artifact:")}
-    digests = {record.id: record.sha256 for record in records if record.kind is FileKind.ARTIFACT}
+    digests = {record.id: record.content.sha256 for record in records if record.kind is FileKind.ARTIFACT}
     assert artifacts.keys() == digests.keys()
     for file_id, uri in artifacts.items():
         (content,) = (await session.ask("resources/read", uri=uri))["contents"]
@@ -273,7 +273,7 @@ async def reads_back(session: Session, records: list[FileRecord]) -> None:
         handles = [f"upload://sessions/{record.scope}/{record.id}" for record in uploads]
         told = await session.call("digests", paths=handles)
         seen = [line.split()[0] for line in told["content"][0]["text"].splitlines()]
-        assert seen == [record.sha256 for record in uploads]
+        assert seen == [record.content.sha256 for record in uploads]
 
 
 async def fits_to_the_byte(http: aiohttp.ClientSession, front: Adapter, room: int) -> None:

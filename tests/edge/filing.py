@@ -22,12 +22,12 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
-from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.signed_urls import Credentials
+from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
-from adapter.rules.access.principals import ANONYMOUS, Principals
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import ANONYMOUS, Principals, Scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import stored_name
@@ -146,7 +146,7 @@ class Desk:
 
     async def read(self, record: FileRecord) -> bytes:
         with contextlib.closing(await self.registry.read(record)) as opened:
-            return await opened.read(0, record.size)
+            return await opened.read(0, record.content.size)
 
     def files(self) -> list[Path]:
         """What lies on disk, finished or not."""
@@ -172,7 +172,7 @@ async def filing(
     total: int | None = None,
     require_sha256: bool = False,
     stall_timeout: float = 5.0,
-    admission_wait: float = 5.0,
+    queue_wait: float = 5.0,
     cors_origins: Sequence[str] = (),
     downloads: bool = True,
 ) -> AsyncIterator[Desk]:
@@ -184,15 +184,16 @@ async def filing(
     registry = FileRegistry(
         store,
         shelf,
-        Limits(scope_bytes=quota, total_bytes=total),
-        upload_ttl=120.0,
-        artifact_ttl=600.0,
-        max_file_bytes=max_file_bytes,
-        max_files=max_files,
-        admission_wait=admission_wait,
-        sweep_grace=300.0,
-        clock=clock,
-        log=log,
+        FileLimits(
+            Limits(scope_bytes=quota, total_bytes=total),
+            BatchLimits(max_file_bytes, max_files, quota),
+            upload_ttl=120.0,
+            artifact_ttl=600.0,
+            queue_wait=queue_wait,
+            sweep_grace=300.0,
+        ),
+        clock,
+        log,
     )
     digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
     guard = Guard(

@@ -11,9 +11,8 @@ from typing import Any
 import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
-from adapter.edge.api.previews import Previews
 from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
-from adapter.edge.api.server_tools import Callers, ServerTools
+from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from adapter.hosted.connectors.port import ConnectorFailed, Rows
-from adapter.hosted.databases import Database, opened
+from adapter.hosted.statement import Database, opened
 from adapter.rules.statements.statements import Bound, Kind
 from tests.hosted.serving import LOG
 

@@ -10,14 +10,13 @@ import pytest
 
 from adapter import log
 from adapter.hosted.connectors import connector_for
-from adapter.hosted.databases import Database
-from adapter.hosted.statement import TRUNCATED_KEY, Asking, Keeping
+from adapter.hosted.statement import TRUNCATED_KEY, Asking, Database, Keeping
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import ResultCache
 from adapter.pipeline.tracing import CACHE
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from adapter.rules.calls.inputs import Input
 from adapter.rules.statements.statements import compile_statement
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from adapter.pipeline.context import AuthRequest
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 
 NOW = 1_700_000_000.0
 """Unix seconds; that they are long over shows that nobody looks at another clock."""

@@ -12,11 +12,10 @@ import pytest
 from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import ErrorStyle, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.result_cache import ResultCache
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.outcomes import text_block
 from adapter.rules.text.globs import Glob

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.context import Context, Signal
-from adapter.pipeline.context_factory import Gathering
+from adapter.pipeline.middleware_stage import Gathering
 from adapter.rules.results.outcomes import ToolUserError
 from tests.pipeline.walking import LOG, Behind, Written, a_call, raising, refused
 

@@ -9,10 +9,8 @@ from typing import Any, get_args
 import pytest
 
 from adapter.pipeline.call import CallTime, Forward, PlannedCall
-from adapter.pipeline.deadlines import overdue
-from adapter.pipeline.failures import ErrorStyle, Stage
-from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.plan import Step, ToolPlan
+from adapter.pipeline.failures import ErrorStyle, Outcome, Stage
+from adapter.pipeline.plan import Step, ToolPlan, overdue
 from tests.pipeline.walking import a_call, answered
 
 SENTENCES = {

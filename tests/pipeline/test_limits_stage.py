@@ -11,10 +11,9 @@ import pytest
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import StageFailed
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.limits_stage import Concurrency, Rate, RateKey, Serial, rate_key
-from adapter.pipeline.outcome import Outcome
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import text_block
 
 DONE = Outcome({"content": [text_block("done")]})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from adapter.pipeline.failures import Outcome
 from adapter.pipeline.mappers_stage import InputMapping, OutputMapping
-from adapter.pipeline.outcome import Outcome
 from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
 from adapter.rules.text.json_values import NotJson

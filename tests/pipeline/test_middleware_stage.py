@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
 from adapter.pipeline.middleware_stage import Middleware
-from adapter.pipeline.outcome import Outcome
 from adapter.rules.results.outcomes import ToolUserError, error, success
 from tests.pipeline.walking import LOG, Behind, Written, a_call, answered, refused
 

@@ -17,11 +17,10 @@ from structlog.testing import capture_logs
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code import InThread
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import ErrorStyle, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui

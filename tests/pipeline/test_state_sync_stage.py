@@ -12,10 +12,9 @@ from structlog.testing import capture_logs
 
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.state_sync_stage import Syncing, definition_with_cache_control
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.results.outcomes import text_block
 

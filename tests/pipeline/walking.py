@@ -11,10 +11,9 @@ from adapter import log
 from adapter.pipeline.call import PlannedCall, PlanStage
 from adapter.pipeline.code import Tell
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict, SchemaChecks
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from adapter.rules.results.outcomes import as_result
 
 LOG = log.get_logger("test")

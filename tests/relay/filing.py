@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.file_transactions import TABLE, Spend
-from adapter.relay.files.upload_batch import UploadBatch
-from adapter.rules.access.scopes import Scope, session_scope
+from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
+from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore
@@ -218,7 +218,7 @@ class Filing:
     artifact_ttl: float | None = 100.0
     max_file_bytes: int = 1000
     max_files: int = 100
-    admission_wait: float = 30.0
+    queue_wait: float = 30.0
     sweep_grace: float | None = 300.0
     clock: Clock = field(default_factory=Clock)
     steps: Steps = field(default_factory=Steps)
@@ -229,19 +229,15 @@ class Filing:
         self.registry = self._registry()
 
     def _registry(self) -> FileRegistry:
-        return FileRegistry(
-            self.store,
-            self.files,
+        limits = FileLimits(
             Limits(self.scope_bytes, self.total_bytes, self.artifacts, self.policy),
+            BatchLimits(self.max_file_bytes, self.max_files, self.scope_bytes),
             upload_ttl=self.upload_ttl,
             artifact_ttl=self.artifact_ttl,
-            max_file_bytes=self.max_file_bytes,
-            max_files=self.max_files,
-            admission_wait=self.admission_wait,
+            queue_wait=self.queue_wait,
             sweep_grace=self.sweep_grace,
-            clock=self.clock,
-            log=log.get_logger("test"),
         )
+        return FileRegistry(self.store, self.files, limits, self.clock, log.get_logger("test"))
 
     async def restart(self) -> None:
         """The process is killed and the next one starts: what was staged is nobody's any more."""

@@ -21,8 +21,7 @@ from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
-from adapter.rules.access.callers import NOBODY, Caller
-from adapter.rules.access.scopes import principal_scope
+from adapter.rules.access.principals import NOBODY, Caller, principal_scope
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.verdicts import Pinning
 from adapter.rules.tools.visibility import Policies

@@ -9,8 +9,8 @@ import orjson
 
 from adapter import log
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
@@ -25,7 +25,7 @@ from adapter.relay.sessions.principal_sessions import KeptSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Plan
-from adapter.rules.access.scopes import Scope, principal_scope, session_scope
+from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store

@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken
-from adapter.relay.event_slices import SLICE
 from adapter.relay.exchange import Flow
 from adapter.relay.replies import RESUMPTIONS, read_answer
 from adapter.relay.stages import Call, Plan
+from adapter.relay.turns import SLICE
 from adapter.upstream.port import UpstreamReply
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole

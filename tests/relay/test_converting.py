@@ -173,7 +173,7 @@ async def test_raw_output_is_what_the_tool_wrote(tmp_path: Path) -> None:
         Path(arguments_of(request)["filename"]).write_text(arguments_of(request)["path"])
         return saying("done")(request)
 
-    async with tools(tmp_path, act, producing=producing(raw_output=True)) as one:
+    async with tools(tmp_path, act, producing=producing(raw_limit=10 << 20)) as one:
         _, response = await converted(one)
         (given,) = (arguments_of(request)["path"] for request in one.upstream.requests)
         assert response["result"]["content"][-1]["resource"]["text"] == given

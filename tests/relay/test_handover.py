@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan
-from adapter.rules.access.scopes import Scope, principal_scope
+from adapter.rules.access.principals import Scope, principal_scope
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import (
     META,
@@ -38,7 +39,7 @@ class Second:
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
-        stage = Consumer(rule, first.registry, first.files, first.links, ParamHeaders())
+        stage = Consumer(rule, FileAccess(first.registry, first.files, first.links), ParamHeaders())
         plan = Plan({("tools/call", "read"): (stage,)})
         self.relaying = Relaying(self.upstream, plan, first.store, first.clock)
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.call.get_stream_events import noticing
+from adapter.relay.call.get_streams import noticing
 from adapter.relay.notifications import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notifications
-from adapter.rules.access.scopes import principal_scope
+from adapter.rules.access.principals import principal_scope
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import pieces, whole

@@ -6,8 +6,8 @@ import pytest
 
 from adapter.relay.param_headers import KNOWN, ParamHeaders
 from adapter.relay.stages import Call
-from adapter.rules.access.scopes import principal_scope
-from adapter.rules.calls.param_header_names import annotated
+from adapter.rules.access.principals import principal_scope
+from adapter.rules.calls.param_headers import annotated
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 

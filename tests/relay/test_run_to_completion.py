@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.relay.run_to_completion import run_to_completion
+from adapter.relay.background import run_to_completion
 
 
 async def test_the_result_and_the_failure_are_the_works_own() -> None:

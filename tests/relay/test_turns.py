@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from adapter.relay.background import SingleFlight
 from adapter.relay.last_used import LastUsed, Weight
-from adapter.relay.single_flight import SingleFlight
 from adapter.relay.turns import TURN, in_turns, own_turn
 from adapter.wire.piecewise import Apart, Piecewise
 

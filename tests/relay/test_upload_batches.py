@@ -19,8 +19,8 @@ from adapter.errors import (
     UploadRefused,
 )
 from adapter.relay.files.file_transactions import Spend
-from adapter.relay.files.upload_credentials import Credentials
-from adapter.relay.files.upload_queue import UploadQueue
+from adapter.relay.files.signed_urls import Credentials
+from adapter.relay.files.upload_batch import UploadQueue
 from adapter.rules.files.file_records import FileKind
 from adapter.wire.signed_urls import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
@@ -52,8 +52,8 @@ async def test_batch_is_held_in_the_order_it_came() -> None:
         await batch.end_file()
     first, second = await batch.keep([sha256(b"hello").upper(), sha256(b"")], None)
     await batch.discard()
-    assert (first.filename, first.size, first.sha256) == ("名前.txt", 5, sha256(b"hello"))
-    assert (second.filename, second.size, second.server) == ("b.bin", 0, "one")
+    assert (first.filename, first.content.size, first.content.sha256) == ("名前.txt", 5, sha256(b"hello"))
+    assert (second.filename, second.content.size, second.server) == ("b.bin", 0, "one")
     assert first.owner == ALICE.owner
     assert filing.registry.list(ALICE.id, FileKind.UPLOAD) == [first, second]
     assert filing.files.placed[first.place] == b"hello"
@@ -343,7 +343,7 @@ async def test_batches_come_in_in_the_order_they_asked() -> None:
 
 async def test_batch_that_waited_in_vain_is_told_when_to_try_again() -> None:
     """It holds up nobody behind it either."""
-    filing = Filing(admission_wait=0.01)
+    filing = Filing(queue_wait=0.01)
     first = await filing.registry.begin(ALICE, "one", 600)
     with pytest.raises(QuotaReached) as caught:
         await filing.registry.begin(ALICE, "one", 500)

@@ -14,27 +14,32 @@ import orjson
 
 from adapter import log
 from adapter.files.shelf import Shelf
-from adapter.relay.call.subscriptions import SubscriptionStage
-from adapter.relay.call.tasks import TaskTexts
+from adapter.relay.call.subscriptions import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
-from adapter.relay.files.artifact_producer import Producer, Producing
-from adapter.relay.files.artifact_resources import Document, ResourceList, ResourceRead, ResourceTemplates
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.artifact_producer import Producer, ProducerRule
+from adapter.relay.files.artifact_resources import (
+    Announcing,
+    Document,
+    ResourceList,
+    ResourceRead,
+    ResourceTemplates,
+)
+from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
-from adapter.relay.files.signed_urls import Links
-from adapter.relay.files.upload_consumer import Consumer, Consuming
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials, Links
+from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Plan, Stages
-from adapter.relay.tools.capabilities import Announcing
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.tools.capabilities import announced
+from adapter.rules.tools.definitions import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
@@ -44,8 +49,8 @@ from adapter.wire.handles import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
 
 BASE = "http://adapter.test"
-READ = Consuming(server="one", argument="path", helper="one_get_upload_url")
-WRITE = Producing(server="one", tool="write", argument="filename", locator=Locator("none"))
+READ = ConsumerRule(server="one", argument="path", helper="one_get_upload_url")
+WRITE = ProducerRule(server="one", tool="write", argument="filename", locator=Locator("none"))
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
@@ -76,9 +81,11 @@ class Acting:
 
 def producing(
     mode: Mode = "none", key: str | None = None, regexes: Sequence[str] = (), **more: Any
-) -> Producing:
-    """The rule of the tool ``write`` with that locator; ``more`` are other fields of it."""
-    return replace(WRITE, locator=Locator(mode, key, regexes), **more)
+) -> ProducerRule:
+    """The rule of the tool ``write`` with that locator; ``more`` are other fields of it or of what it shows."""
+    fields = ArtifactShowing.__dataclass_fields__
+    showing = ArtifactShowing(**{name: more.pop(name) for name in list(more) if name in fields})
+    return replace(WRITE, locator=Locator(mode, key, regexes), showing=showing, **more)
 
 
 @dataclass
@@ -91,8 +98,8 @@ class Tools:
 
     root: Path
     act: Act
-    consuming: Consuming = READ
-    producing: Producing = WRITE
+    consuming: ConsumerRule = READ
+    producing: ProducerRule = WRITE
     limits: Limits = field(default_factory=lambda: Limits(None, None, None, "lru_uploads_then_artifacts"))
     allowed_roots: Sequence[Path] = ()
     store: Store = field(default_factory=MemoryStore)
@@ -109,15 +116,16 @@ class Tools:
         self.registry = FileRegistry(
             self.store,
             self.files,
-            self.limits,
-            upload_ttl=100.0,
-            artifact_ttl=100.0,
-            max_file_bytes=1 << 20,
-            max_files=10,
-            admission_wait=1.0,
-            sweep_grace=300.0,
-            clock=self.clock,
-            log=logger,
+            FileLimits(
+                self.limits,
+                BatchLimits(1 << 20, 10, self.limits.scope_bytes),
+                upload_ttl=100.0,
+                artifact_ttl=100.0,
+                queue_wait=1.0,
+                sweep_grace=300.0,
+            ),
+            self.clock,
+            logger,
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
         self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
@@ -127,17 +135,9 @@ class Tools:
         self.mirrors = ParamHeaders()
         self.notifications = notifications = Notifications()
         self.upstream = Acting(self.act)
-        consumer = Consumer(self.consuming, self.registry, self.files, self.links, self.mirrors)
-        producer = Producer(
-            self.producing,
-            self.registry,
-            self.files,
-            self.links,
-            self.mirrors,
-            notifications,
-            self.clock,
-            logger,
-        )
+        access = FileAccess(self.registry, self.files, self.links)
+        consumer = Consumer(self.consuming, access, self.mirrors)
+        producer = Producer(self.producing, access, self.mirrors, notifications, self.clock, logger)
         self.relaying = Relaying(self.upstream, self._plan(consumer, producer), self.store, self.clock)
         self.relaying.relay.get_streams.notifications = notifications
 

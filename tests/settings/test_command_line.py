@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from adapter.settings.file.load import load
-from adapter.settings.reference.page import reference
+from adapter.settings.reference_page import reference
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))

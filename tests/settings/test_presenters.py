@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.settings.presenters import InterfaceBlock, SuggestionSettings, names_code
-from adapter.settings.reference.masking import masked
-from adapter.settings.reference.page import reference
+from adapter.settings.reference_page import masked, reference
 from tests.settings.servers.test_stages import loaded, proxied, refusal
 
 

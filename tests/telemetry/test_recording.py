@@ -12,11 +12,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import CallRefused, ErrorStyle, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.tracing import Observing, Tracing
-from adapter.rules.access.callers import NOBODY
+from adapter.rules.access.principals import NOBODY
 from tests.telemetry.recording import Recording
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

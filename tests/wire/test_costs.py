@@ -10,16 +10,16 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import AdapterError
+from adapter.rules.tools.tool_pages import Entries
 from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
-from adapter.wire.entries import Entries
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
 from adapter.wire.names import RESULT
+from adapter.wire.nesting import has_more_values
 from adapter.wire.outline import member, outline, responds
 from adapter.wire.piecewise import at_once
 from adapter.wire.repeats import repeats
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
-from adapter.wire.weight import has_more_values
 
 MIB = 1 << 20
 SMALL = MIB // 16

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.edge import openapi
-from adapter.edge.api.previews import RESOURCE, Previews
 from adapter.edge.api.responses import Extra, send
 from adapter.edge.api.routes import CALL, ROUTES, SCHEMAS, PatternBranch, ToolRoute
+from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.access import Guard
 from adapter.edge.http.branches import Branch, Names

@@ -19,7 +19,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.relay.turns import in_turns
-from adapter.rules.access.browsers import is_json_type
+from adapter.rules.access.host_and_origin_check import is_json_type
 from adapter.rules.calls.tool_api import (
     DISABLED,
     NOT_JSON_TYPE,

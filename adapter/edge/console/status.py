@@ -153,8 +153,8 @@ class Belongings:
             "kind": record.kind.value,
             "uri": uri,
             "filename": record.filename,
-            "size": record.size,
-            "media_type": record.media_type,
+            "size": record.content.size,
+            "media_type": record.content.media_type,
             "expires_at": self.registry.expires_at(record),
             "server": record.server,
         }

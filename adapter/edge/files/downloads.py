@@ -14,8 +14,7 @@ from adapter.edge.http.request import Reply, Request
 from adapter.errors import FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.signed_urls import DOWNLOADS
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.filenames import content_disposition
 from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range
@@ -77,12 +76,12 @@ class DownloadRoute:
         raise FileGone()
 
     async def _send(self, request: Request, record: FileRecord, extra: list[tuple[str, str]]) -> None:
-        etag = f'"{record.sha256}"'
+        etag = f'"{record.content.sha256}"'
         fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes"), *extra]
         if not_modified(request.headers.get("If-None-Match"), etag):
             request.reply.send(304, fields)
             return
-        asked = _asked(request, record.size, etag)
+        asked = _asked(request, record.content.size, etag)
         if isinstance(asked, Unsatisfiable):
             body = orjson.dumps(
                 {"detail": f"The file has {asked.size} bytes, and the range begins behind them."}
@@ -91,14 +90,14 @@ class DownloadRoute:
             request.reply.send(416, fields + unsatisfied, body)
             return
         fields += [
-            ("Content-Type", record.media_type),
+            ("Content-Type", record.content.media_type),
             ("Content-Disposition", content_disposition(record.filename)),
             ("X-Content-Type-Options", "nosniff"),
             ("Content-Security-Policy", "sandbox; default-src 'none'"),
         ]
         if asked is not None:
             first, length = asked
-            fields.append(("Content-Range", f"bytes {first}-{first + length - 1}/{record.size}"))
+            fields.append(("Content-Range", f"bytes {first}-{first + length - 1}/{record.content.size}"))
         await self._stream(request, record, asked, fields)
 
     async def _stream(
@@ -108,7 +107,7 @@ class DownloadRoute:
         asked: tuple[int, int] | None,
         fields: list[tuple[str, str]],
     ) -> None:
-        first, length = asked or (0, record.size)
+        first, length = asked or (0, record.content.size)
         with contextlib.closing(await self._registry.read(record)) as opened:
             request.reply.begin(206 if asked else 200, fields, length)
             if request.method != "HEAD":

@@ -9,8 +9,7 @@ from adapter.edge.http.request import Fields
 from adapter.errors import CredentialRefused, FileGone, SessionMissing, SessionUnknown, Unauthorized
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.sessions.session_map import Sessions
-from adapter.rules.access.principals import ANONYMOUS
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import ANONYMOUS, Scope
 from adapter.rules.access.sessions import session_key, well_formed
 
 SESSION_FIELD = "Mcp-Session-Id"

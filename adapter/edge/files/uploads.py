@@ -24,10 +24,10 @@ from adapter.errors import (
     UploadStalled,
 )
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
-from adapter.relay.files.upload_credentials import Credentials
 from adapter.relay.sessions.scopes import Scopes
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.wire.handles import upload_handle
 from adapter.wire.signed_urls import UploadCredential
@@ -172,9 +172,9 @@ class UploadRoute:
                 "upload_handle": upload_handle(scope.id, record.id, self._scheme),
                 "upload_id": record.id,
                 "filename": record.filename,
-                "mime_type": record.media_type,
-                "size_bytes": record.size,
-                "sha256": record.sha256,
+                "mime_type": record.content.media_type,
+                "size_bytes": record.content.size,
+                "sha256": record.content.sha256,
             }
             for record in records
         ]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from adapter.edge.http.request import Fields
 from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
-from adapter.rules.access.browsers import navigates
-from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed
+from adapter.rules.access.headers import ambiguous
+from adapter.rules.access.host_and_origin_check import host_allowed, navigates, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS, Principals, bearer
-from adapter.rules.access.request_headers import ambiguous
 
 MCP_METHODS = "GET, POST, DELETE, OPTIONS"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow
-from adapter.rules.access.body_speed import Floor, Pace
+from adapter.rules.access.rate_limit import Floor, Pace
 
 RESUME_BELOW = 64 * 1024
 """Bytes of a body that may wait unread before its sender is slowed down."""

@@ -17,11 +17,10 @@ from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.connection_limit import ConnectionLimit, Handler
 from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
-from adapter.edge.http.response import HttpAnswer
-from adapter.edge.http.sendfile import send_file
+from adapter.edge.http.response import HttpAnswer, send_file
 from adapter.edge.http.timeouts import ConnectionTimers, Patience
 from adapter.errors import ConnectionsTaken
-from adapter.rules.access.browsers import NOSNIFF
+from adapter.rules.access.host_and_origin_check import NOSNIFF
 from adapter.upstream.descriptors import scarce
 
 PIPELINE_LIMIT = 8

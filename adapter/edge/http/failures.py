@@ -11,10 +11,10 @@ import orjson
 from adapter.edge.http.request import Reply
 from adapter.errors import AdapterError, Unauthorized
 from adapter.relay.exchange import ClientResponse, Flow
-from adapter.rules.access import browsers
-from adapter.rules.access.browsers import NOSNIFF
+from adapter.rules.access import host_and_origin_check
+from adapter.rules.access.host_and_origin_check import NOSNIFF
+from adapter.wire.envelope import failure
 from adapter.wire.eras import Era
-from adapter.wire.failure import failure
 
 _JSON = ("Content-Type", "application/json")
 
@@ -58,7 +58,7 @@ def send_failure(
 
 
 # Most answers have one of few heads. Whoever is given one must not change it.
-guarded = lru_cache(maxsize=64)(browsers.guarded)
+guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``browsers.guarded``; takes a tuple."""
 
 

@@ -29,7 +29,7 @@ from adapter.relay.exchange import ClientRequest, ClientResponse
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.access.browsers import is_json_type
+from adapter.rules.access.host_and_origin_check import is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.eras import Era

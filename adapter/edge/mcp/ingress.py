@@ -12,12 +12,12 @@ from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.server import Server
-from adapter.rules.access.callers import Caller
-from adapter.rules.access.request_headers import missing, to_upstream
+from adapter.rules.access.headers import missing, to_upstream
+from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
+from adapter.wire.nesting import has_more_values, values_at_most
 from adapter.wire.queries import forwardable_query
-from adapter.wire.weight import has_more_values, values_at_most
 
 READ_AT_ONCE = 10_000
 """Values of a message that is read between two turns of the loop: the least convenient takes 20 ms."""

@@ -24,11 +24,16 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut, Rows
-from adapter.hosted.connectors.reasons import reason
+from adapter.hosted.connectors.port import (
+    ConnectorFailed,
+    ConnectorOptions,
+    QueryFailed,
+    QueryTimedOut,
+    Rows,
+    reason,
+    within,
+)
 from adapter.rules.statements.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0

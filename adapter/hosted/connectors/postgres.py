@@ -10,11 +10,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
-from adapter.hosted.connectors.reasons import of_the_call, reason
+from adapter.hosted.connectors.port import (
+    ConnectorFailed,
+    ConnectorOptions,
+    QueryFailed,
+    Rows,
+    of_the_call,
+    reason,
+    within,
+)
 from adapter.rules.statements.statements import Bound, Kind
 
 OPEN_TIMEOUT = 10.0

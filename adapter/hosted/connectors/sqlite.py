@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from adapter.hosted.connectors.deadline import within
-from adapter.hosted.connectors.options import ConnectorOptions
 from adapter.hosted.connectors.plain import plain
 from adapter.hosted.connectors.pool import DriverPool
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, Rows
+from adapter.hosted.connectors.port import ConnectorFailed, ConnectorOptions, QueryFailed, Rows, within
 from adapter.rules.statements.statements import Bound, Kind
 
 MODES = ("ro", "rw", "rwc")

@@ -9,16 +9,15 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from adapter.hosted.scripts.containment import contained
-from adapter.hosted.scripts.modules import Modules
 from adapter.hosted.scripts.references import (
+    Modules,
     Reference,
     ScriptInvalid,
     ScriptTimedOut,
     Tell,
     stamp_of,
 )
-from adapter.hosted.scripts.worker_threads import Workers
+from adapter.hosted.scripts.worker_threads import Workers, contained
 from adapter.rules.results.outcomes import Progress
 
 DEFAULT = "default"

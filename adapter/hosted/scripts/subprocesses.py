@@ -8,7 +8,8 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson
-from adapter.hosted.scripts.process_starts import Starts
 from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import (
     Reference,
@@ -29,6 +29,27 @@ from adapter.hosted.scripts.references import (
 from adapter.rules.results.outcomes import Result, ToolUserError
 from adapter.rules.text.json_values import MOST_VALUES
 from adapter.wire.envelope import dump, parse
+
+AT_ONCE = 64
+"""Programs that run at the same time. Further calls wait for a place, within the time that they have."""
+
+
+class Starts:
+    """Places for ``at_once`` programs, which begin one in each turn of the loop: to start one takes it several
+    milliseconds."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._places = asyncio.Semaphore(at_once)
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place and for a turn to begin; the place is free again when the block ends."""
+        async with self._places:
+            async with self._turn:
+                await asyncio.sleep(0)
+            yield
+
 
 _BETWEEN = (b",", b"[", b"{")
 

@@ -14,8 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code import Function
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import Reason, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import Outcome, Reason, StageFailed
 from adapter.rules.access.auth_policies import AuthPolicy, refuse_placeholders
 from adapter.rules.results.exposure import Expose, exposed
 from adapter.rules.results.outcomes import ToolUserError

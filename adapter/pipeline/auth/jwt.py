@@ -14,11 +14,10 @@ from jwt.exceptions import InvalidSignatureError, PyJWTError
 
 from adapter.errors import BadJson
 from adapter.pipeline.auth.auth_stage import AuthRefused
-from adapter.pipeline.auth.keys import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
+from adapter.pipeline.auth.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.pipeline.context import AuthRequest
-from adapter.rules.access.auth_policies import AuthPolicy
+from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
-from adapter.rules.access.token_claims import LEEWAY, ClaimRules
 from adapter.wire.envelope import parse
 
 MOST_REMEMBERED = 10_000

@@ -11,13 +11,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
-from adapter.relay.event_slices import SLICE, breathe, slices
 from adapter.relay.exchange import Flow
-from adapter.relay.replies import messages_in, too_large
-from adapter.relay.response_match import LARGE, LIST, is_response
+from adapter.relay.replies import LARGE, LIST, is_response, messages_in, too_large
+from adapter.relay.turns import SLICE, breathe, slices
 from adapter.upstream.port import Sink, UpstreamReply, pour
-from adapter.wire.envelope import Envelope, read_response
-from adapter.wire.failure import failure
+from adapter.wire.envelope import Envelope, failure, read_response
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
 
 LOOK_LIMIT = 1 << 20

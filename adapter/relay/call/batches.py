@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain
-from adapter.rules.access.response_headers import of_changed_body
+from adapter.rules.access.headers import of_changed_body
 from adapter.rules.text.unicode import shown
-from adapter.wire.envelope import Batch, Envelope, read_response
-from adapter.wire.failure import failure
+from adapter.wire.envelope import Batch, Envelope, failure, read_response
 from adapter.wire.spans import Drop, edit, items
 from adapter.wire.sse import encode
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from adapter.relay.response_match import LIST, is_response
+from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, Plan, Stages, finish, walk_response
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.state.port import Store
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
 

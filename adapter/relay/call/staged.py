@@ -10,21 +10,19 @@ from functools import partial
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream
+from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.call.gate import CallGate
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
-from adapter.relay.replies import decoded, media_type, read_body, require_plain
-from adapter.relay.response_match import LARGE, LIST, is_response
+from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
-from adapter.rules.access.response_headers import of_changed_body
+from adapter.rules.access.headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
 from adapter.wire.ambiguity import may_hold
-from adapter.wire.envelope import Envelope, answers, parse
+from adapter.wire.envelope import Envelope, answers, failure, parse
 from adapter.wire.eras import Era
-from adapter.wire.failure import failure
 from adapter.wire.spans import find, items
 
 

@@ -7,12 +7,29 @@ from contextlib import aclosing
 from typing import Any
 
 from adapter.errors import BadJson
-from adapter.relay.call.get_stream_events import noticing
+from adapter.relay.call.get_streams import noticing
 from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.stages import Call
+from adapter.rules.files.redaction import Redaction
+from adapter.rules.results.tool_results import without_paths
 from adapter.wire.envelope import parse
 from adapter.wire.spans import Insert, edit
 from adapter.wire.sse import encode
+
+
+class TaskTexts:
+    """The stage of ``tasks/get`` and ``tasks/result``, in whose texts no path of the store is to be seen."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+
+    async def ask(self, call: Call) -> bytes | None:
+        call.withheld = self._redaction
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage
+        return without_paths(response, self._redaction)
+
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 

@@ -9,10 +9,8 @@ from time import monotonic
 from typing import Any
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.deadlines import GRACE
-from adapter.pipeline.failures import STAGE_FAILED, CallRefused, StageFailed, ToolRejected
-from adapter.pipeline.outcome import Outcome
-from adapter.pipeline.plan import ToolPlan
+from adapter.pipeline.failures import STAGE_FAILED, CallRefused, Outcome, StageFailed, ToolRejected
+from adapter.pipeline.plan import GRACE, ToolPlan
 from adapter.relay.stages import Withdrawn
 
 TASK = "task"

@@ -154,7 +154,7 @@ class Capturing:
                 staging=staging,
                 measure=measure,
                 exposed=self.exposed,
-                said_type=said,
+                declared_type=said,
             )
         finally:
             if staging is not None:

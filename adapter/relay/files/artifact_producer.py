@@ -6,20 +6,18 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.files.port import CaptureLimit, FileStore
+from adapter.files.port import CaptureLimit
 from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
-from adapter.relay.files.artifact_view import ArtifactView
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.artifact_view import ArtifactShowing, ArtifactView, FileAccess
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
-from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
@@ -47,11 +45,12 @@ NOT_ALL_CAPTURED = "The tool answered, but not every file it produced could be c
 
 
 @dataclass(frozen=True, slots=True)
-class Producing:
+class ProducerRule:
     """One artifact producer of the configuration, for one of its tools.
 
-    ``argument`` is dotted; None: the tool is not told where to write. ``raw_limit`` is the largest artifact
-    (bytes) that ``raw_output`` embeds, ``capture_limit`` the largest that is captured; None: quotas decide.
+    ``argument`` is dotted; None: the tool is not told where to write. ``locator`` finds the file in the result.
+    ``required``: a call whose file cannot be captured fails. ``capture_limit``: the largest file that is captured;
+    None: quotas decide.
     """
 
     server: str
@@ -59,12 +58,8 @@ class Producing:
     argument: str | None
     locator: Locator
     required: bool = False
-    exposed: bool = True
-    raw_output: bool = False
-    raw_limit: int = 10 << 20
-    downloads: bool = False
     capture_limit: CaptureLimit | None = None
-    scheme: str = "artifact://"
+    showing: ArtifactShowing = field(default_factory=ArtifactShowing)
 
 
 @dataclass(slots=True)
@@ -92,32 +87,31 @@ class Producer:
 
     def __init__(
         self,
-        rule: Producing,
-        registry: FileRegistry,
-        files: FileStore,
-        links: Links,
+        rule: ProducerRule,
+        files: FileAccess,
         mirrors: ParamHeaders,
         notifications: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
         self._rule = rule
-        self._registry = registry
-        self._files = files
+        self._registry = files.registry
+        self._files = files.store
         self._mirrors = mirrors
         self._notifications = notifications
         self._clock = clock
         self._log = log
-        self._nothing_known = Redaction(files.roots, {})
+        self._nothing_known = Redaction(files.store.roots, {})
         self._capturing = Capturing(
-            registry, files, rule.locator, rule.server, rule.tool, rule.exposed, rule.capture_limit
+            files.registry,
+            files.store,
+            rule.locator,
+            rule.server,
+            rule.tool,
+            rule.showing.exposed,
+            rule.capture_limit,
         )
-        self._telling = ArtifactView(
-            registry,
-            links if rule.downloads else None,
-            scheme=rule.scheme,
-            raw_limit=rule.raw_limit if rule.raw_output else None,
-        )
+        self._view = ArtifactView(files, rule.showing)
 
     def __repr__(self) -> str:
         return f"<Producer {self._rule.tool!r} of {self._rule.server!r}>"
@@ -141,10 +135,10 @@ class Producer:
         """Have the tool write to a place of this call's own; else the sentence that says why it cannot be told."""
         if ambiguous(call.request, argument):
             return f"{argument} can be read in more than one way here; name it once, spelled exactly so, or not at all."
-        told = slot(call.request, argument)
-        if told is None:
+        target = slot(call.request, argument)
+        if target is None:
             return f"The arguments have no place for {argument}, which names the file to write."
-        given = told.value
+        given = target.value
         if "id" not in note:
             name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)
             note.update(
@@ -154,7 +148,7 @@ class Producer:
         call.defer(self._registry.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
-        call.request = told.filled(call.request, path)
+        call.request = target.filled(call.request, path)
         self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
         return None
 
@@ -177,7 +171,7 @@ class Producer:
         if capture.failure is not None and self._rule.required:
             await self._drop(capture)
             return with_failure(response, capture.failure, self._withheld(call, {}))
-        if capture.kept and self._rule.exposed:
+        if capture.kept and self._rule.showing.exposed:
             self._notifications.resources_changed(call.scope)
         withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
@@ -227,7 +221,7 @@ class Producer:
         # What one result tells of is there together: a file is not evicted for the next one.
         call.defer(self._registry.hold(captured.record))
         capture.kept.append(captured)
-        capture.shown.append(await self._telling.shown(captured.record, call.base))
+        capture.shown.append(await self._view.shown(captured.record, call.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""
@@ -245,10 +239,10 @@ class Producer:
             except AdapterError as error:
                 self._log.warning("a tool's file could not be removed", tool=self._rule.tool, why=error.code)
 
-    # --- telling ----------------------------------------------------------------------------------------------
+    # --- what clients see -------------------------------------------------------------------------------------
 
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
-        return {path: self._telling.uri(record) for record, path in kept if path is not None}
+        return {path: self._view.uri(record) for record, path in kept if path is not None}
 
     def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
         """Shows the URIs of artifacts, and the handles of the files that this call was given."""

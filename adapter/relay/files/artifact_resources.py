@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,10 +16,23 @@ from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
-from adapter.wire.envelope import parse
-from adapter.wire.failure import error_response
+from adapter.wire.envelope import error_response, parse
 from adapter.wire.handles import artifact_uri, parse_artifact
 from adapter.wire.spans import find
+
+
+class Announcing:
+    """The stage of ``server/discover``; ``announce`` is the plan's edit of capabilities."""
+
+    def __init__(self, announce: Callable[[bytes], bytes]) -> None:
+        self._announce = announce
+
+    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - the same for every call
+        return self._announce(response)
+
 
 PAGE = 100
 """Artifacts on one page of a list."""
@@ -116,8 +130,8 @@ class ResourceList:
         return {
             "uri": artifact_uri(record.scope, record.id, record.filename, self._scheme),
             "name": record.filename,
-            "mimeType": record.media_type,
-            "size": record.size,
+            "mimeType": record.content.media_type,
+            "size": record.content.size,
             "annotations": {"lastModified": iso(record.created)},
         }
 
@@ -164,7 +178,7 @@ class ResourceRead:
         record = await self._record(call, uri)
         if record is None:
             return _unknown(call, uri)
-        if record.size > self._limit:
+        if record.content.size > self._limit:
             return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
         try:
             return await self._contents(call, uri, record)
@@ -195,7 +209,7 @@ class ResourceRead:
 
     def _too_large(self, call: Call, record: FileRecord) -> str:
         sentence = (
-            f"This artifact has {record.size} bytes, more than the {self._limit} that "
+            f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
             "artifacts.max_resource_bytes lets resources/read return."
         )
         if self._links is None:
@@ -204,7 +218,7 @@ class ResourceRead:
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
-    shown = {"uri": uri, "mimeType": record.media_type}
+    shown = {"uri": uri, "mimeType": record.content.media_type}
     if isinstance(held, str):
         return {**shown, "text": held}
     return {**shown, "blob": base64.b64encode(held).decode("ascii")}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
+from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
 from adapter.rules.files.file_records import FileRecord
@@ -14,18 +17,36 @@ from adapter.rules.results.tool_results import Shown
 from adapter.wire.handles import artifact_uri
 
 
-class ArtifactView:
-    """Tells of artifacts. ``links`` None: downloads are off. ``raw_limit`` is the size in bytes up to which the
-    artifact itself is shown, None: none is.
+class FileAccess(NamedTuple):
+    """The files of scopes as stages reach them: their records, their bytes and the links to them."""
+
+    registry: FileRegistry
+    store: FileStore
+    links: Links
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactShowing:
+    """The parts of an artifact that a result shows.
+
+    ``exposed``: it is listed as a resource. ``downloads``: the result has a link to it. ``raw_limit``: the size in
+    bytes up to which the result holds the file itself; None: it never does. ``scheme`` begins its URI.
     """
 
-    def __init__(
-        self, registry: FileRegistry, links: Links | None, *, scheme: str, raw_limit: int | None
-    ) -> None:
-        self._registry = registry
-        self._links = links
-        self._scheme = scheme
-        self._raw_limit = raw_limit
+    exposed: bool = True
+    downloads: bool = False
+    raw_limit: int | None = None
+    scheme: str = "artifact://"
+
+
+class ArtifactView:
+    """Artifacts as clients see them."""
+
+    def __init__(self, files: FileAccess, showing: ArtifactShowing) -> None:
+        self._registry = files.registry
+        self._links = files.links if showing.downloads else None
+        self._scheme = showing.scheme
+        self._raw_limit = showing.raw_limit
 
     def uri(self, record: FileRecord) -> str:
         return artifact_uri(record.scope, record.id, record.filename, self._scheme)
@@ -34,15 +55,15 @@ class ArtifactView:
         """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
         expires = self._registry.expires_at(record)
         raw = None
-        if self._raw_limit is not None and record.size <= self._raw_limit:
+        if self._raw_limit is not None and record.content.size <= self._raw_limit:
             raw = await content(self._registry, record)
         return Shown(
             uri=self.uri(record),
             id=record.id,
             filename=record.filename,
-            media_type=record.media_type,
-            size=record.size,
-            sha256=record.sha256,
+            media_type=record.content.media_type,
+            size=record.content.size,
+            sha256=record.content.sha256,
             expires_at=None if expires is None else iso(expires),
             exposed=record.exposed,
             download_url=None if self._links is None else self._links.download(base, record),
@@ -57,7 +78,7 @@ async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:
         data = await file.whole()
     finally:
         file.close()
-    if is_text(record.media_type):
+    if is_text(record.content.media_type):
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode("utf-8")
     return data

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from adapter.errors import FileGone
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.quota import Entry, Ledger
 
@@ -37,7 +37,7 @@ class FileIndex:
     def count(self, record: FileRecord, last_access: float | None = None) -> None:
         """Let a file that nobody can find yet take its room."""
         last_access = self._clock() if last_access is None else last_access
-        self.ledger.add(Entry(record.key, record.scope, record.kind, record.size, last_access))
+        self.ledger.add(Entry(record.key, record.scope, record.kind, record.content.size, last_access))
 
     def show(self, record: FileRecord) -> None:
         """Let a file that is counted be found."""

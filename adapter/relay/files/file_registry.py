@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.file_transactions import TABLE, FileTransactions, IncomingFile, Staged
-from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
-from adapter.relay.files.upload_queue import UploadQueue
-from adapter.relay.run_to_completion import run_to_completion
-from adapter.rules.access.scopes import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord, Place, decode
+from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place, decode
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger, Limits
@@ -29,39 +29,45 @@ from adapter.state.port import Row, Store
 Records: TypeAlias = list[FileRecord]
 
 
-class FileRegistry:
-    """``upload_ttl``, ``artifact_ttl``: seconds since the last access, None: as long as the scope.
-    ``admission_wait``: seconds that a batch waits for others of its scope. ``sweep_grace``: age in seconds below
-    which a file without a record is left alone, None: such files are left alone always. ``clock`` gives Unix time.
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """The limits of the files that scopes hold.
+
+    ``upload_ttl`` and ``artifact_ttl`` are seconds since the last access; None: the file lives as long as its scope.
+    ``queue_wait``: seconds that a batch waits for other batches of its scope. ``sweep_grace``: age in seconds from
+    which a file without a record is removed; None: such a file is never removed.
     """
+
+    quota: Limits
+    batch: BatchLimits
+    upload_ttl: float | None
+    artifact_ttl: float | None
+    queue_wait: float
+    sweep_grace: float | None
+
+
+class FileRegistry:
+    """The files of all scopes. ``clock`` gives Unix time in seconds."""
 
     def __init__(
         self,
         store: Store,
         files: FileStore,
-        limits: Limits,
-        *,
-        upload_ttl: float | None,
-        artifact_ttl: float | None,
-        max_file_bytes: int,
-        max_files: int,
-        admission_wait: float,
-        sweep_grace: float | None,
+        limits: FileLimits,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
         self._store = store
         self._files = files
-        self._ledger = Ledger(limits)
-        ttls = {FileKind.UPLOAD: upload_ttl, FileKind.ARTIFACT: artifact_ttl}
+        self._limits = limits
+        self._ledger = Ledger(limits.quota)
+        ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
         self._index = FileIndex(self._ledger, ttls, clock)
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
         self._transactions = FileTransactions(store, files, self._index, log, self._tell_gone)
-        self._admission = UploadQueue(limits.scope_bytes, admission_wait)
-        self._batch_limits = BatchLimits(max_file_bytes, max_files, limits.scope_bytes)
+        self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
         self._batches: dict[str, set[UploadBatch]] = {}
-        self._sweep_grace = sweep_grace
         self._clock = clock
         self._log = log
 
@@ -103,7 +109,9 @@ class FileRegistry:
                 self._log.warning("a file record cannot be read and is passed over")
             else:
                 records[record.place] = row, record
-        missing = await self._files.missing([(place, record.size) for place, (_, record) in records.items()])
+        missing = await self._files.missing(
+            [(place, record.content.size) for place, (_, record) in records.items()]
+        )
         if missing:
             self._log.warning("files of earlier records are gone", files=len(missing))
             await self._store.put_all(TABLE, (), instead_of=[records.pop(place)[0].key for place in missing])
@@ -147,7 +155,9 @@ class FileRegistry:
         if self._index.get(record.key) is None:
             raise FileGone()
         self._index.touch(record)
-        opened = await self._files.open_file(record.place, size=record.size, modified=record.modified)
+        opened = await self._files.open_file(
+            record.place, size=record.content.size, modified=record.content.modified
+        )
         if opened is None:
             await self.drop(record)
             raise FileGone()
@@ -157,7 +167,9 @@ class FileRegistry:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
         if self._index.get(record.key) is None:
             raise FileGone()
-        if not await self._files.holds(record.place, size=record.size, modified=record.modified):
+        if not await self._files.holds(
+            record.place, size=record.content.size, modified=record.content.modified
+        ):
             await self.drop(record)
             raise FileGone()
 
@@ -173,13 +185,13 @@ class FileRegistry:
         Batches of a scope come in together while they fit together, and in the order they asked. Raises
         QuotaReached, with the time to try again, after waiting in vain. The batch must be discarded in the end.
         """
-        leave = await self._admission.enter(scope.id, bound)
+        leave = await self._queue.enter(scope.id, bound)
         batches = self._batches.setdefault(scope.id, set())
 
-        def record(filename: str, said_type: str | None, measure: Measure) -> FileRecord:
+        def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
             place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            return self._record(place, scope, server, filename, measure, said_type)
+            return self._record(place, scope, server, filename, measure, declared_type)
 
         def over() -> None:
             leave()
@@ -191,7 +203,7 @@ class FileRegistry:
             self._transactions,
             self._files,
             Staged(self._ledger, scope.id),
-            self._batch_limits,
+            self._limits.batch,
             bound=bound,
             record=record,
             leave=over,
@@ -215,7 +227,7 @@ class FileRegistry:
         staging: Staging | None,
         measure: Measure,
         exposed: bool,
-        said_type: str | None = None,
+        declared_type: str | None = None,
     ) -> FileRecord:
         """Hold what a tool produced; evicts only what it needs, and only when that helps.
 
@@ -223,7 +235,7 @@ class FileRegistry:
         is removed. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
         place = Place(FileKind.ARTIFACT, scope.id, file_id, stored)
-        record = self._record(place, scope, server, filename, measure, said_type, exposed=exposed)
+        record = self._record(place, scope, server, filename, measure, declared_type, exposed=exposed)
         staged = Staged(self._ledger, scope.id)
         forget = self._transactions.expect(place)
         try:
@@ -251,29 +263,18 @@ class FileRegistry:
         server: str,
         filename: str,
         measure: Measure,
-        said_type: str | None,
+        declared_type: str | None,
         *,
         exposed: bool = True,
     ) -> FileRecord:
-        return FileRecord(
-            kind=place.kind,
-            id=place.id,
-            scope=scope.id,
-            owner=scope.owner,
-            server=server,
-            filename=filename,
-            stored_name=place.name,
-            media_type=media_type(filename, measure.head, said_type),
-            size=measure.size,
-            sha256=measure.sha256,
-            modified=measure.modified,
-            created=self._clock(),
-            exposed=exposed,
+        content = FileContent(
+            media_type(filename, measure.head, declared_type), measure.size, measure.sha256, measure.modified
         )
+        return FileRecord(place, scope.owner, server, filename, content, self._clock(), exposed)
 
     def _tell_gone(self, record: FileRecord) -> None:
-        for told in self.on_gone:
-            told(record)
+        for callback in self.on_gone:
+            callback(record)
 
     # --- out --------------------------------------------------------------------------------------------------
 
@@ -303,8 +304,10 @@ class FileRegistry:
             for scope in self._index.scopes():
                 if await gone(scope):
                     await self.drop_scope(scope.id)
-        if self._sweep_grace is not None:
-            swept = await self._files.sweep(self._transactions.knows, self._clock() - self._sweep_grace)
+        if self._limits.sweep_grace is not None:
+            swept = await self._files.sweep(
+                self._transactions.knows, self._clock() - self._limits.sweep_grace
+            )
             if swept:
                 self._log.info("removed files that no record knows", files=swept)
 

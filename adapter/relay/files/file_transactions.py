@@ -17,8 +17,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import FileStore, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.run_to_completion import run_to_completion
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from adapter.rules.files.quota import Ledger
 from adapter.state.port import Store
@@ -192,7 +192,7 @@ class FileTransactions:
         undo: list[Callable[[], None]],
     ) -> None:
         """``undo`` gets what takes it back, step by step and the last step first."""
-        new, old = (sum(record.size for record in some) for some in (records, victims))
+        new, old = (sum(record.content.size for record in some) for some in (records, victims))
         undo.append(partial(staged.grow, new))
         staged.shrink(new)
         for victim in victims:
@@ -210,7 +210,7 @@ class FileTransactions:
 
     def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record
-        sizes = [arrival.record.size for arrival in arrivals]
+        sizes = [arrival.record.content.size for arrival in arrivals]
         return self._room_for(first.scope, first.kind, sizes, staged.size)
 
     def _room_for(self, scope_id: str, kind: FileKind, sizes: Sequence[int], staged: int) -> list[FileRecord]:

@@ -18,8 +18,7 @@ from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailabl
 from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
-from adapter.relay.files.signed_urls import signature_of
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
     STATE,
@@ -55,21 +54,31 @@ def noted_earlier(call: Call, note: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundSize:
+    """The most that one round may have: files, characters of its state, bytes of its notes.
+
+    A longer state could hardly come back in a request.
+    """
+
+    files: int = 1000
+    state_length: int = 4 << 20
+    note_bytes: int = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """``ttl``: seconds that a round waits for its client. ``per_scope``, ``total``: rounds that wait at most; for a
-    newcomer the one that waited longest is given up. ``files``, ``state_length`` (characters), ``note_bytes``:
-    the most that one of them may have; a longer state could hardly come back in a request. ``scope_bytes``,
-    ``total_bytes``: what the notes and states of a scope's rounds, and of all, may take together.
+    """The limits of rounds that wait for their clients, each for ``ttl`` seconds.
+
+    ``per_scope`` and ``total`` rounds wait at most; for a new one the oldest is given up. ``scope_bytes`` and
+    ``total_bytes`` limit the notes and states of a scope's rounds, and of all rounds.
     """
 
     ttl: float = 3600.0
     per_scope: int = 100
     total: int = 10_000
-    files: int = 1000
-    state_length: int = 4 << 20
-    note_bytes: int = 512 << 10
     scope_bytes: int = 8 << 20
     total_bytes: int = 64 << 20
+    each: RoundSize = RoundSize()
 
 
 class Rounds:
@@ -211,13 +220,13 @@ class Rounds:
         self._index.drop(waiting)
         pending, limits = waiting.pending, self._limits
         pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
-        if len(state) > limits.state_length or len(pending.notes.get(DELIVERED, ())) > limits.files:
+        if len(state) > limits.each.state_length or len(pending.notes.get(DELIVERED, ())) > limits.each.files:
             return None
         pending.due = self._clock() + limits.ttl
         pending.add_state(key_of(call, given), None if given == state else state)
         row = encode(pending)
         waiting.size = len(row)
-        return row if waiting.size <= limits.note_bytes else None
+        return row if waiting.size <= limits.each.note_bytes else None
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""

@@ -2,12 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import math
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote, urlsplit
 
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.errors import CredentialRefused
+from adapter.relay.secret import kept_secret
 from adapter.rules.files.file_records import FileRecord
-from adapter.wire.signed_urls import parameters
+from adapter.state.port import ABSENT, Conflict, Store
+from adapter.wire.signed_urls import (
+    UploadCredential,
+    file_query,
+    file_query_valid,
+    parameters,
+    read_upload_query,
+    upload_query,
+)
+
+TABLE = "nonces"
+
+_KEPT = 60.0
+"""Seconds that a spent nonce outlives its credential, for replicas whose clocks differ."""
+
+Unspend = Callable[[], Awaitable[None]]
+"""Takes back one spending; whoever holds it is the one who spent."""
+
+
+class Credentials:
+    """Issues and checks signed links. ``ttl`` of upload credentials in seconds, ``clock`` gives Unix time.
+
+    ``configured`` is the secret to sign with; None: one is made and kept in the state store. ``open`` comes
+    first.
+    """
+
+    def __init__(
+        self, store: Store, *, configured: bytes | None, ttl: float, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._secret = configured
+        self._ttl = ttl
+        self._clock = clock
+        self._prolonged: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<Credentials: good for {self._ttl:g} s>"
+
+    @property
+    def ttl(self) -> float:
+        return self._ttl
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable."""
+        if self._secret is None:
+            self._secret = await kept_secret(self._store, "links")
+
+    @property
+    def _key(self) -> bytes:
+        assert self._secret is not None, "open comes first"
+        return self._secret
+
+    # --- uploads ----------------------------------------------------------------------------------------------
+
+    def issue(self, server: str, scope_id: str) -> tuple[str, float]:
+        """The query of an upload URL, and the Unix time at which it expires."""
+        expires = math.ceil(self._clock() + self._ttl)
+        credential = UploadCredential(server, scope_id, expires, secrets.token_hex(16))
+        return upload_query(self._key, credential), float(expires)
+
+    async def check(self, server: str, query: Mapping[str, str]) -> UploadCredential:
+        """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
+        credential = read_upload_query(self._key, server, query, self._clock())
+        if credential is None or await self._store.get(TABLE, credential.nonce) is not None:
+            raise CredentialRefused()
+        return credential
+
+    async def spend(self, credential: UploadCredential) -> Unspend:
+        """Burn the credential, on every replica; of several who try one succeeds, and may take it back.
+
+        Raises CredentialRefused, StoreUnavailable.
+        """
+        try:
+            await self._store.put(
+                TABLE, credential.nonce, b"", expected=ABSENT, due=credential.expires + _KEPT
+            )
+        except Conflict:
+            raise CredentialRefused() from None
+
+        async def unspend() -> None:
+            await self._store.delete(TABLE, credential.nonce)
+
+        return unspend
+
+    # --- single files -----------------------------------------------------------------------------------------
+
+    def file_query(self, purpose: str, server: str, scope_id: str, file_id: str, expires: float) -> str:
+        """The query of a link to one file that is good until ``expires`` (Unix seconds)."""
+        return file_query(self._key, purpose, server, scope_id, file_id, math.ceil(expires))
+
+    def check_file(
+        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
+    ) -> None:
+        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or prolonged."""
+        now = 0.0 if query.get("sig") in self._prolonged else self._clock()
+        if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, now):
+            raise CredentialRefused()
+
+    def prolong(self, signature: str) -> Callable[[], None]:
+        """Let a link to a file be good beyond its time, until the function returned is called."""
+        self._prolonged[signature] += 1
+
+        def end() -> None:
+            self._prolonged[signature] -= 1
+            if not self._prolonged[signature]:
+                del self._prolonged[signature]
+
+        return end
+
+    async def expire(self) -> None:
+        """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""
+        while rows := await self._store.overdue(TABLE, self._clock()):
+            await asyncio.gather(*(self._store.delete(TABLE, row.key) for row in rows))
+
 
 DOWNLOADS = "/artifacts"
 """The route of downloads, under which artifacts have their URLs."""

@@ -1,18 +1,107 @@
-"""One batch of files on its way in: limits hold while it is read, and it is held whole or not at all."""
+"""Uploads of one scope: the queue that batches wait in, and one batch while it is read.
+
+A batch is kept whole or not at all; its limits hold while it is read.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import FileStore, Measure, Staging
+from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend, Staged
-from adapter.relay.run_to_completion import run_to_completion
 from adapter.rules.files.file_records import FileKind, FileRecord
+
+_RETRY_AFTER = 5.0
+
+
+@dataclass(slots=True)
+class _Door:
+    """One scope's: the bytes that are on their way in, and those who wait, first come first."""
+
+    inside: int = 0
+    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+
+
+class UploadQueue:
+    """``capacity``: bytes that may be on their way into one scope, None for any number. ``wait`` in seconds.
+
+    Without it, batches that each fit would fill the disk together, or be refused for the sake of others that
+    fail in the end.
+    """
+
+    def __init__(self, capacity: int | None, wait: float) -> None:
+        self._capacity = capacity
+        self._wait = wait
+        self._doors: dict[str, _Door] = {}
+
+    def __repr__(self) -> str:
+        waiting = sum(len(door.waiting) for door in self._doors.values())
+        return f"<Admission: {len(self._doors)} scopes, {waiting} waiting>"
+
+    async def enter(self, scope_id: str, bound: int | None) -> Callable[[], None]:
+        """Come in with at most ``bound`` bytes (None: as many as the scope may hold); the function returned
+        says that they are in, or gone. Raises QuotaReached after waiting in vain.
+        """
+        if self._capacity is None:
+            return lambda: None
+        size = self._capacity if bound is None else min(bound, self._capacity)
+        door = self._doors.setdefault(scope_id, _Door())
+        if door.waiting or door.inside + size > self._capacity:
+            await self._queue(scope_id, door, size)
+        else:
+            door.inside += size
+        return self._leaving(scope_id, door, size)
+
+    async def _queue(self, scope_id: str, door: _Door, size: int) -> None:
+        place = size, asyncio.get_running_loop().create_future()
+        door.waiting.append(place)
+        try:
+            async with asyncio.timeout(self._wait):
+                await place[1]
+        except BaseException as failure:
+            if place in door.waiting:
+                door.waiting.remove(place)
+            else:  # let in at the very moment of giving up
+                door.inside -= size
+            self._let_in(scope_id, door)
+            if isinstance(failure, TimeoutError):
+                raise QuotaReached(
+                    "Other uploads are on their way in, and with them sessions.max_total_session_size would be"
+                    " exceeded; try again when they are done.",
+                    data={"limit": self._capacity, "setting": "sessions.max_total_session_size"},
+                    retry_after=_RETRY_AFTER,
+                ) from None
+            raise
+
+    def _leaving(self, scope_id: str, door: _Door, size: int) -> Callable[[], None]:
+        inside = True
+
+        def leave() -> None:
+            nonlocal inside
+            if inside:
+                inside = False
+                door.inside -= size
+                self._let_in(scope_id, door)
+
+        return leave
+
+    def _let_in(self, scope_id: str, door: _Door) -> None:
+        assert self._capacity is not None, "without a capacity nobody waits"
+        while door.waiting and door.inside + door.waiting[0][0] <= self._capacity:
+            size, admitted = door.waiting.popleft()
+            door.inside += size
+            if not admitted.done():
+                admitted.set_result(None)
+        if not door.waiting and not door.inside and self._doors.get(scope_id) is door:
+            del self._doors[scope_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +115,7 @@ class BatchLimits:
 
 class _Arrived(NamedTuple):
     filename: str
-    said_type: str | None
+    declared_type: str | None
     staging: Staging
     measure: Measure
 
@@ -70,7 +159,7 @@ class UploadBatch:
         """Files that are wholly here."""
         return len(self._arrived)
 
-    async def add(self, filename: str, said_type: str | None) -> None:
+    async def add(self, filename: str, declared_type: str | None) -> None:
         """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,
         SessionUnknown when its scope has ended meanwhile, StorageFull, StorageFailed.
         """
@@ -83,7 +172,7 @@ class UploadBatch:
                 data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
             )
         staging = await run_to_completion(self._files.stage(), lambda unwanted: unwanted.discard())
-        self._coming = filename, said_type, staging
+        self._coming = filename, declared_type, staging
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:
@@ -132,9 +221,9 @@ class UploadBatch:
     async def end_file(self) -> None:
         """The file is whole. Raises StorageFull, StorageFailed."""
         assert self._coming is not None, "a file begins before it ends"
-        filename, said_type, staging = self._coming
+        filename, declared_type, staging = self._coming
         measure = await staging.finish()
-        self._arrived.append(_Arrived(filename, said_type, staging, measure))
+        self._arrived.append(_Arrived(filename, declared_type, staging, measure))
         self._coming = None
 
     async def keep(self, digests: Sequence[str], spend: Spend | None) -> list[FileRecord]:
@@ -149,8 +238,8 @@ class UploadBatch:
         self._check_digests(digests)
         self._check_scope()
         arrivals = [
-            IncomingFile(self._record(filename, said_type, measure), staging)
-            for filename, said_type, staging, measure in self._arrived
+            IncomingFile(self._record(filename, declared_type, measure), staging)
+            for filename, declared_type, staging, measure in self._arrived
         ]
         await self._transactions.take_in(arrivals, self._staged, spend, self._check_scope)
         self._arrived.clear()

@@ -7,16 +7,14 @@ and one that never was give the same answer.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adapter.errors import FileGone
-from adapter.files.port import FileStore
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
-from adapter.relay.files.signed_urls import Links
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, replaced, values
@@ -35,8 +33,15 @@ INLINE_AT_MOST = 64 << 20
 name one file very often."""
 
 
+class HandleSchemes(NamedTuple):
+    """The beginnings of handles' URIs."""
+
+    upload: str = "upload://"
+    artifact: str = "artifact://"
+
+
 @dataclass(frozen=True, slots=True)
-class Consuming:
+class ConsumerRule:
     """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
 
     ``helper`` is the tool that hands out upload URLs, ``inline_limit`` the largest file (bytes) that base64 and
@@ -49,8 +54,7 @@ class Consuming:
     delivery: Delivery = "path"
     inline_limit: int = 1 << 20
     plain_paths: bool = False
-    upload_scheme: str = "upload://"
-    artifact_scheme: str = "artifact://"
+    schemes: HandleSchemes = field(default_factory=HandleSchemes)
 
 
 class HandleRefused(Exception):
@@ -60,18 +64,11 @@ class HandleRefused(Exception):
 class Consumer:
     """The stage of the tools of one upload consumer."""
 
-    def __init__(
-        self,
-        rule: Consuming,
-        registry: FileRegistry,
-        files: FileStore,
-        links: Links,
-        mirrors: ParamHeaders,
-    ) -> None:
+    def __init__(self, rule: ConsumerRule, files: FileAccess, mirrors: ParamHeaders) -> None:
         self._rule = rule
-        self._registry = registry
-        self._files = files
-        self._links = links
+        self._access = files
+        self._registry = files.registry
+        self._files = files.store
         self._mirrors = mirrors
 
     def __repr__(self) -> str:
@@ -97,7 +94,7 @@ class Consumer:
         return Redaction(self._files.roots, call.notes.get(HANDLES, {}))
 
     async def _resolve(self, call: Call) -> None:
-        """Put what is delivered in the place of each handle. Raises Refused, FileGone."""
+        """Put what is delivered in the place of each handle. Raises HandleRefused, FileGone."""
         rule = self._rule
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(
@@ -105,13 +102,13 @@ class Consumer:
                 f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
             )
         delivered = []
-        delivery = _Delivery(rule, self._registry, self._files, self._links)
-        for said in values(call.request, rule.argument):
-            path, value = said.path, said.value
+        delivery = _Delivery(rule, self._access)
+        for found in values(call.request, rule.argument):
+            path, value = found.path, found.value
             record = await self._record(call, value)
             if record is not None:
                 text = await delivery.of(call, record)
-                delivered.append((said, text))
+                delivered.append((found, text))
                 if rule.delivery in ("path", "file_uri"):
                     call.notes.setdefault(HANDLES, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
@@ -125,9 +122,9 @@ class Consumer:
         rule = self._rule
         if not isinstance(value, str):
             return None
-        kind, handle = FileKind.UPLOAD, parse_upload(value, rule.upload_scheme)
+        kind, handle = FileKind.UPLOAD, parse_upload(value, rule.schemes.upload)
         if handle is None:
-            kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.artifact_scheme)
+            kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.schemes.artifact)
         if handle is None or handle.scope != call.scope.id:
             return None
         record = await self._registry.find(handle.scope, kind, handle.id)
@@ -141,13 +138,12 @@ class Consumer:
         """Tell whether a value that is no handle of a file here may stay as it is."""
         if not self._rule.plain_paths or not isinstance(value, str):
             return False
-        schemes = (self._rule.upload_scheme, self._rule.artifact_scheme)
-        return not value.strip().lower().startswith(schemes)
+        return not value.strip().lower().startswith(self._rule.schemes)
 
     def _unknown(self) -> str:
         rule = self._rule
         return (
-            f"{rule.argument} must hold a handle of a file that is staged here ({rule.upload_scheme}…); this is "
+            f"{rule.argument} must hold a handle of a file that is staged here ({rule.schemes.upload}…); this is "
             f"none, or its file has expired. Call {rule.helper} to get an upload URL, upload the file there, and "
             f"pass the upload_handle of the answer as {rule.argument}."
         )
@@ -156,16 +152,14 @@ class Consumer:
 class _Delivery:
     """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
-    def __init__(self, rule: Consuming, registry: FileRegistry, files: FileStore, links: Links) -> None:
+    def __init__(self, rule: ConsumerRule, files: FileAccess) -> None:
         self._rule = rule
-        self._registry = registry
-        self._files = files
-        self._links = links
+        self._registry, self._files, self._links = files
         self._texts: dict[str, str] = {}
         self._inline = 0
 
     async def of(self, call: Call, record: FileRecord) -> str:
-        """The text for a file, which is kept until the call is over. Raises Refused, FileGone, StorageFailed."""
+        """The text for a file, which is kept until the call is over. Raises HandleRefused, FileGone, StorageFailed."""
         text = self._texts.get(record.key)
         if text is None:
             call.defer(self._registry.hold(record))
@@ -173,7 +167,7 @@ class _Delivery:
             link = text if self._rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
         if self._rule.delivery in ("base64", "data_uri"):
-            self._inline += record.size
+            self._inline += record.content.size
             most = max(INLINE_AT_MOST, self._rule.inline_limit)
             if self._inline > most:
                 raise HandleRefused(f"The files have more than the {most} bytes that one call may hold.")
@@ -188,18 +182,18 @@ class _Delivery:
             case "file_uri":
                 return PurePosixPath(self._files.path_of(record.place)).as_uri()
             case "url":
-                told: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
-                return told or self._links.delivery(call.base, record)
+                earlier: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
+                return earlier or self._links.delivery(call.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":
-                return f"data:{record.media_type};base64,{await self._base64(record)}"
+                return f"data:{record.content.media_type};base64,{await self._base64(record)}"
 
     async def _base64(self, record: FileRecord) -> str:
         limit = self._rule.inline_limit
-        if record.size > limit:
+        if record.content.size > limit:
             raise HandleRefused(
-                f"The file {record.filename} has {record.size} bytes; this tool takes files of at most {limit} "
+                f"The file {record.filename} has {record.content.size} bytes; this tool takes files of at most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
         file = await self._registry.read(record)

@@ -10,7 +10,7 @@ import orjson
 
 from adapter.relay.files.artifact_resources import Document
 from adapter.relay.files.artifact_view import iso
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.stages import Call
 from adapter.rules.results.tool_results import tool_result

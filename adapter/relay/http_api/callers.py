@@ -11,9 +11,8 @@ from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import MODERN_VERSION
 from adapter.relay.sessions.upstream_sessions import ACCEPT
-from adapter.rules.access.callers import Caller
-from adapter.rules.access.principals import ANONYMOUS
-from adapter.rules.access.request_headers import missing, to_upstream
+from adapter.rules.access.headers import missing, to_upstream
+from adapter.rules.access.principals import ANONYMOUS, Caller
 from adapter.wire.envelope import dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 

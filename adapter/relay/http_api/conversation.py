@@ -21,7 +21,6 @@ from adapter.errors import (
     UpstreamUnanswered,
 )
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.event_slices import breathe, slices
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
 from adapter.relay.http_api.callers import (
     CLIENT,
@@ -38,11 +37,10 @@ from adapter.relay.http_api.callers import (
     result_of,
 )
 from adapter.relay.relay import CLOSE_SECONDS, Relay
-from adapter.relay.replies import RESUMPTIONS, too_large
-from adapter.relay.response_match import LARGE
+from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LONGEST_RETRY
-from adapter.relay.turns import in_turns
+from adapter.relay.turns import breathe, in_turns, slices
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import long_response
 from adapter.upstream.port import header

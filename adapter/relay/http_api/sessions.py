@@ -15,7 +15,7 @@ from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
 from adapter.relay.relay import Relay
 from adapter.relay.server import Server
-from adapter.relay.tools.pages import LONGEST_LIST, PAGES
+from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump

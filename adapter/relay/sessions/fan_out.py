@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, LimitReached
-from adapter.relay.event_slices import slices
 from adapter.relay.replies import media_type, require_plain
+from adapter.relay.turns import slices
 from adapter.rules.access.shared_sessions import MANY
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed

@@ -15,7 +15,7 @@ from adapter.relay.sessions.upstream_sessions import (
     initialize_result,
     negotiated_version,
 )
-from adapter.rules.access.response_headers import of_changed_body
+from adapter.rules.access.headers import of_changed_body
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from adapter.relay.secret import kept_secret
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.sessions.session_map import Session
-from adapter.rules.access.scopes import Scope, principal_scope, session_scope
+from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionState, decode
 from adapter.state.port import Store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from adapter.errors import MessageTooLong
-from adapter.relay.event_slices import breathe, slices
 from adapter.relay.replies import too_large
+from adapter.relay.turns import breathe, slices
 from adapter.upstream.port import Headers, UpstreamReply
 from adapter.wire.sse import SseReader, replace_data
 

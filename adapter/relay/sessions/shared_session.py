@@ -10,14 +10,15 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, UpstreamBroken
-from adapter.relay.event_slices import apart
 from adapter.relay.exchange import asking_plain
 from adapter.relay.replies import ReadReply, decoded, media_type, read_body, require_plain
 from adapter.relay.sessions.fan_out import FanOut
 from adapter.relay.sessions.shared_replies import EditedStream, kept_fields
+from adapter.relay.turns import apart
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
+from adapter.wire.nesting import has_more_values
 from adapter.wire.shared_ids import (
     CANCELLED,
     EVERYBODY,
@@ -35,7 +36,6 @@ from adapter.wire.shared_ids import (
 )
 from adapter.wire.spans import items
 from adapter.wire.sse import encode
-from adapter.wire.weight import has_more_values
 
 LARGEST = 4 << 20
 """Bytes of a server's message that is parsed. Answers to requests may be larger: their ids are found without."""

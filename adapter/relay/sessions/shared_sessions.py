@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown
-from adapter.relay.event_slices import apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
 from adapter.relay.replies import ReadReply, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
@@ -26,6 +25,7 @@ from adapter.relay.sessions.upstream_sessions import (
     initialize_result,
     negotiated_version,
 )
+from adapter.relay.turns import apart
 from adapter.rules.access.shared_sessions import (
     MANY,
     Membership,
@@ -43,8 +43,7 @@ from adapter.upstream.port import (
     always,
     header,
 )
-from adapter.wire.envelope import Envelope, read_envelope
-from adapter.wire.failure import failure
+from adapter.wire.envelope import Envelope, failure, read_envelope
 from adapter.wire.shared_ids import with_id
 
 CLOSE_SILENCE = 10.0

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from adapter.relay.stages import Call
 from adapter.relay.tools.pins import Pin, Pins
-from adapter.rules.access.principals import name_of
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope, name_of
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Drift, counts, sentence
 from adapter.rules.tools.remembered_drift import Meeting

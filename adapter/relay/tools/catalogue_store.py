@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Set
 
+from adapter.relay.background import SingleFlight
 from adapter.relay.last_used import LastUsed, Weight
-from adapter.relay.single_flight import SingleFlight
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import Catalogue, decode_piecewise, encode_piecewise
 from adapter.state.port import Conflict, Row, Store

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import ToolUnknown
+from adapter.relay.background import SingleFlight
 from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.param_headers import PREFIX, mirrored
-from adapter.relay.single_flight import SingleFlight
 from adapter.relay.stages import Call, Plan, Stages
-from adapter.relay.tools.offered_tools import Offered
+from adapter.relay.tools.definitions import Offered
 from adapter.relay.turns import in_turns
 from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.text.unicode import shown
@@ -31,9 +31,8 @@ from adapter.rules.tools.code_mode import (
     unfold,
 )
 from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
-from adapter.wire.envelope import Envelope, dump, parse, read_envelope
+from adapter.wire.envelope import Envelope, dump, error_response, parse, read_envelope
 from adapter.wire.eras import encode_mirror
-from adapter.wire.failure import error_response
 from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import Insert, edit
 

@@ -15,7 +15,7 @@ from typing import Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.single_flight import SingleFlight
+from adapter.relay.background import SingleFlight
 from adapter.relay.tools.pins import Pins
 from adapter.relay.turns import in_turns
 from adapter.rules.tools.catalogue import Catalogue

@@ -11,7 +11,7 @@ import orjson
 
 from adapter.relay.tools.catalogue_store import Catalogues
 from adapter.relay.tools.drift_memory import DriftMemory
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.state.port import ABSENT, Conflict, Row, Store
 

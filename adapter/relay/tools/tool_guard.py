@@ -14,11 +14,11 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.files.artifact_resources import asked_cursor
-from adapter.relay.response_match import LARGE
+from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_reader import CatalogueReader
-from adapter.relay.tools.offered_tools import Definitions, Offered
+from adapter.relay.tools.definitions import Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, ToolLists
 from adapter.relay.tools.verdict_cache import VerdictCache
 from adapter.relay.turns import own_turn
@@ -26,7 +26,7 @@ from adapter.rules.calls.repeatable import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.drift import Drift, as_data, sentence
 from adapter.rules.tools.verdicts import Verdict
-from adapter.wire.failure import failure
+from adapter.wire.envelope import failure
 
 RETRY = 30.0
 """Seconds after which tools that could not be read are asked for again, where no call depends on them."""

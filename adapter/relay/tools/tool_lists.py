@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
+from adapter.relay.background import SingleFlight
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.response_match import LARGE
-from adapter.relay.single_flight import SingleFlight
+from adapter.relay.replies import LARGE
 from adapter.relay.turns import in_turns, own_turn
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.text.unicode import has_no_reading, reading, shown

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
+from adapter.relay.background import SingleFlight
 from adapter.relay.last_used import LastUsed, Weight
-from adapter.relay.single_flight import SingleFlight
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_reader import CatalogueReader

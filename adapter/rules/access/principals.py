@@ -4,7 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+
+class Scope(NamedTuple):
+    """``id`` is public: 32 hex digits that stand in handles and URLs. ``owner`` is not: it names the row of a
+    session, or a principal, and goes into the store only.
+    """
+
+    id: str
+    owner: str
+
+    @property
+    def session_key(self) -> str | None:
+        """The key of the owning session's row, or None where a principal owns the scope."""
+        kind, _, key = self.owner.partition(":")
+        return key if kind == "session" else None
+
+
+def session_scope(secret: bytes, session_key: str) -> Scope:
+    return _scope(secret, f"session:{session_key}")
+
+
+def principal_scope(secret: bytes, principal: str) -> Scope:
+    return _scope(secret, f"principal:{principal}")
+
+
+def _scope(secret: bytes, owner: str) -> Scope:
+    digest = hmac.new(secret, owner.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return Scope(digest.hexdigest()[:32], owner)
+
 
 ANONYMOUS = "anonymous"
 """The principal of everybody where authentication is off."""
@@ -55,3 +86,41 @@ def bearer(value: str | None) -> str | None:
 def name_of(principal: str) -> str:
     """A principal as it is shown: without the part that follows from its token."""
     return principal if principal == ANONYMOUS else principal.rpartition(":")[0]
+
+
+SESSION_ID = "mcp-session-id"
+
+Entrance = Literal["mcp", "http"]
+"""By which door a call came: MCP, or the HTTP tool API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """``fields`` are the header fields of the client's request by name in any spelling; of several the first.
+
+    ``withheld`` names those, in lower case, that carried the adapter's own token.
+    """
+
+    principal: str = ANONYMOUS
+    entrance: Entrance = "mcp"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
+
+    def lower_fields(self) -> dict[str, str]:
+        """The fields by their names in lower case."""
+        return {name.lower(): value for name, value in self.fields.items()}
+
+    def told_fields(self) -> dict[str, str]:
+        """The fields that the user's own code may know, by their names in lower case.
+
+        Whoever has the adapter's token, or where there is none the id of a session, can act as this caller.
+        """
+        return {
+            name: value
+            for name, value in self.lower_fields().items()
+            if name not in self.withheld and name != SESSION_ID
+        }
+
+
+NOBODY = Caller()
+"""Who makes the calls that the adapter makes by itself."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.wire.nesting import dump_odd
 
 _FORMAT = 1

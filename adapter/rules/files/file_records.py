@@ -33,26 +33,31 @@ class Place(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """One file that is wholly on disk. Times are Unix seconds, ``size`` is in bytes.
+class FileContent(NamedTuple):
+    """The bytes of a file: ``size`` in bytes, ``sha256`` in hex, ``modified`` in nanoseconds since the epoch.
 
-    ``scope`` is the public id of the scope that owns it, ``owner`` what the scope stands for (see scopes).
-    ``filename`` is what its sender called it, ``stored_name`` that name made safe. ``modified`` is the file's
-    time of change in nanoseconds: a file that has changed since it was recorded is no longer this one.
+    A file whose ``modified`` differs from the recorded one is no longer the recorded file.
     """
 
-    kind: FileKind
-    id: str
-    scope: str
-    owner: str
-    server: str
-    filename: str
-    stored_name: str
     media_type: str
     size: int
     sha256: str
     modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file that is wholly on disk, at ``place``. ``created`` is in Unix seconds.
+
+    ``owner`` is what the scope of ``place`` stands for (see Scope), ``filename`` the name that the sender gave it;
+    the name in ``place`` is that name made safe. ``exposed``: the file is listed as a resource.
+    """
+
+    place: Place
+    owner: str
+    server: str
+    filename: str
+    content: FileContent
     created: float
     exposed: bool = True
     key: str = field(init=False, repr=False)
@@ -61,8 +66,17 @@ class FileRecord:
         object.__setattr__(self, "key", record_key(self.scope, self.kind, self.id))
 
     @property
-    def place(self) -> Place:
-        return Place(self.kind, self.scope, self.id, self.stored_name)
+    def kind(self) -> FileKind:
+        return self.place.kind
+
+    @property
+    def scope(self) -> str:
+        """The public id of the scope that owns the file."""
+        return self.place.scope
+
+    @property
+    def id(self) -> str:
+        return self.place.id
 
 
 def record_key(scope: str, kind: FileKind, file_id: str) -> str:
@@ -84,11 +98,11 @@ def encode(record: FileRecord) -> bytes:
             "owner": _packed(record.owner),
             "server": record.server,
             "filename": _packed(record.filename),
-            "stored_name": record.stored_name,
-            "media_type": record.media_type,
-            "size": record.size,
-            "sha256": record.sha256,
-            "modified": record.modified,
+            "stored_name": record.place.name,
+            "media_type": record.content.media_type,
+            "size": record.content.size,
+            "sha256": record.content.sha256,
+            "modified": record.content.modified,
             "created": record.created,
             "exposed": record.exposed,
         }
@@ -99,12 +113,17 @@ def decode(data: bytes) -> FileRecord:
     """The record out of a row's value; ValueError if this version cannot read it."""
     try:
         fields: dict[str, Any] = orjson.loads(data)
-        if fields.pop("format") != _FORMAT:
+        if fields["format"] != _FORMAT:
             raise ValueError("a file record of another format")
-        fields["kind"] = FileKind(fields["kind"])
-        fields["owner"] = _text(fields["owner"])
-        fields["filename"] = _text(fields["filename"])
-        return FileRecord(**fields)
+        return FileRecord(
+            Place(FileKind(fields["kind"]), fields["scope"], fields["id"], fields["stored_name"]),
+            owner=_text(fields["owner"]),
+            server=fields["server"],
+            filename=_text(fields["filename"]),
+            content=FileContent(*(fields[name] for name in FileContent._fields)),
+            created=fields["created"],
+            exposed=fields["exposed"],
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a file record") from error
 

@@ -15,8 +15,14 @@ from typing import Any, Literal, TypeVar
 from adapter.rules.access.redacted_values import Censor
 from adapter.rules.calls.conditions import Condition
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import NO_BLOCKS, Blocks, Suggestion, UiBlock
-from adapter.rules.presenters.markup import json_without_tags, without_tags
+from adapter.rules.presenters.blocks import (
+    NO_BLOCKS,
+    Blocks,
+    Suggestion,
+    UiBlock,
+    json_without_tags,
+    without_tags,
+)
 from adapter.rules.presenters.shapes import Shape, ShapeRefused, StepsLeft
 from adapter.rules.presenters.toon import toon
 from adapter.rules.results.outcomes import Result, text_block

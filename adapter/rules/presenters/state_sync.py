@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
-from adapter.rules.presenters.markup import attribute
+from adapter.rules.presenters.blocks import attribute
 from adapter.rules.text.globs import Glob
 
 CacheControl = Literal["no-store", "immutable"]

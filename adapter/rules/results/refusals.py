@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from adapter.rules.results import failure_texts as envelopes
-from adapter.rules.results.failure_texts import spelled, tool_error_text, validation_error_text
-from adapter.rules.results.outcomes import Result, failed
+from adapter.rules.results import outcomes as envelopes
+from adapter.rules.results.outcomes import Result, failed, spelled, tool_error_text, validation_error_text
 from adapter.rules.text.events import shortened
 
 _LONGEST_SENT = 50

@@ -13,6 +13,38 @@ from adapter.rules.text.canonical_json import canonical
 from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import parse
 from adapter.wire.names import TOOL
+from adapter.wire.spans import Edit, Insert, edit
+
+
+def announced(response: bytes, *, tools: bool, resources: bool, changing: bool) -> bytes:
+    """The response with the capabilities that the adapter's own tools and resources need.
+
+    ``changing``: the adapter tells when the list of resources changes. ``response`` itself where it already says
+    all that, or is no result.
+    """
+    message = parse(response)
+    result = message.get("result") if isinstance(message, dict) else None
+    if not isinstance(result, dict):
+        return response
+    found = result.get("capabilities", {})
+    if not isinstance(found, dict):
+        return response
+    edits: list[Edit] = []
+    if tools and not isinstance(found.get("tools"), dict):
+        edits.append(Insert(("result", "capabilities", "tools"), b"{}"))
+    if resources:
+        edits += _resources(found.get("resources"), changing=changing)
+    return edit(response, edits) if edits else response
+
+
+def _resources(found: object, *, changing: bool) -> list[Edit]:
+    path = ("result", "capabilities", "resources")
+    if not isinstance(found, dict):
+        return [Insert(path, b'{"listChanged":true}' if changing else b"{}")]
+    if changing and found.get("listChanged") is not True:
+        return [Insert((*path, "listChanged"), b"true")]
+    return []
+
 
 KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """The members that a client's model acts on (MCP, "Tool"); all others, ``_meta`` among them, count apart."""

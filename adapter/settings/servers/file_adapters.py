@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
+from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.tool_policies import ToolDefaultsOverride, ToolPatterns
-from adapter.settings.values.section import ByteSize, OptionalText, Section, Text, UriScheme
 
 Tools = Annotated[list[Text], Field(min_length=1)]
 

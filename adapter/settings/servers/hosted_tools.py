@@ -9,16 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from adapter.settings.servers.stages import (
-    Mappers,
-    StageCache,
-    StageErrors,
-    StageLimits,
-    ToolAuth,
-    ToolStages,
-    ToolStateSync,
-)
-from adapter.settings.values.section import (
+from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
     Duration,
@@ -28,6 +19,15 @@ from adapter.settings.values.section import (
     Spelled,
     Text,
     TextList,
+)
+from adapter.settings.servers.stages import (
+    Mappers,
+    StageCache,
+    StageErrors,
+    StageLimits,
+    ToolAuth,
+    ToolStages,
+    ToolStateSync,
 )
 
 InputKind = Literal[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from adapter.settings.values.section import Count, Seconds, Section
+from adapter.settings.section import Count, Seconds, Section
 
 
 class UpstreamPing(Section):

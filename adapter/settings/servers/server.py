@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from adapter.settings.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.ping import UpstreamPingOverride
@@ -20,7 +21,6 @@ from adapter.settings.servers.tool_policies import (
     ToolDefaultsOverride,
     ToolPatterns,
 )
-from adapter.settings.values.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {

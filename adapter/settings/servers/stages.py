@@ -8,19 +8,60 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from adapter.settings.servers.state_sync import CacheControl
-from adapter.settings.values.section import (
+from adapter.settings.section import (
     ByteSize,
     CodeReference,
     Count,
     Duration,
     Entries,
+    Line,
     Listed,
     OptionalText,
     Section,
     Spelled,
     Text,
 )
+
+CacheControl = Literal["no-store", "immutable"]
+
+
+class SyncDefaults(Section):
+    """What holds for tools of which nothing is said."""
+
+    cache_control: CacheControl | None = Field(
+        default=None, description="What may be kept of their results; null says nothing."
+    )
+
+
+class SyncPolicy(Section):
+    """What holds for the tools that a glob matches; of several policies the first counts."""
+
+    match: Line = Field(
+        description="Glob for names as clients see them and for `server.tool`: `*` is one part, `**` any number."
+    )
+    cache_control: CacheControl | None = Field(
+        default=None, description="What may be kept of their results; null: what `state_sync.defaults` says."
+    )
+    invalidates: Entries = Field(
+        default_factory=list, description="Tools, as globs, whose data a success makes stale."
+    )
+
+
+class StateSyncSettings(Section):
+    """What models are told about how long the data of tools stays true."""
+
+    defaults: SyncDefaults = Field(
+        default_factory=SyncDefaults, description="What holds for tools of which nothing is said."
+    )
+    wording: Literal["element", "system"] = Field(
+        default="element",
+        description="How results name what is stale: in an XML `element`, or in a sentence of the `system`.",
+    )
+    policies: list[SyncPolicy] = Field(default_factory=list, description="What holds for which tools.")
+    observer: CodeReference = Field(
+        default=None, description="Function that is told of everything that gets stale."
+    )
+
 
 AUTH_PLUGINS = ("allow_all", "api_key", "jwt")
 """The plugins that come with the adapter; any other is a function of the user's."""

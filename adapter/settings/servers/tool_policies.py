@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from adapter.rules.text.expressions import Expression, ExpressionInvalid
-from adapter.settings.values.section import Count, OffWord, Section, Spelled
+from adapter.settings.section import Count, OffWord, Section, Spelled
 
 
 def _expressions(values: list[str]) -> list[str]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from mcp.server.elicitation import AcceptedElicitation, DeclinedElicitation, ElicitationResult
@@ -13,9 +18,121 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
-from adapter.upstream.demo.chart import bar_chart
-from adapter.upstream.demo.folder import Folder
 from adapter.upstream.demo.orders import Month, Order, OrderBook
+
+LONGEST_READ = 1024 * 1024
+"""Bytes of a file that may be read into an answer."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a named pipe would wait for its other end.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Folder:
+    """Paths are relative to ``root``, or absolute and below it or below a directory that others ``shared``.
+
+    Symbolic links are never followed, and names that begin with a dot are not served, so the server may keep
+    files of its own under such names. A shared directory need not be there yet.
+    """
+
+    def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
+        self.root = root.resolve()
+        # A caller may spell a directory as it was given, through a link above it.
+        self._spellings = {
+            spelling: directory.resolve()
+            for directory in (root, *shared)
+            for spelling in (directory.resolve(), directory.absolute())
+        }
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a regular file. Raises ToolError where there is none, or it is above LONGEST_READ."""
+        with self._opened(path, _READ) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > LONGEST_READ:
+                raise ToolError(f"{path!r} is larger than the {LONGEST_READ} bytes this tool reads.")
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                return file.read(LONGEST_READ)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Create or replace a file. Its directory must exist. Raises ToolError."""
+        with self._opened(path, _WRITE) as descriptor, os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        """A descriptor of a regular file, closed at the end of the block."""
+        base, steps = self._way(path)
+        try:
+            descriptor = _open_below(base, steps, flags)
+        except (OSError, ValueError):
+            # Which of the reasons it was would tell about files outside the folder.
+            raise ToolError(f"There is no file {path!r} in this folder that can be opened.") from None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ToolError(f"{path!r} is not a regular file.")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _way(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        """The directory to begin at and the names to walk. Raises ToolError for a way out, or to nothing."""
+        given, base = PurePosixPath(path), self.root
+        if given.is_absolute():
+            spelling = next((each for each in self._spellings if given.is_relative_to(each)), None)
+            if spelling is None:
+                raise ToolError("That path is outside the folder.")
+            given, base = given.relative_to(spelling), self._spellings[spelling]
+        if not given.parts or any(step.startswith(".") for step in given.parts):
+            raise ToolError("A path names a file inside the folder, without '..' and without hidden names.")
+        return base, given.parts
+
+
+def _open_below(base: Path, steps: Sequence[str], flags: int) -> int:
+    """A new descriptor. Raises OSError, for a link on the way too, and ValueError for what is no name."""
+    *directories, name = steps
+    at = os.open(base, _DIRECTORY)
+    try:
+        # Step by step: a check of the whole path beforehand leaves time to swap a directory for a link.
+        for directory in directories:
+            below = os.open(directory, _DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(name, flags, 0o644, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+_PAPER, _BAR, _AXIS = 0, 1, 2
+_PALETTE = bytes((255, 255, 255, 47, 111, 171, 60, 60, 60))
+_HEIGHT, _BAR_WIDTH, _GAP, _MARGIN = 160, 18, 6, 10
+
+
+def bar_chart(values: Sequence[int]) -> bytes:
+    """A PNG with one bar for each value (none negative), the tallest as high as the picture allows."""
+    width = 2 * _MARGIN + len(values) * (_BAR_WIDTH + _GAP)
+    tallest = max([*values, 1])
+    heights = [round(value / tallest * (_HEIGHT - 2 * _MARGIN)) for value in values]
+    rows = [_row(width, _HEIGHT - _MARGIN - y, heights) for y in range(_HEIGHT)]
+    # Each row begins with its filter; 0 is none.
+    pixels = b"".join(b"\0" + row for row in rows)
+    head = struct.pack(">IIBBBBB", width, _HEIGHT, 8, 3, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"PLTE", _PALETTE), (b"IDAT", zlib.compress(pixels)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def _row(width: int, above_axis: int, heights: Sequence[int]) -> bytes:
+    row = bytearray([_AXIS if above_axis == 0 else _PAPER]) * width
+    for place, height in enumerate(heights):
+        if 0 < above_axis <= height:
+            left = _MARGIN + place * (_BAR_WIDTH + _GAP)
+            row[left : left + _BAR_WIDTH] = bytes([_BAR]) * _BAR_WIDTH
+    return bytes(row)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
 
 _DATABASE = ".orders.sqlite3"
 _WELCOME = "welcome.txt"

@@ -31,13 +31,13 @@ async def test_an_artifact_is_an_attachment_and_never_a_page(tmp_path: Path) -> 
         record = await desk.artifact(scope, b"<script>alert(1)</script>", '名 前".html')
         head, body = await get(desk, desk.artifact_path(record))
         assert head.status == 200 and body == b"<script>alert(1)</script>"
-        assert head["content-type"] == record.media_type == "text/html"
+        assert head["content-type"] == record.content.media_type == "text/html"
         assert head["content-disposition"].startswith("attachment; filename=")
         assert "filename*=UTF-8''%E5%90%8D%20%E5%89%8D%22.html" in head["content-disposition"]
         assert head["x-content-type-options"] == "nosniff"
         assert head["content-security-policy"] == "sandbox; default-src 'none'"
         assert head["cache-control"] == "private"
-        assert head["etag"] == f'"{record.sha256}"' and head["accept-ranges"] == "bytes"
+        assert head["etag"] == f'"{record.content.sha256}"' and head["accept-ranges"] == "bytes"
 
 
 async def test_head_tells_what_get_would_send(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_what_the_client_has_is_not_sent_again(tmp_path: Path) -> None:
     async with filing(tmp_path) as desk:
         _, scope = await desk.session()
         record = await desk.artifact(scope, CONTENT)
-        path, etag = desk.artifact_path(record), f'"{record.sha256}"'
+        path, etag = desk.artifact_path(record), f'"{record.content.sha256}"'
         head, _ = await get(desk, path, if_none_match=f'"x", {etag}')
         assert head.status == 304 and head["etag"] == etag and head.get("content-length") is None
         assert (await get(desk, path, if_none_match='"x"'))[0].status == 200

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark
 from adapter.errors import UploadRefused
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind
 from tests.edge.filing import (
     BOUNDARY,

@@ -14,7 +14,7 @@ import pytest
 from adapter.edge.http.bodies import SMALL, Body, BodyTerms
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
-from adapter.rules.access.body_speed import Floor
+from adapter.rules.access.rate_limit import Floor
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.filing import FORM, file_part
 from tests.edge.raw import Exchange, RawClient, call_body, error_of, result

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.hosted.scripts.functions import LoadedFunction, load_function
-from adapter.hosted.scripts.modules import Modules
-from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid
+from adapter.hosted.scripts.references import Modules, ScriptFailed, ScriptInvalid
+from adapter.hosted.scripts.scripts import LoadedFunction, load_function
 from adapter.hosted.scripts.worker_threads import Workers
 from adapter.pipeline.code import Function
 

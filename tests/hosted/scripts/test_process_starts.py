@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.hosted.scripts.process_starts import Starts
+from adapter.hosted.scripts.subprocesses import Starts
 
 
 async def test_one_begins_in_each_turn_of_the_loop() -> None:

@@ -8,11 +8,10 @@ import pytest
 
 from adapter.errors import LimitReached
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import ErrorStyle
+from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.limits_stage import Concurrency, Rate
-from adapter.pipeline.outcome import Outcome
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.relay.call.plans import BUSY_PLANS, PLANS, Plans
+from adapter.relay.call.planned import BUSY_PLANS, PLANS, Plans
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from tests.pipeline.attacks.hostile import Hostile, behind

@@ -26,10 +26,9 @@ from adapter.pipeline.auth.auth_stage import (
 from adapter.pipeline.auth.plugins import Plugins
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.context import AuthRequest, Context
-from adapter.pipeline.failures import ErrorStyle, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.results.exposure import Expose
 from adapter.rules.results.outcomes import ToolUserError
 

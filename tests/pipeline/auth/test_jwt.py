@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from adapter.pipeline.auth.auth_stage import AuthRefused
 from adapter.pipeline.auth.jwt import LONGEST_REMEMBERED, Jwt
-from adapter.pipeline.auth.keys import Keys, OneKey, SigningKey
-from adapter.rules.access.token_claims import ClaimRules
+from adapter.pipeline.auth.key_set import Keys, OneKey, SigningKey
+from adapter.rules.access.auth_policies import ClaimRules
 from tests.pipeline.issuer import (
     NOW,
     Clock,

@@ -11,11 +11,9 @@ import pytest
 
 from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import ErrorStyle, StageFailed
-from adapter.pipeline.outcome import Outcome
+from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.relay.call.planned import RESTARTED
-from adapter.relay.call.plans import Plans
+from adapter.relay.call.planned import RESTARTED, Plans
 from adapter.relay.call.suspended_plan import NO_TASK
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders

@@ -440,7 +440,7 @@ async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path
         )
 
     out.mkdir()
-    rule = producing(mode, "file", argument=None, raw_output=True)
+    rule = producing(mode, "file", argument=None, raw_limit=10 << 20)
     async with tools(store, act, producing=rule, allowed_roots=[out]) as one:
         stranger = (await one.scope_of_session(await one.relaying.open())).id
         mine = one.scope.id
@@ -487,6 +487,6 @@ async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path
             assert str(store) not in str(came), claims[-1]
             for record in one.artifacts():
                 captured += 1
-                assert record.size == len(b"made"), claims[-1]
+                assert record.content.size == len(b"made"), claims[-1]
                 await one.registry.drop(record)
     assert captured > 10

@@ -6,14 +6,13 @@ import asyncio
 import base64
 import hashlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 import pytest
 
-from adapter.rules.calls.param_header_names import annotated
+from adapter.rules.calls.param_headers import annotated
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.handles import parse_artifact
@@ -194,12 +193,12 @@ async def test_download_block_is_spelled_as_scripts_expect(tmp_path: Path) -> No
 async def test_raw_output_embeds_the_bytes(tmp_path: Path, data: bytes, key: str) -> None:
     """Text where the file is text, base64 where it is none; a larger artifact is told of only."""
     name = {"text": "a.txt"}.get(key, "a.png")
-    async with tools(tmp_path, writing(data), producing=producing(raw_output=True)) as one:
+    async with tools(tmp_path, writing(data), producing=producing(raw_limit=10 << 20)) as one:
         block = (await one.call("write", f'{{"filename":"{name}"}}'))["result"]["content"][-1]
         assert block["type"] == "resource"
         held = block["resource"]
         assert (held["text"].encode() if key == "text" else base64.b64decode(held["blob"])) == data
-    rule = producing(raw_output=True, raw_limit=len(data) - 1)
+    rule = producing(raw_limit=len(data) - 1)
     async with tools(tmp_path, writing(data), producing=rule) as one:
         assert (await one.call("write", "{}"))["result"]["content"][-1]["type"] == "resource_link"
 
@@ -323,7 +322,7 @@ async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes
 
 async def test_resource_that_is_not_exposed_is_told_as_such(tmp_path: Path) -> None:
     """``expose_as_resource`` of one adapter may be off; the artifact is kept all the same."""
-    rule = replace(producing(), exposed=False)
+    rule = producing(exposed=False)
     async with tools(tmp_path, writing(b"made"), producing=rule) as one:
         assert artifact_of(await one.call("write", "{}"))["expose_as_resource"] is False
         assert [record.exposed for record in one.artifacts()] == [False]

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from adapter.relay.files.artifact_resources import CURSOR, PAGE
-from adapter.rules.access.scopes import Scope, principal_scope
+from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer
@@ -237,7 +237,7 @@ async def test_what_cannot_be_read_never_was(tmp_path: Path, modern: bool, code:
         hidden = uri_of(await kept(one, scope=mine, exposed=False))
         renamed = uri_of(await kept(one, scope=mine)).replace("a.txt", "b.txt")
         vanished = await kept(one, scope=mine, name="gone.txt")
-        (tmp_path / "artifacts" / vanished.scope / vanished.id / vanished.stored_name).unlink()
+        (tmp_path / "artifacts" / vanished.scope / vanished.id / vanished.place.name).unlink()
         never = f"artifact://sessions/{mine.id}/{'e' * 32}/a.txt"
         escaping = f"{uri_of(vanished)}/../../x"
         meta = {"_meta": META} if modern else {}

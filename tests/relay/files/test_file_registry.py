@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import TABLE
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
 
@@ -273,7 +273,7 @@ async def test_staged_artifact_is_placed_or_discarded() -> None:
         )
 
     record = await keep(b"a" * 400, "1" * 32)
-    assert (record.filename, record.size, record.exposed) == ("图.png", 400, False)
+    assert (record.filename, record.content.size, record.exposed) == ("图.png", 400, False)
     filing.steps.fail("rows", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
         await keep(b"b" * 400, "2" * 32)
@@ -469,5 +469,5 @@ async def test_record_is_written_as_it_is_found() -> None:
     [record] = await filing.upload(b"%PDF-1.7")
     row = await filing.store.get(TABLE, record.key)
     assert row is not None and row.value == encode(record)
-    assert record.sha256 == measured(b"%PDF-1.7").sha256
-    assert record.media_type == "application/pdf"
+    assert record.content.sha256 == measured(b"%PDF-1.7").sha256
+    assert record.content.media_type == "application/pdf"

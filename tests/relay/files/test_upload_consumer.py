@@ -15,8 +15,8 @@ import pytest
 
 from adapter.errors import BadRequest
 from adapter.relay.files.upload_consumer import Delivery
-from adapter.rules.access.scopes import principal_scope
-from adapter.rules.calls.param_header_names import annotated
+from adapter.rules.access.principals import principal_scope
+from adapter.rules.calls.param_headers import annotated
 from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer

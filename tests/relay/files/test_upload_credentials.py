@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import CredentialRefused
-from adapter.relay.files.upload_credentials import TABLE, Credentials
+from adapter.relay.files.signed_urls import TABLE, Credentials
 from adapter.state.memory import MemoryStore
 from adapter.wire.signed_urls import parameters
 from tests.relay.relaying import Clock

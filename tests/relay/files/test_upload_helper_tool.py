@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from adapter.errors import CredentialRefused, StoreUnavailable
-from adapter.relay.files.upload_credentials import Credentials
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.sessions.scopes import Scopes
 from adapter.relay.stages import Plan
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.scripted import ScriptedUpstream

@@ -13,7 +13,7 @@ from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.tools.pages import all_tools
+from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.tool_pages import BOUNDS, ListLimits, Shaping

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.relay.sessions.scopes import TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import ScriptedUpstream

@@ -13,8 +13,8 @@ import pytest
 from adapter.errors import ToolUnknown
 from adapter.relay.stages import Call, Plan
 from adapter.relay.tools.code_mode import CodeMode
-from adapter.relay.tools.offered_tools import KEPT, Definitions, Offered
-from adapter.rules.access.scopes import Scope
+from adapter.relay.tools.definitions import DEFINITIONS_KEPT, Definitions, Offered
+from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import Change, Drift, Rename
@@ -162,6 +162,6 @@ def test_definitions_of_the_last_catalogues_are_kept() -> None:
     tool = read_tool(b'{"name":"draw"}')
     assert tool is not None
     kept = Definitions()
-    for number in range(KEPT + 1):
+    for number in range(DEFINITIONS_KEPT + 1):
         kept.keep(str(number), [tool])
-    assert kept.of("0") is None and kept.of(str(KEPT)) == {"draw": b'{"name":"draw"}'}
+    assert kept.of("0") is None and kept.of(str(DEFINITIONS_KEPT)) == {"draw": b'{"name":"draw"}'}

@@ -14,7 +14,7 @@ from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
 from adapter.relay.tools.drift_memory import DRIFTS
 from adapter.relay.tools.pin_review import BoundByFile, PinReview, PinStatus
 from adapter.relay.tools.pins import LOOKED_UP, PINS
-from adapter.rules.access.callers import Caller
+from adapter.rules.access.principals import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.remembered_drift import MOST, RememberedDrift

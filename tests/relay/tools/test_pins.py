@@ -6,7 +6,7 @@ import asyncio
 
 from adapter.relay.tools.catalogue_store import CATALOGUES
 from adapter.relay.tools.pins import LOOKED_UP, PINS, Pins
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.state.memory import MemoryStore

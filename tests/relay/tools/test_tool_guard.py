@@ -20,7 +20,7 @@ from adapter.errors import (
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.pins import LOOKED_UP, PINS
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.tools.catalogue import catalogue_of
 from adapter.rules.tools.definitions import read_tool

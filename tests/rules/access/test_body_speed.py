@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.body_speed import Floor, Pace
+from adapter.rules.access.rate_limit import Floor, Pace
 
 FLOOR = Floor(rate=100, window=10, grace=5)
 

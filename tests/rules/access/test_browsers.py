@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.browsers import NOSNIFF, SANDBOX, guarded, navigates
+from adapter.rules.access.host_and_origin_check import NOSNIFF, SANDBOX, guarded, navigates
 
 
 @pytest.mark.parametrize(

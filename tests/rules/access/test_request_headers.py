@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.request_headers import ambiguous, missing, to_upstream
+from adapter.rules.access.headers import ambiguous, missing, to_upstream
 
 Fields = list[tuple[str, str]]
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.request_headers import NEVER
-from adapter.rules.access.response_headers import (
+from adapter.rules.access.headers import (
     HELD_BACK,
     KNOWN_AT_MOST,
     KNOWN_SIZE,
+    NEVER,
     OWN,
     AnswerHeaders,
     of_changed_body,

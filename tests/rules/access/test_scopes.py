@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.scopes import principal_scope, session_scope
+from adapter.rules.access.principals import principal_scope, session_scope
 
 # Surrogates included: a principal's name may hold them.
 _any_text = st.text(st.characters(codec=None))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.calls.param_header_names import DEEPEST, annotated, headers_of
+from adapter.rules.calls.param_headers import DEEPEST, annotated, headers_of
 
 
 def test_properties_of_properties_have_headers() -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import HeaderMismatch
-from adapter.rules.calls.param_header_names import DEEPEST, Headers, annotated
-from adapter.rules.calls.param_headers import check_parameters, value_at
+from adapter.rules.calls.param_headers import DEEPEST, Headers, annotated, check_parameters, value_at
 from adapter.wire.eras import encode_mirror
 
 CITY: Headers = {("city",): "Mcp-Param-City"}

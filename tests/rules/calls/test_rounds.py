@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.calls.rounds import (
     STATES_KEPT,
     PendingRound,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import TextContent, Tool, ToolAnnotations
 
-from adapter.rules.access.browsers import is_json_type
+from adapter.rules.access.host_and_origin_check import is_json_type
 from adapter.rules.calls.tool_api import (
     DISABLED,
     NOT_JSON_TYPE,

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.file_records import FileKind, FileRecord, Place, decode, encode, record_key
+from adapter.rules.files.file_records import (
+    FileContent,
+    FileKind,
+    FileRecord,
+    Place,
+    decode,
+    encode,
+    record_key,
+)
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 # Surrogates included: a name may come out of a header or a directory.
@@ -15,17 +23,17 @@ _safe_text = st.text()
 
 _records = st.builds(
     FileRecord,
-    kind=st.sampled_from(FileKind),
-    id=_HEX,
-    scope=_HEX,
+    place=st.builds(Place, kind=st.sampled_from(FileKind), scope=_HEX, id=_HEX, name=_safe_text),
     owner=_any_text,
     server=_safe_text,
     filename=_any_text,
-    stored_name=_safe_text,
-    media_type=_safe_text,
-    size=st.integers(0, 2**53),
-    sha256=_HEX,
-    modified=st.integers(0, 2**63 - 1),
+    content=st.builds(
+        FileContent,
+        media_type=_safe_text,
+        size=st.integers(0, 2**53),
+        sha256=_HEX,
+        modified=st.integers(0, 2**63 - 1),
+    ),
     created=st.floats(allow_nan=False, allow_infinity=False),
     exposed=st.booleans(),
 )
@@ -64,4 +72,4 @@ def test_key_and_place_name_the_same_file(record: FileRecord) -> None:
     """The key begins with the scope and the kind, so that what belongs together stands together."""
     assert record.key == record_key(record.scope, record.kind, record.id)
     assert record.key == f"{record.scope}/{record.kind.value}/{record.id}"
-    assert record.place == Place(record.kind, record.scope, record.id, record.stored_name)
+    assert record.place == Place(record.kind, record.scope, record.id, record.place.name)

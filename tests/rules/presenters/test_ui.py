@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.blocks import Blocks, Suggestion, UiBlock
-from adapter.rules.presenters.markup import json_without_tags, without_tags
+from adapter.rules.presenters.blocks import Blocks, Suggestion, UiBlock, json_without_tags, without_tags
 
 TAGS = ["ui_passthrough", "llm_directives", "domain_rules", "action_suggestions", "tool_error"]
 HOSTILE = st.lists(

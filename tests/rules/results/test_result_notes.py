@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.results.result_notes import attachments
+from adapter.rules.results.result_size import attachments
 from adapter.rules.results.tool_results import Shown
 
 

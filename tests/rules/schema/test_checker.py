@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from adapter.rules.results import refusals
-from adapter.rules.results.failure_texts import validation_error_text
+from adapter.rules.results.outcomes import validation_error_text
 from adapter.rules.results.refusals import Issue
 from adapter.rules.schema.checker import MOST_FAULTS, TOO_DEEP, compile_schema
 from adapter.rules.schema.documents import SchemaInvalid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from adapter.rules.tools.capabilities import announced
+from adapter.rules.tools.definitions import announced
 
 
 def announce(response: bytes, *, changing: bool = True) -> bytes:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.checks.unsupported import MISSING
-from adapter.settings.file.load import SettingsError, load
+from adapter.settings.file.load import MISSING, SettingsError, load
 
 CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"}
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}

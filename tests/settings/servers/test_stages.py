@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from adapter.settings.file.load import SettingsError, load
-from adapter.settings.reference.masking import masked
-from adapter.settings.reference.page import reference
+from adapter.settings.reference_page import masked, reference
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages

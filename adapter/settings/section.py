@@ -19,8 +19,42 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from adapter.settings.values.durations import parse_duration
-from adapter.settings.values.sizes import parse_size
+_SIZE = re.compile(r"\s*+(\d++)\s*+(?:([kmgt])(i?))?b?\s*+", re.IGNORECASE)
+_POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_size(value: object) -> object:
+    """The number of bytes that a text like ``10Mi`` or ``5 MB`` names; anything but text is left as it is.
+
+    Raises ValueError for text that is no byte size.
+    """
+    if isinstance(value, bool):
+        raise ValueError("must be a byte size such as 10Mi, 5MB or 1048576")
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value)
+    if found is None:
+        raise ValueError("must be a byte size such as 10Mi, 5MB or 1048576")
+    digits, unit, binary = found.groups()
+    base = 1024 if binary else 1000
+    return int(digits) * (base ** _POWER[unit.lower()] if unit else 1)
+
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(value: object) -> object:
+    """The seconds that a text like ``2m`` or ``250ms`` names; anything but text is left as it is.
+
+    Raises ValueError for text that is no duration.
+    """
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError("must be seconds, or text such as 250ms, 10s or 2m")
+    return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 class Section(BaseModel):

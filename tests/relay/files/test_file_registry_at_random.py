@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import TABLE
-from adapter.rules.access.scopes import Scope
+from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 
@@ -73,7 +73,7 @@ async def watch(filing: Filing) -> None:
             assert filing.registry.used(scope.id) <= QUOTA
         rows = [decode(row.value) for row in await filing.store.scan(TABLE)]
         for scope in (ALICE, BOB):
-            assert sum(record.size for record in rows if record.scope == scope.id) <= QUOTA
+            assert sum(record.content.size for record in rows if record.scope == scope.id) <= QUOTA
         assert {record.place for record in rows} <= set(filing.files.placed), "a row without its file"
         staged = sum(staging.size for staging in filing.files.stagings)
         assert filing.registry.total + staged <= TOTAL

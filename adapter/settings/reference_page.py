@@ -2,16 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from adapter.settings.reference.file_shape import sections_in
 from adapter.settings.root import Settings
-from adapter.settings.values.section import Spelled, fields_by_key
+from adapter.settings.section import ENTRY_TAGS, Spelled, fields_by_key
+
+MASK = "***"
+_SECRET_MAPPINGS = ("static_headers", "headers", "options", "policy")
+_URLS = ("url", "endpoint", "logs_endpoint")
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The effective settings as plain values; tokens, passwords, policies of auth, header values and URLs masked."""
+    shown = settings.model_dump(mode="json", by_alias=True)
+    shown["state_persistence"]["disk"]["local_path"] = str(settings.state_path)
+    _mask(shown)
+    return shown
+
+
+def _mask(tree: Any) -> None:
+    for key, value in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
+        if value and key in ("token", "sha256", "signing_secret", "password", "connection_string"):
+            tree[key] = MASK
+        elif key in _SECRET_MAPPINGS and isinstance(value, dict):
+            tree[key] = dict.fromkeys(value, MASK)
+        elif key in _URLS and isinstance(value, str):
+            tree[key] = without_credentials(value)
+        elif isinstance(value, dict | list):
+            _mask(value)
+
+
+def without_credentials(url: str) -> str:
+    """The URL with its user and the values of its query masked."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = urlencode([(name, MASK) for name, _ in parse_qsl(parts.query, keep_blank_values=True)], safe="*")
+    netloc = f"{MASK}@{host}" if "@" in parts.netloc else host
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models inside an annotation: of a list, of an optional value, of a choice between several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from sections_in(part)
+
+
+def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
+    """The location as the file has it: pydantic also names which of several models it tried."""
+    steps: list[str | int] = []
+    for step in location:
+        chosen_by_type = len(steps) >= 2 and steps[-2] == "adapters" and isinstance(steps[-1], int)
+        if step not in ENTRY_TAGS and not (
+            chosen_by_type and step in ("upload_consumer", "artifact_producer")
+        ):
+            steps.append(step)
+    return tuple(steps)
+
+
+def keys_at(location: Sequence[str | int]) -> set[str]:
+    """The keys that the section at a location knows, of all its variants when there are several."""
+    sections: list[type[BaseModel]] = [Settings]
+    named = False
+    for step in location:
+        if isinstance(step, int):
+            continue
+        if named:
+            # The entry of a mapping: its name is the user's own.
+            named = False
+            continue
+        known = [fields_by_key(section) for section in sections]
+        fields = [keys[step] for keys in known if step in keys]
+        sections = [found for field in fields for found in sections_in(field.annotation)]
+        named = any(get_origin(field.annotation) is dict for field in fields)
+    return {key for section in sections for key in fields_by_key(section)}
+
+
+def nearest_key(location: Sequence[str | int]) -> str:
+    """A sentence about an unknown key at the end of a location, with the known key it is most like."""
+    *section, key = location
+    known = sorted(keys_at(section))
+    likely = get_close_matches(str(key), known, n=1, cutoff=0)
+    return f"is not a known key; the nearest is {likely[0]}" if likely else "is not a known key"
+
 
 _HEAD = """# Settings
 

@@ -1,1 +1,0 @@
-"""Checks of what has to fit together across sections, and warnings about what is legal but dangerous."""

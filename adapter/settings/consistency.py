@@ -1,0 +1,280 @@
+"""Checks that no single field can make: ids, mounts and tools against each other, and values that must be present."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from adapter.settings.core import is_loopback
+from adapter.settings.presenters import PresenterSettings
+from adapter.settings.problems import Problem
+from adapter.settings.root import Settings
+from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
+from adapter.settings.servers.hosted_tools import ToolSettings
+from adapter.settings.servers.server import ServerSettings
+from adapter.settings.validation import ConnectorSettings
+
+NOTHING_KEPT = (
+    "says how results are kept, but none are: add enabled: true, or set servers[].tools.cache.enabled"
+)
+
+
+def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
+    """Connectors of one name, in whatever case."""
+    seen: dict[str, int] = {}
+    for index, connector in enumerate(connectors):
+        first = seen.setdefault(connector.name.lower(), index)
+        if first != index:
+            sentence = f"{connector.name} is already the name of connectors[{first}]"
+            yield Problem(f"connectors[{index}].name", sentence)
+
+
+def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
+    """Find contradictions in the tools of one server, and tools where no server is hosted."""
+    if server.upstream.transport != "hosted":
+        for key in ("define", "directory", "require_auth"):
+            if getattr(server.tools, key):
+                sentence = "is for a server that the adapter hosts itself: set upstream.transport to hosted"
+                yield Problem(f"{path}.tools.{key}", sentence)
+        return
+    for key in ("url", "insecure_tls", "static_headers"):
+        if getattr(server.upstream, key):
+            yield Problem(f"{path}.upstream.{key}", "is for other transports: a hosted server has no address")
+    if not server.tools.define:
+        sentence = "is required for the transport hosted: add at least one tool, here or in tools.directory"
+        yield Problem(f"{path}.tools.define", sentence)
+    seen: dict[str, int] = {}
+    for index, tool in enumerate(server.tools.define):
+        place = f"{path}.tools.define[{index}]"
+        first = seen.setdefault(tool.name, index)
+        if first != index:
+            yield Problem(f"{place}.name", f"{tool.name} is already the name of define[{first}]")
+        yield from _work_problems(tool, place, {connector.name for connector in settings.connectors})
+        yield from _stage_problems(tool, place, server, settings)
+
+
+def _stage_problems(
+    tool: ToolSettings, place: str, server: ServerSettings, settings: Settings
+) -> Iterator[Problem]:
+    if tool.presenter is not None and tool.presenter not in settings.presenters:
+        yield Problem(f"{place}.presenter", f"there is no presenter of the name {tool.presenter}")
+    if server.tools.require_auth and server.stages_of(tool).auth is None:
+        sentence = f"{tool.name} has no auth, which tools.require_auth demands; for everybody, the plugin is allow_all"
+        yield Problem(place, sentence)
+    if tool.cache.idle(server.tools.cache.enabled):
+        yield Problem(f"{place}.cache", NOTHING_KEPT)
+    exactly = server.stages.get(tool.name)
+    if tool.handler is not None and (tool.cache.enabled or (exactly is not None and exactly.cache.enabled)):
+        yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")
+
+
+def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iterator[Problem]:
+    if tool.input_schema is not None and tool.inputs:
+        yield Problem(f"{place}.input_schema", "stands in place of inputs: leave out one of the two")
+    if tool.handler is not None and tool.substitution != "bound":
+        yield Problem(f"{place}.substitution", "is for statements: nothing is pasted into a script")
+    if (tool.use is None) == (tool.handler is None):
+        how = "neither" if tool.use is None else "both"
+        yield Problem(place, f"{tool.name} has {how} of use and handler: exactly one says what it does")
+    if tool.use is not None:
+        if tool.use not in connectors:
+            yield Problem(f"{place}.use", f"there is no connector of the name {tool.use}")
+        if tool.statement is None:
+            yield Problem(f"{place}.statement", "is required where use names a connector")
+        if "runtime" in tool.model_fields_set:
+            yield Problem(f"{place}.runtime", "is for scripts: a statement has none")
+    elif tool.statement is not None:
+        yield Problem(f"{place}.use", "is required: a statement needs the connector that runs it")
+
+
+def pipeline_problems(settings: Settings) -> Iterator[Problem]:
+    """Names that lead nowhere or in circles, and a console that nobody could use."""
+    yield from _embeds(settings.presenters)
+    for index, server in enumerate(settings.servers):
+        for glob, stages in server.stages.items():
+            if stages.cache.idle(server.tools.cache.enabled):
+                yield Problem(f"servers[{index}].stages.{glob}.cache", NOTHING_KEPT)
+            if stages.presenter is not None and stages.presenter not in settings.presenters:
+                sentence = f"there is no presenter of the name {stages.presenter}"
+                yield Problem(f"servers[{index}].stages.{glob}.presenter", sentence)
+    yield from _console(settings)
+
+
+def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:
+    for name, presenter in presenters.items():
+        for member, embedded in presenter.embed.items():
+            place = f"presenters.{name}.embed.{member}"
+            if embedded not in presenters:
+                yield Problem(place, f"there is no presenter of the name {embedded}")
+            elif name in _within(embedded, presenters):
+                yield Problem(place, f"{embedded} embeds {name} in turn, so its data would never end")
+
+
+def _within(name: str, presenters: Mapping[str, PresenterSettings]) -> set[str]:
+    """The presenter and all that it embeds, directly and further in."""
+    found: set[str] = set()
+    open_ends = [name]
+    while open_ends:
+        embedded = open_ends.pop()
+        if embedded in presenters and embedded not in found:
+            found.add(embedded)
+            open_ends.extend(presenters[embedded].embed.values())
+    return found
+
+
+def _console(settings: Settings) -> Iterator[Problem]:
+    console, auth = settings.console, settings.core.auth
+    names = {token.name for token in auth.tokens}
+    for index, operator in enumerate(console.operators):
+        if operator not in names:
+            sentence = f"no entry of core.auth.tokens has the name {operator}"
+            yield Problem(f"console.operators[{index}]", sentence)
+    if console.enabled and not auth.enabled and not is_loopback(settings.core.host):
+        sentence = "is open to the network, as core.host is no loopback address: enable core.auth, or bind to 127.0.0.1"
+        yield Problem("console.enabled", sentence)
+    if console.discovery_auth and not auth.enabled:
+        yield Problem(
+            "console.discovery_auth", "demands a token, but core.auth is not enabled: nobody has one"
+        )
+
+
+def cautions(settings: Settings) -> Iterator[Problem]:
+    """A sentence for each setting that does more than its name tells, as the others are."""
+    if settings.core.auth.enabled:
+        return
+    everybody = "core.auth is off, so that all callers are one principal:"
+    if settings.sessions.upstream == "principal":
+        yield Problem(
+            "sessions.upstream",
+            f"{everybody} they share one session at each server, with its pages, logins and news",
+        )
+    if settings.sessions.missing_id == "principal":
+        yield Problem(
+            "sessions.missing_id",
+            f"{everybody} whoever names no session goes on in the session of all who name none",
+        )
+
+
+HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
+ARTIFACTS_ROUTE = "/artifacts"
+
+
+def inconsistencies(settings: Settings) -> Iterator[Problem]:
+    """Every contradiction between values that are each good on their own."""
+    if not settings.servers:
+        yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
+    yield from _repeated_names(settings)
+    yield from _mount_clashes(settings)
+    for index, server in enumerate(settings.servers):
+        yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from hosted_tools(server, f"servers[{index}]", settings)
+        yield from _tools_claimed_twice(server, f"servers[{index}]")
+        yield from _arguments_claimed_twice(server, f"servers[{index}]")
+        if settings.uploads.enabled:
+            yield from _helper_names_claimed(server, f"servers[{index}]")
+    yield from _dangling_references(settings)
+    yield from repeated_connectors(settings.connectors)
+    yield from _console_clashes(settings)
+    yield from pipeline_problems(settings)
+
+
+def _repeated_names(settings: Settings) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        first = seen.setdefault(server.id.lower(), index)
+        if first != index:
+            yield Problem(f"servers[{index}].id", f"{server.id} is already the id of servers[{first}]")
+
+
+def _mount_clashes(settings: Settings) -> Iterator[Problem]:
+    upload = settings.core.upload_path
+    if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
+        yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
+    seen: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        path, mount = f"servers[{index}].mount_path", server.mount_path
+        if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
+            yield Problem(path, f"{mount} is a route of the adapter itself")
+        elif _at_or_below(mount, upload):
+            yield Problem(path, f"{mount} belongs to core.upload_path, which is {upload}")
+        first = seen.setdefault(mount, index)
+        if first != index:
+            yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
+
+
+def _console_clashes(settings: Settings) -> Iterator[Problem]:
+    """Everything below the console's path is the console's; it lies below no route that has such paths itself."""
+    console = settings.console
+    routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
+    routes[settings.core.upload_path] = "core.upload_path"
+    mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
+    for path, owner in (routes | mounts).items() if console.enabled else ():
+        inside = path in routes and _at_or_below(console.path, path)
+        if inside or _at_or_below(path, console.path):
+            yield Problem("console.path", f"{console.path} is not free: {path} is {owner}")
+
+
+def _at_or_below(path: str, route: str) -> bool:
+    return path == route or path.startswith(f"{route}/")
+
+
+def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
+    upstream = server.upstream
+    if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
+        yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
+
+
+def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
+    """A tool may take a file and produce one, which is an entry of each type."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, entry in enumerate(server.adapters):
+        for tool in entry.tools:
+            first = seen.setdefault((entry.type, tool), index)
+            if first != index:
+                sentence = (
+                    f"the tool {tool} is already in adapters[{first}]; a tool may be in one {entry.type} only"
+                )
+                yield Problem(f"{path}.adapters[{index}].tools", sentence)
+
+
+def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
+    """An argument that names the file to read cannot name the one to write."""
+    read = {
+        tool: (entry.file_path_argument, index)
+        for index, entry in enumerate(server.adapters)
+        if isinstance(entry, UploadConsumer)
+        for tool in entry.tools
+    }
+    for index, entry in enumerate(server.adapters):
+        written = entry.output_path_argument if isinstance(entry, ArtifactProducer) else None
+        for tool in entry.tools:
+            argument, other = read.get(tool, (None, 0))
+            if argument is not None and written is not None and _overlap(argument, written):
+                sentence = f"{written} of {tool} is read as {argument} by adapters[{other}] already"
+                yield Problem(f"{path}.adapters[{index}].output_path_argument", sentence)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """True where one of two dotted arguments is the other, or lies within it."""
+    parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
+    shorter = min(len(parts), len(others))
+    return parts[:shorter] == others[:shorter]
+
+
+def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
+    """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
+    helper = f"{server.id}_get_upload_url"
+    if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
+        return
+    for index, entry in enumerate(server.adapters):
+        if helper in entry.tools:
+            sentence = f"{helper} is the name of the tool that hands out this server's upload URLs"
+            yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
+
+
+def _dangling_references(settings: Settings) -> Iterator[Problem]:
+    state = settings.state_persistence
+    legacy = state.reconciliation.legacy_server_id
+    if legacy is not None and legacy not in {server.id for server in settings.servers}:
+        yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
+    if state.type == "redis" and state.redis.host is None:
+        yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")

@@ -1,1 +1,0 @@
-"""The reference page written from the models, and settings as they may be shown."""

@@ -1,1 +1,0 @@
-"""Kinds of values that fields hold: durations, sizes, and what all sections share."""
