@@ -15,7 +15,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body
-from tests.relay.test_health import started
+from tests.relay.sessions.test_health_probe import started
 
 pytestmark = pytest.mark.e2e
 

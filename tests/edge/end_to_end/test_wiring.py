@@ -14,7 +14,7 @@ from adapter.app import build, running
 from adapter.settings.root import Settings
 from tests.edge.conftest import Adapter
 from tests.edge.raw import Exchange, RawUpstream, call_body, initialize_result, result
-from tests.relay.test_health import PING, ask, health_when, is_ok, started
+from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok, started
 
 
 class Tools:

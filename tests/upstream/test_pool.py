@@ -15,7 +15,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.places import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
+from tests.upstream.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
