@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -9,17 +10,19 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.reaper import reaped
 
 ROOT = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
-# The same examples in each run of CI, which is to tell of the change and not of luck; elsewhere ever new ones.
-settings.register_profile("ci", derandomize=True)
-if IN_CI:
-    settings.load_profile("ci")
+# The same examples in each run of CI, which is to tell of the change and not of luck; elsewhere ever new ones. An
+# example takes as long as the machine lets it: tests of what something costs measure that themselves.
+settings.register_profile(
+    "tests", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 if sys.dont_write_bytecode:
     # The adapter is started some hundred times, and is not to be compiled each time; nor are the tests by each worker.
@@ -33,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     run = ExitStack()
     run.enter_context(reaped())
     config.add_cleanup(run.close)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected, a million objects, out of every look of the garbage collector."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

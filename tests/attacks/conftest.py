@@ -1,4 +1,4 @@
-"""The mark of attacks, of which no more run at once than there are processors: see ``make test``."""
+"""The mark of attacks: a bystander measures how long it waits, so few of them run at once. See ``make test``."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test of this folder, also where all folders are collected together."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.attack)
+            item.add_marker(pytest.mark.timed)

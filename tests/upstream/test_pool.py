@@ -223,7 +223,7 @@ async def test_idle_connections_grow_old(site: Site) -> None:
 
 async def test_as_many_connections_are_kept_as_were_used(site: Site) -> None:
     """After a burst the next one opens none, however large; what is not needed any more goes with time."""
-    upstream = HttpUpstream(site.url(), idle_ttl=0.5)
+    upstream = HttpUpstream(site.url(), idle_ttl=1.5)
     serving = asyncio.create_task(answer_all(site, say_ok))
     for _ in range(3):
         await asyncio.gather(*(upstream.send(POST, PATIENCE) for _ in range(200)))
