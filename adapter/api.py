@@ -1,6 +1,6 @@
-"""The names that a script of a hosted tool imports: to answer, to fail and to tell of its progress.
+"""The public names for scripts of hosted tools: answers, failures and progress.
 
-Also the names that a host imports to serve the adapter, or the tool API over its own tools, in an aiohttp application.
+Also the names for aiohttp applications that embed the adapter, or the tool API for their own tools.
 """
 
 from __future__ import annotations

@@ -35,29 +35,35 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="mcp-adapter", description="One MCP endpoint in front of many servers."
+        prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
     )
     parser.add_argument("--version", action="version", version=f"mcp-adapter {_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    serve = commands.add_parser("serve", help="run the adapter until it is stopped")
+    serve = commands.add_parser("serve", help="run the adapter")
     _add_settings_flags(serve)
     serve.add_argument(
-        "--watch", action="store_true", help="start anew when the settings file or a script below it changes"
+        "--watch",
+        action="store_true",
+        help="restart when the settings file or a script below its folder changes",
     )
     serve.set_defaults(action=_serve)
 
-    check = commands.add_parser("check", help="say what is wrong with the settings, or show what holds")
+    check = commands.add_parser(
+        "check", help="print problems of the settings, or all settings with secrets masked"
+    )
     _add_settings_flags(check)
     check.set_defaults(action=_check)
 
-    plan = commands.add_parser("plan", help="show the stages that calls of a tool walk")
+    plan = commands.add_parser("plan", help="show the stages of a tool's calls")
     plan.add_argument("server", metavar="SERVER", help="id of the server")
-    plan.add_argument("tool", nargs="?", metavar="TOOL", help="name of the tool; all that is said without it")
+    plan.add_argument(
+        "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
+    )
     _add_settings_flags(plan)
     plan.set_defaults(action=_plan)
 
-    config = commands.add_parser("config", help="about the settings file")
+    config = commands.add_parser("config", help="show documentation of the settings file")
     topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
     page = topics.add_parser("reference", help="print every setting as a Markdown page")
     page.set_defaults(action=_reference)
@@ -72,37 +78,44 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    pins = commands.add_parser("pins", help="what sessions' tools start from, and what became of it")
+    pins = commands.add_parser("pins", help="review changed tool definitions")
     topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
     for topic, text in (
-        ("list", "say for each server what its sessions start from, and what it offers now"),
-        ("diff", "show side by side what has changed; exits with 1 if anything has"),
+        ("list", "show the baseline of each server's sessions, what they first saw, and the current tools"),
+        ("diff", "show changes side by side; exits with 1 if there are any"),
         (
             "check",
-            "the same for CI: only against lock files and what was accepted; exits with 2 if unreadable",
+            "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
+            "cannot be read",
         ),
-        ("accept", "make what servers offer now what every session starts from"),
-        ("export", "write what servers offer now to lock files"),
+        ("accept", "make the current tools the baseline of every session"),
+        ("export", "write the current tools to lock files"),
     ):
         command = topics.add_parser(topic, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server; all without it")
+        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
         _add_settings_flags(command)
         command.add_argument(
-            "--seen", action="store_true", help="take what the adapter saw last, and ask no server"
+            "--seen",
+            action="store_true",
+            help="use the tools that the adapter saw last, without contacting a server",
         )
         command.set_defaults(action=_pins, topic=topic, color="never", yes=False, output=None)
         if topic in ("diff", "check", "accept"):
             command.add_argument(
-                "--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal"
+                "--color",
+                choices=("auto", "always", "never"),
+                default="auto",
+                help="when to use color (default: auto, which means on a terminal)",
             )
         if topic == "accept":
-            command.add_argument("--yes", action="store_true", help="accept without a question")
+            command.add_argument("--yes", action="store_true", help="accept without asking")
         if topic == "export":
             command.add_argument(
                 "--output",
                 type=Path,
                 metavar="FILE",
-                help="instead of each server's tools_lock, or tools.lock beside the settings file; - prints it",
+                help="file to write (default: each server's tools_lock, or tools.lock next to the "
+                "settings file); - prints to standard output",
             )
 
 
@@ -209,4 +222,4 @@ def _version() -> str:
     try:
         return version("mcp-file-adapter")
     except PackageNotFoundError:
-        return "of a source tree that is not installed"
+        return "(source tree, not installed)"

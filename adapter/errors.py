@@ -23,7 +23,7 @@ class AdapterError(Exception):
     rpc: ClassVar[int] = -32603
     http: ClassVar[int] = 500
     legacy_http: ClassVar[int | None] = None
-    hint: ClassVar[str] = "The adapter failed in a way it did not expect; its log has the details."
+    hint: ClassVar[str] = "The adapter failed unexpectedly; its log has the details."
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BadJson(AdapterError):
 
 class BadRequest(AdapterError):
     code, rpc, http = "bad_request", -32600, 400
-    hint = "The body is not a JSON-RPC 2.0 message this endpoint accepts."
+    hint = "The body is not a JSON-RPC 2.0 message that this endpoint accepts."
 
 
 class HeaderMismatch(AdapterError):
@@ -64,7 +64,7 @@ class MessageTooLong(AdapterError):
 
 class BodyTooSlow(AdapterError):
     code, rpc, http = "body_too_slow", -32600, 408
-    hint = "The body came too slowly; core.client_timeouts has the least speed."
+    hint = "The body arrived too slowly; core.client_timeouts sets the minimum speed."
 
 
 class TargetTooLong(AdapterError):
@@ -84,17 +84,17 @@ class Unauthorized(AdapterError):
 
 class HostRefused(AdapterError):
     code, rpc, http = "host_refused", -32600, 421
-    hint = "This Host is not served here; core.allowed_hosts lists the ones that are."
+    hint = "This Host is not served here; add it to core.allowed_hosts."
 
 
 class OriginRefused(AdapterError):
     code, rpc, http = "origin_refused", -32600, 403
-    hint = "This Origin may not call the adapter; core.allowed_origins lists the ones that may."
+    hint = "This Origin may not call the adapter; add it to core.allowed_origins."
 
 
 class NavigationRefused(AdapterError):
     code, rpc, http = "navigation_refused", -32600, 403
-    hint = "An MCP endpoint is for MCP clients; a browser may not open it as a page."
+    hint = "This is an MCP endpoint for MCP clients; a browser may not open it as a page."
 
 
 class NotFound(AdapterError):
@@ -116,7 +116,7 @@ class SessionUnknown(AdapterError):
     """404 is the status that makes a client through MCP 2025-11-25 initialize again."""
 
     code, rpc, http = "session_unknown", -32600, 404
-    hint = "This session is not known here or has ended: send initialize again."
+    hint = "This session is unknown or has ended: send initialize again."
 
 
 # --- limits ---------------------------------------------------------------------------------------------------
@@ -130,14 +130,14 @@ class LimitReached(AdapterError):
 class ConnectionsTaken(AdapterError):
     code, rpc, http = "connections_taken", -32015, 503
     hint = (
-        "As many clients are connected as core.max_connections, or the system's limit of open files, allows; try again "
-        "shortly."
+        "The number of connections has reached core.max_connections or the system's limit of open files; "
+        "try again shortly."
     )
 
 
 class BuffersFull(AdapterError):
     code, rpc, http = "buffers_full", -32015, 503
-    hint = "The adapter holds as many bytes of requests as core.max_buffered_bytes allows; try again shortly."
+    hint = "The request bodies in memory have reached core.max_buffered_bytes; try again shortly."
 
 
 # --- the catalogue --------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class CredentialRefused(AdapterError):
 
 class UploadRefused(AdapterError):
     code, rpc, http = "upload_refused", -32600, 400
-    hint = "The upload is not what was announced."
+    hint = "The upload is not what the request announced."
 
 
 class NotMultipart(AdapterError):
@@ -179,7 +179,7 @@ class NotMultipart(AdapterError):
 
 class UploadStalled(AdapterError):
     code, rpc, http = "upload_stalled", -32600, 408
-    hint = "The upload stopped coming for longer than uploads.stall_timeout_seconds allows."
+    hint = "The upload was silent for longer than uploads.stall_timeout_seconds allows."
 
 
 class FileTooLarge(AdapterError):
@@ -189,19 +189,19 @@ class FileTooLarge(AdapterError):
 
 class QuotaReached(AdapterError):
     code, rpc, http, legacy_http = "quota_reached", -32015, 429, 200
-    hint = "The files are more than sessions.max_total_session_size allows."
+    hint = "The files are larger than sessions.max_total_session_size allows."
 
 
 class StorageFull(AdapterError):
     code, rpc, http, legacy_http = "storage_full", -32015, 507, 200
-    hint = "There is no room for the file: storage.max_size is reached, or the disk is full."
+    hint = "There is no space for the file: storage.max_size is reached, or the disk is full."
 
 
 class FileGone(AdapterError):
     """The same for a file that expired, was evicted, is another scope's or never was."""
 
     code, rpc, http = "file_gone", -32602, 404
-    hint = "This file is not here: it has expired, or never was."
+    hint = "This file does not exist or has expired."
 
 
 class StorageFailed(AdapterError):
@@ -221,7 +221,7 @@ class UpstreamBroken(AdapterError):
     """The upstream's answer had begun and broke off, or was not HTTP."""
 
     code, rpc, http, legacy_http = "upstream_broken", -32011, 502, 200
-    hint = "The upstream server broke off its answer; the call may or may not have run."
+    hint = "The upstream server's answer broke off; the call may or may not have run."
 
 
 class UpstreamUnanswered(AdapterError):
@@ -253,7 +253,7 @@ class UpstreamSilent(AdapterError):
 
 class StoreUnavailable(AdapterError):
     code, rpc, http, legacy_http = "store_unavailable", -32014, 503, 200
-    hint = "The adapter's state store is unavailable; work that needs a session has to wait."
+    hint = "The adapter's state store is unavailable; try again when it is available."
 
 
 class AdapterStopping(AdapterError):

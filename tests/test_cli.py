@@ -119,7 +119,7 @@ def test_a_queue_that_calls_would_wait_for_is_refused(tmp_path: Path, command: s
     )
     done = mcp_adapter(command, "--config", file, "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[1].startswith("telemetry.drop_on_queue_full: false cannot be had")
+    assert done.stderr.splitlines()[1].startswith("telemetry.drop_on_queue_full: false is not supported")
     assert "Traceback" not in done.stderr
 
 
@@ -136,7 +136,7 @@ def test_a_store_of_files_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> N
     done = mcp_adapter("serve", "--config", file, "--port", "0")
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     line = next(line for line in done.stderr.splitlines() if "the store of files cannot be used" in line)
-    assert "storage.root cannot be made or entered" in line and '"setting"' in line
+    assert "storage.root cannot be created or opened" in line and '"setting"' in line
 
 
 @pytest.mark.parametrize("flag", ["core.port", "=1"])

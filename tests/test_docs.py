@@ -1,8 +1,10 @@
-"""The documents against the code: their links lead somewhere, and the settings they name exist."""
+"""The documents: links have targets, named settings exist in the code, and the prose can be read once."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +18,11 @@ from adapter.settings.section import fields_by_key
 HOUSE = Path(__file__).parents[1]
 PAGES = sorted([*HOUSE.glob("*.md"), *HOUSE.glob("docs/*.md")])
 
+LONGEST_SENTENCE = 45
+"""Words of one sentence; most have less than 25."""
+
+QUESTION_WORDS = ("What", "Whether", "How", "Who", "Whom", "Whose", "Which", "Where", "When")
+
 
 @pytest.fixture(params=PAGES, ids=lambda page: page.name)
 def page(request: pytest.FixtureRequest) -> Path:
@@ -27,6 +34,52 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every link to a file of this repository has a file at its end."""
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_links_to_headings_have_one(page: Path) -> None:
+    """Every link to a heading of a page of this repository has that heading."""
+    targets = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
+    missing = [
+        f"{name}#{anchor}"
+        for name, anchor in targets
+        if anchor not in anchors(page.parent / name if name else page)
+    ]
+    assert missing == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, in the form that GitHub gives them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_sentences_are_short(page: Path) -> None:
+    """No sentence of the prose is longer than one can hold in mind; tables, code and quotations do not count."""
+    long = [sentence for sentence in sentences(page) if len(sentence.split()) > LONGEST_SENTENCE]
+    assert long == []
+
+
+def sentences(page: Path) -> Iterator[str]:
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^(\||#|>|<).*$", "", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|^\s*(?:\*|\d+\.) ", prose, flags=re.MULTILINE):
+        yield from re.split(r"(?<=[.:?])\**\s", paragraph)
+
+
+def test_settings_are_described_by_nouns_and_verbs() -> None:
+    """No description and no docstring of the settings begins like a question."""
+    files = (HOUSE / "adapter" / "settings").rglob("*.py")
+    texts = (text for file in files for text in descriptions(ast.parse(file.read_text())))
+    assert [text for text in texts if text.startswith(tuple(f"{word} " for word in QUESTION_WORDS))] == []
+
+
+def descriptions(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+        elif isinstance(node, ast.keyword) and node.arg == "description":
+            assert isinstance(node.value, ast.Constant)
+            yield str(node.value.value)
 
 
 def test_named_settings_exist(page: Path) -> None:

@@ -37,14 +37,14 @@ def export(found: Sequence[ServerPinStatus], output: Path | None, directory: Pat
     for standing in found:
         if standing.entry.tools_lock is None and output is None:
             print(
-                f"{standing.entry.id} does not start from it yet: set tools_lock: tools.lock at this server"
+                f"{standing.entry.id} does not use this lock file yet: add tools_lock: tools.lock to this server"
             )
 
 
 def _write(path: Path, text: bytes) -> None:
     try:
         if path.exists() and path.read_bytes() == text:
-            print(f"{path} is as it was")
+            print(f"{path} is unchanged")
             return
         # An adapter that starts meanwhile finds the old file or the new one.
         target = path.resolve()

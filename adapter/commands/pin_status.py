@@ -33,8 +33,8 @@ from adapter.state.memory import MemoryStore
 from adapter.wire.eras import Era
 
 NO_MEMORY = (
-    "state_persistence.type is memory: what sessions first saw is known to the running adapter alone, and ends with "
-    "it. Only a lock file works here: mcp-adapter pins export, and servers[].tools_lock."
+    "state_persistence.type is memory, so only the running adapter knows what sessions first saw. Use a "
+    "lock file: mcp-adapter pins export, and servers[].tools_lock."
 )
 
 
@@ -162,7 +162,7 @@ def read_lock_file(path: Path) -> dict[str, dict[str, PinnedTool]]:
     except LockError as error:
         raise Unreadable(f"{path}: {error}") from None
     except FileNotFoundError:
-        raise Unreadable(f"There is no {path}: mcp-adapter pins export writes it.") from None
+        raise Unreadable(f"{path} does not exist: create it with mcp-adapter pins export.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{path} cannot be read: {error}.") from None
 
@@ -226,8 +226,8 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
     status = await visit.open()
     if status in (401, 403):
         raise Unreadable(
-            f"The server asks for credentials (HTTP status {status}): put them into upstream.static_headers, or "
-            "take what the adapter saw last with --seen."
+            f"The server requires credentials (HTTP status {status}): set them in "
+            "upstream.static_headers, or use --seen for the tools that the adapter saw last."
         )
     if not visit.is_open:
         raise Unreadable(f"The server does not answer as an MCP server (HTTP status {status}).")
@@ -237,7 +237,7 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
 
     tools = await all_tools(lists, fetch, modern=visit.era is Era.MODERN)
     if tools is None:
-        raise Unreadable("The server did not answer with a whole list of its tools.")
+        raise Unreadable("The server did not answer with a complete list of its tools.")
     return catalogue_of(tools)
 
 

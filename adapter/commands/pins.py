@@ -45,7 +45,7 @@ WIDTH = 120
 class Asked:
     """The request of the command line. ``server`` None means all.
 
-    ``seen``: look at what the adapter saw last. ``yes``: accept without a question. ``output`` is the file that
+    ``seen``: look at what the adapter saw last. ``yes``: accept without asking. ``output`` is the file that
     ``export`` writes, ``-`` standard output; None: each server's own lock file, or one in ``directory``.
     """
 
@@ -68,7 +68,9 @@ def run(settings: Settings, asked: Asked) -> int:
     entries = [entry for entry in settings.servers if asked.server in (None, entry.id)]
     if not entries:
         known = ", ".join(entry.id for entry in settings.servers)
-        return _failed(f"there is no server {shown(asked.server or '', 64)}, but {known}")
+        return _failed(
+            f"there is no server {shown(asked.server or '', 64)}; the configured servers are: {known}"
+        )
     try:
         found = asyncio.run(standings(settings, entries, seen=asked.seen))
         status = _COMMANDS[asked.command](found, settings, asked)
@@ -89,11 +91,11 @@ def _list(found: Sequence[ServerPinStatus], settings: Settings, _: Asked) -> int
     for standing in found:
         baseline = standing.baselines[0] if standing.baselines else None
         print(standing.entry.id)
-        print(f"  starts from  {_start(standing, baseline, settings)}")
+        print(f"  baseline     {_start(standing, baseline, settings)}")
         for digest, scopes in sorted(standing.first_seen.items(), key=lambda item: (-item[1], item[0])):
             print(f"  first seen   {digest[:12]} by {counted(scopes)}")
         for met in standing.remembered.met if standing.remembered is not None else ():
-            print(f"  met          {_met(met)}")
+            print(f"  drift seen   {_met(met)}")
         if standing.now is None:
             print(f"  now          unknown: {_safe(standing.now_trouble)}")
             continue
@@ -108,7 +110,7 @@ def _start(standing: ServerPinStatus, baseline: Baseline | None, settings: Setti
     if baseline is not None and baseline.binding:
         return f"{baseline.origin}: {_size(baseline.catalogue)}"
     if settings.pinning_for(standing.entry).mode == "off":
-        return "nothing: tool_definition_pinning.mode is off"
+        return "none: tool_definition_pinning.mode is off"
     return "what each session sees first"
 
 
@@ -127,7 +129,7 @@ def _check(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) -
         status = max(status, _compare(standing, settings, asked))
         checked += 1
     if not checked:
-        return _failed("there is nothing to check against: set servers[].tools_lock, or use pins accept")
+        return _failed("there is no baseline to compare with: set servers[].tools_lock, or use pins accept")
     return status
 
 
@@ -140,7 +142,7 @@ def _compare(standing: ServerPinStatus, settings: Settings, asked: Asked) -> int
     if not standing.baselines and settings.state_persistence.type == "memory":
         return _failed(f"{server}: {NO_MEMORY}")
     if not standing.baselines:
-        print(f"{server}: nothing is pinned yet; {_size(standing.now)} now")
+        print(f"{server}: nothing is pinned yet; now {_size(standing.now)}")
     status = max((_show(server, each, standing.now, asked) for each in standing.baselines), default=AGREES)
     return max(status, _recall(standing, standing.now, asked))
 
@@ -153,17 +155,17 @@ def _recall(standing: ServerPinStatus, now: Catalogue, asked: Asked) -> int:
     for met in standing.remembered.met:
         if met.digest == now.digest:
             continue
-        print(f"{server}: remembered until an operator accepts: {_met(met)}")
+        print(f"{server}: not accepted yet: {_met(met)}")
         catalogue = standing.met.get(met.digest)
         found = _drift(baseline, catalogue) if catalogue is not None else None
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
-            print(f"+++ met {dated(met.since)}: {_size(catalogue)}\n")
+            print(f"+++ seen {dated(met.since)}: {_size(catalogue)}\n")
             print(_rendered(found, baseline.catalogue, catalogue, asked), end="")
         else:
             print(shown(met.what, 500))
     if standing.remembered.more:
-        print(f"{server}: {standing.remembered.more} further catalogues were met")
+        print(f"{server}: {standing.remembered.more} more catalogues were seen")
     return DRIFTED
 
 
@@ -171,14 +173,14 @@ def _show(server: str, baseline: Baseline, now: Catalogue, asked: Asked) -> int:
     """Print what became of a baseline."""
     found = _drift(baseline, now)
     if found is None:
-        print(f"{server}: as {baseline.origin}, {_size(now)}")
+        print(f"{server}: no change from {baseline.origin}: {_size(now)}")
         return AGREES
     print(f"{server}: {_told(counts(found))}")
     print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
     print(f"+++ {'last seen' if asked.seen else 'now'}: {_size(now)}\n")
     print(_rendered(found, baseline.catalogue, now, asked), end="")
     if found.is_of_other_keys_only:
-        print("Nothing that a model is told has changed, so sessions go on.")
+        print("Nothing that a model sees has changed, so sessions continue.")
         return AGREES
     return DRIFTED
 
@@ -195,7 +197,7 @@ def _accept(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) 
     if settings.state_persistence.type == "memory":
         return _failed(NO_MEMORY)
     if not asked.yes and not sys.stdin.isatty():
-        return _failed("there is no terminal to ask at; say --yes to accept without a question")
+        return _failed("there is no terminal for the question; use --yes to accept without asking")
     status = AGREES
     accepted: list[ServerPinStatus] = []
     for standing in found:
@@ -203,14 +205,17 @@ def _accept(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) 
         if _is_settled_by_lock(standing):
             accepted.append(standing)
         elif standing.entry.tools_lock is not None:
-            print(f"mcp-adapter: {server} starts from its lock file: use pins export", file=sys.stderr)
+            print(f"mcp-adapter: {server} has a lock file: use pins export", file=sys.stderr)
             status = max(status, UNREADABLE if asked.server else AGREES)
         elif standing.now is None:
             status = _failed(f"{server}: {_safe(standing.now_trouble)}")
         elif standing.remembered is None and any(
             each.binding and each.catalogue.digest == standing.now.digest for each in standing.baselines
         ):
-            print(f"{server}: nothing to accept, {_size(standing.now)} are as {standing.baselines[0].origin}")
+            print(
+                f"{server}: nothing to accept, no change from {standing.baselines[0].origin}: "
+                f"{_size(standing.now)}"
+            )
         elif _agreed(standing, standing.now, asked):
             accepted.append(standing)
         else:
@@ -220,9 +225,9 @@ def _accept(found: Sequence[ServerPinStatus], settings: Settings, asked: Asked) 
     for standing in accepted:
         assert standing.now is not None
         if standing.entry.tools_lock is not None:
-            print(f"{standing.entry.id}: as its lock file again; what was met meanwhile is forgotten")
+            print(f"{standing.entry.id}: same as its lock file again; the stored drift was cleared")
         else:
-            print(f"{standing.entry.id}: every session starts from these {_size(standing.now)} now")
+            print(f"{standing.entry.id}: the baseline of every session is now {_size(standing.now)}")
     return status
 
 
@@ -238,13 +243,15 @@ def _agreed(standing: ServerPinStatus, now: Catalogue, asked: Asked) -> bool:
     for baseline in standing.baselines:
         _show(standing.entry.id, baseline, now, asked)
     if not standing.baselines:
-        print(f"{standing.entry.id}: {_size(now)}, the first to be accepted")
+        print(f"{standing.entry.id}: {_size(now)}, no baseline yet")
         for name in sorted(now.tools):
             print(f"  {shown(name, 128)}")
     if asked.yes:
         return True
     try:
-        answer = input(f"Shall every session of {standing.entry.id} start from these {_size(now)}? [y/N] ")
+        answer = input(
+            f"Make these {_size(now)} the baseline of every session of {standing.entry.id}? [y/N] "
+        )
     except (EOFError, KeyboardInterrupt):
         print()
         return False
@@ -273,7 +280,7 @@ def _export(found: Sequence[ServerPinStatus], _: Settings, asked: Asked) -> int:
 
 def _met(met: MetDrift) -> str:
     by = f"first by {shown(met.by, 64)}, {dated(met.since)}"
-    return f"{met.digest[:12]} by {counted(met.count)}, {by}: {_told(met.counts)}"
+    return f"{met.digest[:12]} seen by {counted(met.count)}, {by}: {_told(met.counts)}"
 
 
 def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:

@@ -40,7 +40,9 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
     entry = next((each for each in settings.servers if each.id == server), None)
     if entry is None:
         known = ", ".join(each.id for each in settings.servers)
-        print(f"mcp-adapter: there is no server {server}; there are: {known}", file=sys.stderr)
+        print(
+            f"mcp-adapter: there is no server {server}; the configured servers are: {known}", file=sys.stderr
+        )
         return UNKNOWN_NAME
     made = compiled(settings)
     locked = locks(settings).get(server)
@@ -128,7 +130,7 @@ def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
         return
     for pattern in patterns:
         if (why := why_not(pattern)) is not None:
-            yield f"does not judge the pattern {shortened(pattern, 100)!r}: {why}"
+            yield f"does not check the pattern {shortened(pattern, 100)!r}: {why}"
 
 
 def _unknown(settings: Settings, entry: ServerSettings) -> str:

@@ -46,7 +46,7 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
     told = False
     while not stop.wait(LOOK_EVERY):
         if process.poll() is not None and not told:
-            print("mcp-adapter: ended; it is started again when a file changes", file=sys.stderr)
+            print("mcp-adapter: the adapter ended; it restarts when a file changes", file=sys.stderr)
             told = True
         now = _stamps(config, settings.directory)
         if now == seen:
@@ -56,7 +56,11 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
         try:
             settings = check()
         except SettingsError as refused:
-            print(f"mcp-adapter: going on as before, because:\n{refused}", file=sys.stderr)
+            print(
+                "mcp-adapter: the changed settings cannot be used, the adapter continues with the old ones:\n"
+                f"{refused}",
+                file=sys.stderr,
+            )
             continue
         _end(process, settings.core.shutdown_grace_seconds)
         process, told = _start(arguments), False

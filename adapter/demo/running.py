@@ -38,7 +38,7 @@ _CUSTOMER = {
         "overdue_orders": "int",
     },
     "redact": {"paths": ["email", "phone"]},
-    "rules": ["E-mail and phone are withheld: never guess them."],
+    "rules": ["E-mail and phone are redacted: never guess them."],
     "suggest": [
         {
             "when": "overdue_orders > 0",
@@ -121,7 +121,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
         selector.register(process.stdout, selectors.EVENT_READ)
         said = selector.select(_START_SECONDS) and process.stdout.readline()
     if not said:
-        raise DemoFailed("The demo server did not start; what it wrote above says why.")
+        raise DemoFailed("The demo server did not start; see its output above.")
     return said.decode().strip()
 
 

@@ -73,7 +73,7 @@ shop forecast '{{"figures": "3677.9, 22164.4, 18798.6, 10310.6", "months": 3}}'
 """
 
 _SIXTH = """\
-6. Ask the shop, whose tools are the files in {tools}; every tool can be called so.
+6. Call the tools of the shop with curl. Their files are in {tools}.
 
 {shop}
 
@@ -84,7 +84,7 @@ The adapter serves a demo server at
 
     {url}
 
-and at {base}/mcp/shop the database of a shop, which it asks itself.
+and hosts tools for a shop database itself at {base}/mcp/shop.
 {page}
 Add it to a client:
 
@@ -93,7 +93,7 @@ Add it to a client:
 
 {count} things to try in another terminal:
 
-1. Open a session with curl; the answer's Mcp-Session-Id header is the adapter's own.
+1. Open a session with curl. The adapter generates the Mcp-Session-Id header of the answer.
 
 {curl}
 
@@ -101,20 +101,20 @@ Add it to a client:
 
 {inspector}
 
-3. See progress, a question of the server, and a resource.
+3. See progress, a question from the server, and a resource.
 
 {tour}
 
-4. Give a tool a file: the server says where, curl uploads it there, and the tool takes the handle.
+4. Give a tool a file: get an upload URL, upload with curl, and pass the handle to the tool.
 
 {upload}
 
-5. Get a file back, in the same terminal: a tool draws a picture, which is a resource and a link.
+5. Get a file back, in the same terminal: a tool draws a picture; read it as a resource or by its link.
 
 {download}
 
 {sixth}Health: {base}/healthz
-State is kept in {root}; remove that folder to begin anew. Stop with Ctrl-C.
+State is stored in {root}; delete that folder to start again. Stop with Ctrl-C.
 """
 
 
@@ -147,5 +147,5 @@ def welcome(host: str, port: int, root: Path, tools: Path, *, console: bool) -> 
         download=_DOWNLOAD.rstrip(),
         count="Six" if console else "Five",
         sixth=_SIXTH.format(tools=tools, shop=_SHOP.format(base=base).rstrip()) if console else "",
-        page=f"Look at both, and run their tools, at {base}/explorer/\n" if console else "",
+        page=f"The console at {base}/explorer/ shows both and runs their tools.\n" if console else "",
     )

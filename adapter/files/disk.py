@@ -23,14 +23,14 @@ THREADS = 8
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SENTENCES = {
-    errno.EACCES: "The adapter may not use its directory of files: check the permissions below storage.root.",
-    errno.EPERM: "The adapter may not use its directory of files: check the permissions below storage.root.",
+    errno.EACCES: "The adapter has no permission for its files: check the permissions below storage.root.",
+    errno.EPERM: "The adapter has no permission for its files: check the permissions below storage.root.",
     errno.EROFS: "The disk of storage.root is read-only.",
     errno.EMFILE: "The adapter has too many files open: raise the limit of its process.",
     errno.ENFILE: "The machine has too many files open.",
     errno.ENOENT: "A directory below storage.root is missing.",
-    errno.ENOTDIR: "Something below storage.root is not a directory where one must be.",
-    errno.ELOOP: "Something below storage.root is a link where a directory must be.",
+    errno.ENOTDIR: "A path below storage.root must be a directory and is not one.",
+    errno.ELOOP: "A path below storage.root must be a directory and is a symbolic link.",
 }
 
 

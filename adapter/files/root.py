@@ -71,7 +71,7 @@ class Root:
             self.path.mkdir(parents=True, exist_ok=True)
             self._base = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise StorageFailed(f"storage.root cannot be made or entered. {failure(error)}") from error
+            raise StorageFailed(f"storage.root cannot be created or opened. {failure(error)}") from error
         self._held.append(self._base)
 
     async def _lock(self, wait: float) -> None:
@@ -82,8 +82,8 @@ class Root:
         while not _locked(number):
             if loop.time() >= give_up:
                 raise StorageFailed(
-                    "Another adapter uses storage.root: stop it, or give this one a storage.root of its own. What"
-                    " lies there is known to one process only, so no storage.lock_mode lets two share it."
+                    "Another adapter uses storage.root: stop it, or set another storage.root. Only one "
+                    "process knows the files there, so no storage.lock_mode allows two."
                 )
             await asyncio.sleep(LOCK_POLL)
 
@@ -113,7 +113,7 @@ def _locked(number: int) -> bool:
         return False
     except OSError as error:
         raise StorageFailed(
-            "The file system of storage.root has no locks: set storage.lock_mode to none, and let no other"
-            " adapter use this root."
+            "The file system of storage.root does not support locks: set storage.lock_mode to none, and "
+            "make sure that no other adapter uses this root."
         ) from error
     return True

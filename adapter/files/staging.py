@@ -116,7 +116,7 @@ class FileStaging:
         await self._settle()
         self._stop_gathering()
         if self._written != self._taken:
-            raise StorageFailed("The file was not written whole.")
+            raise StorageFailed("The file was not written completely.")
         modified = await self._disk.do(self._seal)
         self.finished = True
         return Measure(self._written, self._hash.hexdigest(), self._head, modified)

@@ -116,7 +116,7 @@ class Methods:
         params = incoming.params if isinstance(incoming.params, dict) else {}
         wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
         if not isinstance(wanted, str):
-            message = "initialize needs a protocolVersion."
+            message = "initialize requires a protocolVersion."
             return answers.refusal(incoming.id_bytes, INVALID_PARAMS, message, None, Era.LEGACY), None
         version = wanted if wanted in answers.LEGACY_VERSIONS else answers.LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
@@ -159,7 +159,7 @@ class Methods:
         if cursor is not None:
             # No list is longer than fits; int() of thousands of digits raises.
             if not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-                raise RpcRefused(INVALID_PARAMS, "This cursor was not given by this server.")
+                raise RpcRefused(INVALID_PARAMS, "This cursor is not from this server.")
             begin = int(cursor)
         end = begin + self.served.page
         value: dict[str, Any] = {"tools": self._definitions[begin:end]}
@@ -171,13 +171,13 @@ class Methods:
         params = incoming.params if isinstance(incoming.params, dict) else {}
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
-            raise RpcRefused(INVALID_PARAMS, "tools/call needs the name of a tool.")
+            raise RpcRefused(INVALID_PARAMS, "tools/call requires the name of a tool.")
         tool = self._tools.get(name)
         if tool is None:
             raise RpcRefused(self.served.unknown_tool_code, f"Unknown tool: {name}")
         arguments = {} if arguments is None else arguments
         if not isinstance(arguments, dict):
-            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool are an object.")
+            raise RpcRefused(INVALID_PARAMS, "The arguments of a tool must be an object.")
         if incoming.era is Era.MODERN:
             check_parameters(dict(annotated(tool.definition.get("inputSchema"))), arguments, incoming.headers)
         running = RunningCall(incoming.progress_token, self._finisher(incoming))
@@ -237,7 +237,7 @@ class Methods:
     def _subscribe(self, incoming: Incoming) -> EventStream:
         wanted = incoming.params.get("notifications")
         if not isinstance(wanted, dict):
-            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen needs the notifications to listen for.")
+            raise RpcRefused(INVALID_PARAMS, "subscriptions/listen requires the notifications to listen for.")
         return self.subscriptions.open(incoming.id_bytes, incoming.envelope.id, wanted)
 
 

@@ -121,7 +121,7 @@ class HostedUpstream:
         if classify(version, envelope) is Era.LEGACY:
             return await self._legacy(head, message, envelope, version, read_timeout)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
-            raise BadRequest("A request body of this protocol version is one request or notification.")
+            raise BadRequest("In this protocol version a body must be one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
@@ -140,7 +140,7 @@ class HostedUpstream:
             return self._open(_incoming(envelope, message, head, Era.LEGACY, None))
         session = self._sessions.find(head.fields.get("mcp-session-id"))
         if version is not None and version not in LEGACY_VERSIONS:
-            raise BadRequest(f"MCP-Protocol-Version is none of {', '.join(LEGACY_VERSIONS)}.")
+            raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             if session.version != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
@@ -254,4 +254,4 @@ def _plain(body: bytes, headers: Fields) -> bytes:
     try:
         return zlib.decompress(body, _GZIP_OR_ZLIB)
     except zlib.error:
-        raise BadRequest("The body is not what its Content-Encoding says.") from None
+        raise BadRequest("The body does not match its Content-Encoding.") from None

@@ -121,7 +121,7 @@ def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall
     if (header := _HEADER.fullmatch(word)) is not None:
         name = header[1].lower()
         return lambda call: call.caller.lower_fields().get(name)
-    raise ValueError(f"results vary by identity, principal, session or header:NAME, not by {word!r}")
+    raise ValueError(f"vary must be identity, principal, session or header:NAME, not {word!r}")
 
 
 def _identity(call: PlannedCall, fingerprint: Callable[[Any], str]) -> list[str]:

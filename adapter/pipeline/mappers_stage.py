@@ -31,7 +31,7 @@ class InputMapping:
             payload = {"inputs": shown(call.arguments), "tool": self._tool}
             returned = await self._code.call(payload, call.context, None, call.progress)
             if not isinstance(returned, Mapping):
-                raise CodeMistake(f"the mapper has to return an object, not {type(returned).__name__}")
+                raise CodeMistake(f"the mapper must return an object, not {type(returned).__name__}")
             call.arguments = shown(returned)
         except Exception as error:
             raise self._failures.of(call, error) from None

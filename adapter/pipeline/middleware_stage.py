@@ -37,7 +37,7 @@ class Gathering:
             members = await self._function(call.context["request"])
             if not isinstance(members, Mapping):
                 kind = type(members).__name__
-                raise CodeMistake(f"the context factory has to return a mapping, not {kind}")
+                raise CodeMistake(f"the context factory must return a mapping, not {kind}")
             call.context = extended(call.context, members)
         except Exception as error:
             raise self._failures.of(call, error) from None
@@ -101,11 +101,13 @@ class Next:
 
     async def __call__(self, arguments: Mapping[str, Any] | None = None) -> Given:
         if self._called:
-            raise CodeMistake("next was called a second time: a call is executed once")
+            raise CodeMistake("next was called twice: a call is executed only once")
         self._called = True
         if arguments is not None:
             if not isinstance(arguments, Mapping):
-                raise CodeMistake(f"next takes an object of arguments, not {type(arguments).__name__}")
+                raise CodeMistake(
+                    f"next must be called with an object of arguments, not {type(arguments).__name__}"
+                )
             self._call.arguments = shown(arguments)
         try:
             self.outcome = await self._forward(self._call)
@@ -137,7 +139,7 @@ class Middleware:
     ) -> None:
         """Raises ValueError for a raw function that is not async, as ``next`` has to be awaited."""
         if function.parameters >= RAW and not _is_async(function.plain):
-            raise ValueError(f"{function.reference!r} takes next, so it has to be async and await it.")
+            raise ValueError(f"{function.reference!r} takes next, so it must be async and await it.")
         self._function = function
         self._structured = structured
         self._failures = CodeFailures("middleware", tool, expose, log)
@@ -166,7 +168,9 @@ class Middleware:
         if members is None:
             return {}
         if not isinstance(members, Mapping):
-            raise CodeMistake(f"a middleware without next returns a mapping, not {type(members).__name__}")
+            raise CodeMistake(
+                f"a middleware without next must return a mapping, not {type(members).__name__}"
+            )
         return members
 
     async def _around(self, call: PlannedCall, behind: Next) -> Outcome:
@@ -185,9 +189,11 @@ class Middleware:
         if outcome is not None and (value is None or value is behind.given):
             return outcome
         if value is None:
-            raise CodeMistake("the middleware returned nothing: it has to return a result, or what next gave")
+            raise CodeMistake(
+                "the middleware returned nothing: it must return a result, or the return value of next"
+            )
         if isinstance(value, Given):
-            raise CodeMistake("the middleware returned what next gave to another call")
+            raise CodeMistake("the middleware returned the result of next from another call")
         result = as_result(value, structured=self._structured)
         if outcome is not None and outcome.shapable:
             return outcome.written(result)

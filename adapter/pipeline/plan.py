@@ -69,7 +69,7 @@ def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
 
 def crowded(tool: str) -> StageFailed:
     """The refusal of a call of ``tool``, of which too many are left over."""
-    return StageFailed("limits", f"too many calls of {tool} were given up and have not ended", "busy")
+    return StageFailed("limits", f"too many abandoned calls of {tool} are still running", "busy")
 
 
 TRACE_KEY = "_trace_id"

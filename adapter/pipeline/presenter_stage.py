@@ -28,7 +28,7 @@ AT_ONCE = 256 * 1024
 STEPS_AT_ONCE = 5_000
 """Steps of checking it against a JSON Schema that are taken on the event loop, some milliseconds too."""
 
-FAILED = "The tool failed. What it said of it is withheld."
+FAILED = "The tool failed. Its error message is withheld."
 
 _WARNING = "<tool_error"
 _ASKING = ("inputRequests", "requestState")
@@ -84,7 +84,7 @@ class Presenting:
             return presented
         except OutOfSteps:
             sentence = (
-                f"[{self.presenter.name} Presenter] Checking the data takes more than the {self.max_steps} steps "
+                f"[{self.presenter.name} Presenter] Checking the data needs more than the {self.max_steps} steps "
                 "that validation.max_steps allows."
             )
             self._tell(call, sentence)
@@ -145,9 +145,7 @@ class Presenting:
         if outcome.result.get("resultType") == "input_required":
             asked = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
             return Outcome({**parts.members, **asked})
-        sentence = (
-            f"[{self.presenter.name} Presenter] The tool answered with something that cannot be presented."
-        )
+        sentence = f"[{self.presenter.name} Presenter] The tool's answer cannot be presented."
         raise StageFailed.worded("presenter", sentence, misshapen(sentence))
 
     def _tell(self, call: PlannedCall, why: str) -> None:

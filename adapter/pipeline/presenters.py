@@ -93,7 +93,7 @@ class _Building:
     def _make(self, name: str, within: tuple[str, ...]) -> Presenter:
         declared, place = self._declarations[name], f"presenters.{name}"
         if declared.limit is not None and declared.limit < 1:
-            self._wrong(f"{place}.limit", "At least one item has to be shown.")
+            self._wrong(f"{place}.limit", "limit must be at least 1.")
         shape = self._shape(declared, place)
         return Presenter(
             name=name,
@@ -116,7 +116,7 @@ class _Building:
     def _embeds(self, declared: PresenterDeclaration, place: str, within: tuple[str, ...]) -> Iterator[Embed]:
         for key, name in declared.embed.items():
             if name not in self._declarations:
-                self._wrong(f"{place}.{key}", f"There is no presenter {name!r}.")
+                self._wrong(f"{place}.{key}", f"The presenter {name!r} does not exist.")
             elif name in within:
                 circle = " → ".join((*within[within.index(name) :], name))
                 self._wrong(f"{place}.{key}", f"Presenters cannot embed themselves: {circle}.")
@@ -187,7 +187,7 @@ class _Building:
 
     def _ui_block(self, entry: Mapping[str, Any], place: str) -> UiBlock | None:
         for key in entry.keys() - set(_BLOCK):
-            self._wrong(f"{place}.{key}", f"An interface block has {', '.join(_BLOCK)}.")
+            self._wrong(f"{place}.{key}", f"An interface block must have {', '.join(_BLOCK)}.")
         missing = [key for key in ("type", "content") if not isinstance(entry.get(key), str)]
         for key in missing:
             self._wrong(f"{place}.{key}", "A text is required.")
@@ -201,7 +201,7 @@ class _Building:
             self._wrong(place, f"Write tool and reason, or path.py#function; not {entry!r}.")
             return None
         for key in entry.keys() - set(_SUGGESTION):
-            self._wrong(f"{place}.{key}", f"A suggestion has {', '.join(_SUGGESTION)}.")
+            self._wrong(f"{place}.{key}", f"A suggestion must have {', '.join(_SUGGESTION)}.")
         missing = [key for key in ("tool", "reason") if not isinstance(entry.get(key), str)]
         for key in missing:
             self._wrong(f"{place}.{key}", "A text is required.")
@@ -262,7 +262,7 @@ def _taken(function: Callable[..., Any], most: int) -> int:
     Raises ValueError for a function that cannot be called so.
     """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise ValueError("A presenter's function is a plain one, without async.")
+        raise ValueError("A presenter's function must be a plain function, without async.")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -274,5 +274,5 @@ def _taken(function: Callable[..., Any], most: int) -> int:
     accepted = sum(each.kind in _POSITIONAL for each in parameters)
     demanded = [each.kind in _POSITIONAL for each in parameters if each.default is each.empty]
     if not accepted or not all(demanded) or len(demanded) > most:
-        raise ValueError(f"The function takes {'(data) or (data, ctx)' if most > 1 else '(value)'}.")
+        raise ValueError(f"The function must take {'(data) or (data, ctx)' if most > 1 else '(value)'}.")
     return min(accepted, most)

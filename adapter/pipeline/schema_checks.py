@@ -197,7 +197,7 @@ def _plain(schema: Any) -> Mapping[str, Any]:
     except NotJson as error:
         raise SchemaInvalid(str(error)) from None
     if not isinstance(plain, dict):
-        raise SchemaInvalid("The tool's schema is no JSON object.")
+        raise SchemaInvalid("The tool's schema is not a JSON object.")
     return plain
 
 

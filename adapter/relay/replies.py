@@ -101,7 +101,7 @@ def require_plain(reply: UpstreamReply) -> None:
     """Raise UpstreamBroken for a compressed event stream: it must not pass by the stages that read it."""
     if is_encoded(reply):
         reply.abort()
-        raise UpstreamBroken("The upstream server compressed a stream that was asked for uncompressed.")
+        raise UpstreamBroken("The upstream server compressed a stream although no compression was requested.")
 
 
 def too_large(limit: int) -> AnswerTooLarge:
@@ -183,7 +183,7 @@ def decoded(body: bytes, reply: UpstreamReply, limit: int = ANSWER_LIMIT) -> byt
     if coding == "identity":
         return body
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise UpstreamBroken("The upstream server encoded its answer in a way that was not asked for.")
+        raise UpstreamBroken("The upstream server used a Content-Encoding that was not requested.")
     try:
         inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
         plain = inflater.decompress(body, limit)
@@ -229,7 +229,7 @@ async def read_answer(
             raise UpstreamBroken("The upstream server's answer broke off and could not be resumed.")
         reply = rest
     reply.abort()
-    raise UpstreamBroken("The upstream server put off its answer again and again.")
+    raise UpstreamBroken("The upstream server deferred its answer too often.")
 
 
 async def _read_events(

@@ -1,4 +1,4 @@
-"""``core.auth``: who may call the adapter."""
+"""``core.auth``: tokens of the callers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from adapter.settings.section import BlankIsNull, HeaderName, Seconds, Section, 
 
 
 class NamedToken(Section):
-    """One principal: a name and either its token or the token's digest."""
+    """One principal: a name, and its token or the digest of the token."""
 
-    name: Text = Field(
-        description="Name of the principal this token stands for; files and pins can belong to it."
-    )
+    name: Text = Field(description="Name of the principal; files and pins can belong to it.")
     token: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None, description="The token itself; give this or `sha256`."
+        default=None, description="The token; set either this or `sha256`."
     )
     sha256: Annotated[str | None, BlankIsNull] = Field(
-        default=None, description="SHA-256 of the token in hexadecimal, so that the file holds no secret."
+        default=None, description="SHA-256 of the token in hexadecimal, so that the file contains no secret."
     )
 
     @field_validator("sha256")
@@ -38,10 +36,10 @@ class NamedToken(Section):
 
 
 class Auth(Section):
-    """Tokens that requests have to carry."""
+    """Tokens that callers must send."""
 
     enabled: bool = Field(
-        default=False, description="Refuses every request without a valid token, except to the health routes."
+        default=False, description="Refuse every request without a valid token, except to health routes."
     )
     header_name: HeaderName = Field(
         default="X-Mcp-Adapter-Auth-Token",
@@ -49,18 +47,18 @@ class Auth(Section):
     )
     token: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="The one token when there is one principal; write `${VAR}` rather than the secret.",
+        description="The token, if there is only one principal; write `${VAR}` instead of the secret.",
     )
     tokens: list[NamedToken] = Field(
-        default_factory=list, description="Several principals, each with a token of its own."
+        default_factory=list, description="Several principals, each with its own token."
     )
     signed_upload_ttl_seconds: Seconds = Field(
-        default=120, description="How long a signed upload URL stays valid."
+        default=120, description="Time that a signed upload URL is valid."
     )
     signing_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
         description="Key of the signatures in upload and download URLs; null uses `core.auth.token`, or a "
-        "secret that is made once and kept in the state store.",
+        "generated secret in the state store.",
     )
 
     @model_validator(mode="after")

@@ -14,12 +14,12 @@ from adapter.settings.servers.server import ServerSettings
 from adapter.settings.validation import ConnectorSettings
 
 NOTHING_KEPT = (
-    "says how results are kept, but none are: add enabled: true, or set servers[].tools.cache.enabled"
+    "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
 )
 
 
 def repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
-    """Connectors of one name, in whatever case."""
+    """Connectors with the same name, compared without case."""
     seen: dict[str, int] = {}
     for index, connector in enumerate(connectors):
         first = seen.setdefault(connector.name.lower(), index)
@@ -33,14 +33,18 @@ def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Itera
     if server.upstream.transport != "hosted":
         for key in ("define", "directory", "require_auth"):
             if getattr(server.tools, key):
-                sentence = "is for a server that the adapter hosts itself: set upstream.transport to hosted"
+                sentence = "is only for hosted servers: set upstream.transport to hosted"
                 yield Problem(f"{path}.tools.{key}", sentence)
         return
     for key in ("url", "insecure_tls", "static_headers"):
         if getattr(server.upstream, key):
-            yield Problem(f"{path}.upstream.{key}", "is for other transports: a hosted server has no address")
+            yield Problem(
+                f"{path}.upstream.{key}", "is not for hosted servers, which have no address: remove it"
+            )
     if not server.tools.define:
-        sentence = "is required for the transport hosted: add at least one tool, here or in tools.directory"
+        sentence = (
+            "is required for upstream.transport hosted: add at least one tool, here or in tools.directory"
+        )
         yield Problem(f"{path}.tools.define", sentence)
     seen: dict[str, int] = {}
     for index, tool in enumerate(server.tools.define):
@@ -56,45 +60,50 @@ def _stage_problems(
     tool: ToolSettings, place: str, server: ServerSettings, settings: Settings
 ) -> Iterator[Problem]:
     if tool.presenter is not None and tool.presenter not in settings.presenters:
-        yield Problem(f"{place}.presenter", f"there is no presenter of the name {tool.presenter}")
+        yield Problem(f"{place}.presenter", f"there is no presenter with the name {tool.presenter}")
     if server.tools.require_auth and server.stages_of(tool).auth is None:
-        sentence = f"{tool.name} has no auth, which tools.require_auth demands; for everybody, the plugin is allow_all"
+        sentence = (
+            f"{tool.name} has no auth, but tools.require_auth is set; to allow everybody, use the "
+            "plugin allow_all"
+        )
         yield Problem(place, sentence)
     if tool.cache.idle(server.tools.cache.enabled):
         yield Problem(f"{place}.cache", NOTHING_KEPT)
     exactly = server.stages.get(tool.name)
     if tool.handler is not None and (tool.cache.enabled or (exactly is not None and exactly.cache.enabled)):
-        yield Problem(f"{place}.cache", "is for statements that read: what a script does is not known")
+        yield Problem(
+            f"{place}.cache", "is only for read-only statements: results of scripts cannot be cached"
+        )
 
 
 def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iterator[Problem]:
     if tool.input_schema is not None and tool.inputs:
-        yield Problem(f"{place}.input_schema", "stands in place of inputs: leave out one of the two")
+        yield Problem(f"{place}.input_schema", "replaces inputs: remove one of the two")
     if tool.handler is not None and tool.substitution != "bound":
-        yield Problem(f"{place}.substitution", "is for statements: nothing is pasted into a script")
+        yield Problem(f"{place}.substitution", "is only for statements, not for scripts: remove it")
     if (tool.use is None) == (tool.handler is None):
         how = "neither" if tool.use is None else "both"
-        yield Problem(place, f"{tool.name} has {how} of use and handler: exactly one says what it does")
+        yield Problem(place, f"{tool.name} has {how} of use and handler: set exactly one")
     if tool.use is not None:
         if tool.use not in connectors:
-            yield Problem(f"{place}.use", f"there is no connector of the name {tool.use}")
+            yield Problem(f"{place}.use", f"there is no connector with the name {tool.use}")
         if tool.statement is None:
             yield Problem(f"{place}.statement", "is required where use names a connector")
         if "runtime" in tool.model_fields_set:
-            yield Problem(f"{place}.runtime", "is for scripts: a statement has none")
+            yield Problem(f"{place}.runtime", "is only for scripts, not for statements: remove it")
     elif tool.statement is not None:
-        yield Problem(f"{place}.use", "is required: a statement needs the connector that runs it")
+        yield Problem(f"{place}.use", "is required: name the connector that runs the statement")
 
 
 def pipeline_problems(settings: Settings) -> Iterator[Problem]:
-    """Names that lead nowhere or in circles, and a console that nobody could use."""
+    """References to missing presenters, presenters that embed each other, and an unusable console."""
     yield from _embeds(settings.presenters)
     for index, server in enumerate(settings.servers):
         for glob, stages in server.stages.items():
             if stages.cache.idle(server.tools.cache.enabled):
                 yield Problem(f"servers[{index}].stages.{glob}.cache", NOTHING_KEPT)
             if stages.presenter is not None and stages.presenter not in settings.presenters:
-                sentence = f"there is no presenter of the name {stages.presenter}"
+                sentence = f"there is no presenter with the name {stages.presenter}"
                 yield Problem(f"servers[{index}].stages.{glob}.presenter", sentence)
     yield from _console(settings)
 
@@ -104,13 +113,13 @@ def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:
         for member, embedded in presenter.embed.items():
             place = f"presenters.{name}.embed.{member}"
             if embedded not in presenters:
-                yield Problem(place, f"there is no presenter of the name {embedded}")
+                yield Problem(place, f"there is no presenter with the name {embedded}")
             elif name in _within(embedded, presenters):
-                yield Problem(place, f"{embedded} embeds {name} in turn, so its data would never end")
+                yield Problem(place, f"{embedded} embeds {name} again, so the data would have no end")
 
 
 def _within(name: str, presenters: Mapping[str, PresenterSettings]) -> set[str]:
-    """The presenter and all that it embeds, directly and further in."""
+    """The presenter and all presenters that it embeds, directly or indirectly."""
     found: set[str] = set()
     open_ends = [name]
     while open_ends:
@@ -129,28 +138,31 @@ def _console(settings: Settings) -> Iterator[Problem]:
             sentence = f"no entry of core.auth.tokens has the name {operator}"
             yield Problem(f"console.operators[{index}]", sentence)
     if console.enabled and not auth.enabled and not is_loopback(settings.core.host):
-        sentence = "is open to the network, as core.host is no loopback address: enable core.auth, or bind to 127.0.0.1"
+        sentence = (
+            "is not allowed, because core.host is not a loopback address and core.auth is not "
+            "enabled: enable core.auth, or set core.host to 127.0.0.1"
+        )
         yield Problem("console.enabled", sentence)
     if console.discovery_auth and not auth.enabled:
         yield Problem(
-            "console.discovery_auth", "demands a token, but core.auth is not enabled: nobody has one"
+            "console.discovery_auth", "requires a token, but core.auth is not enabled: enable core.auth"
         )
 
 
 def cautions(settings: Settings) -> Iterator[Problem]:
-    """A sentence for each setting that does more than its name tells, as the others are."""
+    """A warning for each setting with an effect that is easy to overlook."""
     if settings.core.auth.enabled:
         return
-    everybody = "core.auth is off, so that all callers are one principal:"
+    everybody = "core.auth is not enabled, so all callers are one principal:"
     if settings.sessions.upstream == "principal":
         yield Problem(
             "sessions.upstream",
-            f"{everybody} they share one session at each server, with its pages, logins and news",
+            f"{everybody} they share one session at each server, with its pages, logins and notifications",
         )
     if settings.sessions.missing_id == "principal":
         yield Problem(
             "sessions.missing_id",
-            f"{everybody} whoever names no session goes on in the session of all who name none",
+            f"{everybody} all requests without a session id use the same session",
         )
 
 
@@ -159,7 +171,7 @@ ARTIFACTS_ROUTE = "/artifacts"
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
-    """Every contradiction between values that are each good on their own."""
+    """Every contradiction between values that are valid on their own."""
     if not settings.servers:
         yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
     yield from _repeated_names(settings)
@@ -195,14 +207,14 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
         if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):
-            yield Problem(path, f"{mount} belongs to core.upload_path, which is {upload}")
+            yield Problem(path, f"{mount} is below core.upload_path, which is {upload}")
         first = seen.setdefault(mount, index)
         if first != index:
             yield Problem(path, f"{mount} is already the mount_path of servers[{first}]")
 
 
 def _console_clashes(settings: Settings) -> Iterator[Problem]:
-    """Everything below the console's path is the console's; it lies below no route that has such paths itself."""
+    """Conflicts between the console's path and other routes: neither may be below the other."""
     console = settings.console
     routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
     routes[settings.core.upload_path] = "core.upload_path"
@@ -224,7 +236,7 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
 
 
 def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """A tool may take a file and produce one, which is an entry of each type."""
+    """Tools in several entries of one type; one entry of each type is allowed."""
     seen: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(server.adapters):
         for tool in entry.tools:
@@ -237,7 +249,7 @@ def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]
 
 
 def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """An argument that names the file to read cannot name the one to write."""
+    """Tools with the same argument for the file to read and the file to write."""
     read = {
         tool: (entry.file_path_argument, index)
         for index, entry in enumerate(server.adapters)
@@ -249,25 +261,28 @@ def _arguments_claimed_twice(server: ServerSettings, path: str) -> Iterator[Prob
         for tool in entry.tools:
             argument, other = read.get(tool, (None, 0))
             if argument is not None and written is not None and _overlap(argument, written):
-                sentence = f"{written} of {tool} is read as {argument} by adapters[{other}] already"
+                sentence = (
+                    f"{written} of {tool} is already the file argument {argument} in "
+                    f"adapters[{other}]: use another argument"
+                )
                 yield Problem(f"{path}.adapters[{index}].output_path_argument", sentence)
 
 
 def _overlap(one: str, other: str) -> bool:
-    """True where one of two dotted arguments is the other, or lies within it."""
+    """Tell whether one of two dotted arguments is equal to the other or inside it."""
     parts, others = ([part.rstrip("[]") for part in path.split(".")] for path in (one, other))
     shorter = min(len(parts), len(others))
     return parts[:shorter] == others[:shorter]
 
 
 def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """An upload consumer brings a tool of the adapter's own, which would answer in place of the upstream's."""
+    """Upstream tools with the name of the adapter's own upload helper, which would hide them."""
     helper = f"{server.id}_get_upload_url"
     if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
         return
     for index, entry in enumerate(server.adapters):
         if helper in entry.tools:
-            sentence = f"{helper} is the name of the tool that hands out this server's upload URLs"
+            sentence = f"{helper} is the name of the adapter's own tool for upload URLs"
             yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
 
 

@@ -1,4 +1,4 @@
-"""``console``: the page to explore tools with, and the HTTP API behind it."""
+"""``console``: the web page for tools, and the tool HTTP API."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from adapter.settings.section import ByteSize, CodeReference, Section, Text, Tex
 
 
 class Console(Section):
-    """The page to explore tools with, and the HTTP API behind it."""
+    """The web page for tools, and the tool HTTP API."""
 
-    enabled: bool = Field(default=False, description="Serves the page and the API.")
-    path: UrlPath = Field(default="/explorer", description="Path of the page; that of a server is below it.")
+    enabled: bool = Field(default=False, description="Serve the page and the API.")
+    path: UrlPath = Field(
+        default="/explorer", description="Path of the page; the API of each server is below it."
+    )
     title: Text = Field(default="MCP Tool Explorer", description="Heading of the page.")
-    allow_execute: bool = Field(default=False, description="Lets the page and the API call tools.")
+    allow_execute: bool = Field(default=False, description="Allow the page and the API to call tools.")
     auth_hook: CodeReference = Field(
-        default=None, description="Context manager around each call that the API makes; refuses by raising."
+        default=None,
+        description="Context manager around each call of the API; it refuses a call by raising an exception.",
     )
     discovery_auth: bool = Field(
         default=False,
-        description="Demands a token of `core.auth` for lists of tools too, not only for calls.",
+        description="Require a token of `core.auth` for tool lists too, not only for calls.",
     )
     invalid_json: Literal["empty", "reject"] = Field(
         default="empty",
-        description="What a body is that cannot be read: no arguments, with a warning, or refused with 400. "
-        "Tools with `destructiveHint` always refuse it.",
+        description="Treatment of a body that is not JSON. `empty`: call the tool without arguments, with a "
+        "warning. `reject`: 400. Tools with `destructiveHint` always reject it.",
     )
     max_body: ByteSize = Field(
-        default=1024**2, description="Largest body that is read; a larger one gets 413."
+        default=1024**2, description="Maximum size of a request body; a larger one gets 413."
     )
     operators: TextList = Field(
         default_factory=list,
         description="Names in `core.auth.tokens` that may accept changed tools; without `core.auth`, everybody "
-        "on loopback may.",
+        "on loopback may accept.",
     )

@@ -1,4 +1,4 @@
-"""``core``: where the adapter listens, whom it serves, and what holds for all servers."""
+"""``core``: the address of the adapter, its callers, and defaults for all servers."""
 
 from __future__ import annotations
 
@@ -40,108 +40,112 @@ def _lower(value: object) -> object:
 
 
 class CorsSettings(Section):
-    """Browser clients of other origins."""
+    """CORS for browser clients of other origins."""
 
-    enabled: bool = Field(default=False, description="Answers preflight requests and adds CORS headers.")
+    enabled: bool = Field(default=False, description="Answer preflight requests and add CORS headers.")
     allowed_origins: TextList = Field(
-        default_factory=list, description="Origins that may read answers, `*` for any; empty allows none."
+        default_factory=list, description="Origins that may read answers; `*` allows any, an empty list none."
     )
     allowed_methods: TextList = Field(
         default_factory=lambda: ["GET", "POST", "DELETE", "OPTIONS"],
-        description="Methods a preflight answer allows.",
+        description="Methods that a preflight answer allows.",
     )
     allowed_headers: TextList = Field(
         default_factory=lambda: ["*"],
-        description="Request headers a preflight answer allows; `Mcp-Session-Id` and "
-        "`MCP-Protocol-Version` always are.",
+        description="Request headers that a preflight answer allows; `Mcp-Session-Id` and "
+        "`MCP-Protocol-Version` are always allowed.",
     )
     allow_credentials: bool = Field(
-        default=False, description="Lets browsers send cookies and credentials along."
+        default=False, description="Allow browsers to send cookies and credentials."
     )
     max_age_seconds: SecondsOrZero = Field(
-        default=600, description="How long a browser may remember a preflight answer."
+        default=600, description="Time that a browser may cache a preflight answer."
     )
 
     @model_validator(mode="after")
     def _credentials_need_names(self) -> CorsSettings:
         if self.allow_credentials and "*" in self.allowed_origins:
-            raise ValueError("allow_credentials needs the origins by name: allowed_origins must not hold *")
+            raise ValueError("allow_credentials is not allowed with * in allowed_origins: list the origins")
         return self
 
 
 def _code(value: object) -> object:
-    """Variables and flags hold text."""
+    """Convert text from variables and flags."""
     return int(value) if isinstance(value, str) and value.strip() in ("-32601", "-32602") else value
 
 
 class Errors(Section):
-    """How failures look to clients."""
+    """Form of errors that clients get."""
 
     legacy_status: Literal["ok", "http"] = Field(
         default="ok",
-        description="`ok` answers failed requests of legacy clients with status 200 and a JSON-RPC error, "
-        "because a 429, 502 or 503 ends the connection of several clients; `http` gives them those statuses.",
+        description="Status of failed requests of legacy clients. `ok`: 200 with a JSON-RPC error, because "
+        "several clients drop the connection on a 429, 502 or 503. `http`: the same statuses as "
+        "for modern clients.",
     )
     unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = Field(
-        default=-32601, description="JSON-RPC code for a tool that a hosted server does not have."
+        default=-32601, description="JSON-RPC code for an unknown tool of a hosted server."
     )
     mode: Literal["result", "jsonrpc"] = Field(
         default="result",
-        description="How the failure of a stage is answered: with a `result` that is an error, or with a JSON-RPC "
-        "error.",
+        description="Answer to a call that fails in a stage: an error `result`, or a JSON-RPC error "
+        "(`jsonrpc`).",
     )
     expose: Literal["message", "safe"] = Field(
         default="message",
-        description="What clients read of the exceptions of hosted tools: the first line without credentials and "
-        "paths, or (`safe`) only that the call failed.",
+        description="Part of an exception that clients see. `message`: its first line, without credentials and "
+        "paths. `safe`: only that the call failed.",
     )
 
 
 class UpstreamConnections(Section):
-    """The connections to one upstream."""
+    """Connections to one upstream."""
 
     max_connections: Count = Field(
-        default=512, description="Calls to one upstream that are under way at the same time."
+        default=512, description="Maximum number of running calls to one upstream."
     )
     max_streams: Count = Field(
         default=2048,
-        description="Streams that clients hold open to one upstream at the same time, besides its calls.",
+        description="Maximum number of streams that clients keep open to one upstream, in addition to calls.",
     )
     max_answer_bytes: ByteSize = Field(
         default=64 * 1024**2,
-        description="Largest answer or event of an upstream that the adapter reads; what is only passed on has no "
-        "limit.",
+        description="Maximum size of an answer or event that the adapter must read; answers that are only "
+        "forwarded have no limit.",
     )
     connect_timeout_seconds: Seconds = Field(
-        default=5, description="How long a connection to an upstream may take to open."
+        default=5,
+        description="Timeout for opening a connection to an upstream, and for waiting when `max_connections` "
+        "calls are running.",
     )
 
 
 class ClientTimeouts(Section):
-    """Times that clients are given."""
+    """Timeouts and minimum speed for clients."""
 
-    idle_seconds: Seconds = Field(default=75, description="How long a client's connection may lie idle.")
+    idle_seconds: Seconds = Field(default=75, description="Time that a client's connection may be idle.")
     head_seconds: Seconds = Field(
-        default=15, description="How long the head of a request may take, from its first byte; then 408."
+        default=15, description="Time from the first byte of a request head to its end; after it 408."
     )
     answer_stall_seconds: Seconds = Field(
         default=60,
-        description="How long a client may take nothing of its answer; then the connection is broken off.",
+        description="Time that a client may read nothing of its answer; after it the connection is closed.",
     )
     body_silence_seconds: Seconds = Field(
         default=30,
-        description="How long nothing of a body may come; then 408. Uploads have `uploads.stall_timeout_seconds`.",
+        description="Time without a byte of a request body; after it 408. For uploads see "
+        "`uploads.stall_timeout_seconds`.",
     )
     min_body_bytes_per_second: ByteSizeOrZero = Field(
         default=1024,
-        description="Least speed of a body, uploads too; below it 408. Only the time counts that is spent waiting for "
-        "the client; 0 allows any speed.",
+        description="Minimum speed of a request body, including uploads; below it 408. Only time spent waiting "
+        "for the client counts. 0 allows any speed.",
     )
     min_body_window_seconds: Seconds = Field(
-        default=10, description="Over how many seconds of waiting that speed is measured."
+        default=10, description="Seconds of waiting over which that speed is measured."
     )
     min_body_grace_seconds: SecondsOrZero = Field(
-        default=10, description="How many seconds of waiting for a body do not count."
+        default=10, description="Seconds of waiting at the start of a body that do not count."
     )
 
 
@@ -156,131 +160,139 @@ def is_loopback(host: str) -> bool:
 
 
 class Core(Section):
-    """Where the adapter listens, whom it serves, and what holds for all servers."""
+    """Address of the adapter, its callers, and defaults for all servers."""
 
     host: Text = Field(
-        default="127.0.0.1", description="Address to bind; `0.0.0.0` opens the adapter to the network."
+        default="127.0.0.1",
+        description="Address to bind; `0.0.0.0` makes the adapter reachable from the network.",
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=8932, description="TCP port to bind; 0 takes a free one."
+        default=8932, description="TCP port to bind; 0 chooses a free port."
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
-        default="info", description="Least severe level that is logged."
+        default="info", description="Lowest level that is logged."
     )
-    access_log: bool = Field(
-        default=False, description="Writes one log line at level info for each exchange."
-    )
+    access_log: bool = Field(default=False, description="Write one log line at level info for each exchange.")
     public_base_url: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
-        description="Base of every URL handed out; null takes scheme and Host of the request, where "
-        "that Host is served.",
+        description="Base of every URL that the adapter generates; null uses scheme and Host of the request, "
+        "if that Host is served.",
     )
     allowed_hosts: TextList | None = Field(
         default=None,
-        description="Hosts that are served, others get 421; null serves loopback names when bound to "
-        "loopback, else any. "
-        "An entry without a port means any port.",
+        description="Hosts that are served; others get 421. Null serves loopback names if the adapter is bound "
+        "to loopback, else any Host. An entry without a port means any port.",
     )
     allowed_origins: TextList | None = Field(
         default=None,
-        description="Origins that may call besides the same host and loopback, others get 403. "
-        "An entry without a port means any port.",
+        description="Origins that may call, in addition to the same host and loopback; others get 403. An "
+        "entry without a port means any port.",
     )
     trusted_proxies: Networks = Field(
-        default_factory=list, description="Networks whose `X-Forwarded-Proto` and `X-Forwarded-Host` count."
+        default_factory=list,
+        description="Networks of proxies that may set `X-Forwarded-Proto` and `X-Forwarded-Host`.",
     )
     max_request_bytes: ByteSize = Field(
-        default=4 * 1024**2, description="Largest JSON-RPC body; a larger one gets 413 before it is read."
+        default=4 * 1024**2,
+        description="Maximum size of a JSON-RPC body; a larger one gets 413 before it is read.",
     )
     max_buffered_bytes: ByteSize = Field(
         default=256 * 1024**2,
-        description="Most bytes of request bodies held in memory, all clients' together, decompressed ones too. "
-        "Above it those over 16 KiB wait up to 10 s for room, then get 503; above a quarter more they get it at once. "
-        "A few that have waited longest are still read to their end.",
+        description="Memory for the request bodies of all clients together, including decompressed ones. Above "
+        "it, bodies over 16 KiB wait up to 10 s and then get 503. If it is exceeded by a quarter, "
+        "they get 503 at once. A few bodies that have waited longest are still read.",
     )
     max_connections: Count = Field(
         default=4096,
-        description="Most clients' connections at the same time. 64 more are served health alone, anything else gets "
-        "503 there.",
+        description="Maximum number of client connections. On 64 more connections only health routes are "
+        "served; other requests get 503.",
     )
     client_timeouts: ClientTimeouts = Field(
-        default_factory=ClientTimeouts, description="Times that clients are given."
+        default_factory=ClientTimeouts, description="Timeouts and minimum speed for clients."
     )
     max_request_values: Annotated[int, Field(ge=10_000)] = Field(
         default=200_000,
-        description="Most values in one JSON-RPC body, those in its arrays and objects among them, at least 10000; one "
-        "with more gets 400.",
+        description="Maximum number of values in one JSON-RPC body, including those in arrays and objects; "
+        "more get 400. At least 10000.",
     )
     max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
-        default=100, description="Most messages in one JSON-RPC batch, up to 500; one with more gets 400."
+        default=100, description="Maximum number of messages in one JSON-RPC batch, up to 500; more get 400."
     )
     max_tool_definition_bytes: ByteSize = Field(
         default=1024**2,
-        description="Largest definition of one tool in a server's list; a tool with a larger one is hidden.",
+        description="Maximum size of one tool definition in a server's list; a tool with a larger one is "
+        "hidden.",
     )
     max_tool_list_bytes: ByteSize = Field(
         default=32 * 1024**2,
-        description="Largest page of a server's list of tools; a larger one is an error where lists are judged.",
+        description="Maximum size of one page of a server's tool list; a larger page is an error if lists are "
+        "checked.",
     )
     max_tools: Count = Field(
         default=20_000,
-        description="Most tools of one server, on all pages of its list; more are an error where lists are judged.",
+        description="Maximum number of tools of one server, on all pages of its list; more are an error if "
+        "lists are checked.",
     )
     max_start_wait_seconds: SecondsOrZero = Field(
-        default=60, description="How long readiness waits for upstreams at start; the port opens at once."
+        default=60, description="Time that readiness waits for upstreams at start; the port opens at once."
     )
     shutdown_grace_seconds: SecondsOrZero = Field(
-        default=10, description="How long running exchanges may finish after a stop was asked for."
+        default=10, description="Time for running requests to finish after the adapter was asked to stop."
     )
     cleanup_interval_seconds: Seconds | None = Field(
-        default=60, description="Time between two runs of the janitor; null never runs it."
+        default=60, description="Time between two cleanups of sessions and files; null disables the cleanup."
     )
     upstream_request_timeout_seconds: Seconds = Field(
-        default=60, description="Silence of an upstream after which anything but a tool call fails."
+        default=60,
+        description="Silence of an upstream after which a request fails; for tool calls see `core.defaults`.",
     )
     upstream_metadata_cache_ttl_seconds: SecondsOrZero = Field(
         default=300,
-        description="How long lists that the adapter reads for itself stay fresh, 0 has each call read them anew; "
-        "clients never get a stale list.",
+        description="Time that the adapter uses a tool list before it reads it again; 0 reads it for each "
+        "call. Clients never get an old list.",
     )
     readiness: Literal["any", "all"] = Field(
-        default="any", description="Whether `/readyz` needs any or all servers ready."
+        default="any", description="Number of servers that must be ready for `/readyz`: `any` or `all`."
     )
     upload_path: UrlPath = Field(
-        default="/upload", description="Path of the upload route, followed by the server's id."
+        default="/upload", description="Path of the upload route; the server's id follows it."
     )
     allow_artifacts_download: bool = Field(
-        default=False, description="Serves artifacts at `/artifacts/…` over HTTP."
+        default=False, description="Serve artifacts at `/artifacts/…` over HTTP."
     )
     code_mode_enabled: bool = Field(
         default=False,
-        description="Shows clients three tools to search, describe and call instead of the whole list.",
+        description="Show clients three tools (search, describe, call) instead of the whole list.",
     )
     shorten_descriptions: bool = Field(
-        default=False, description="Shortens the descriptions of wrapped tools to one sentence."
+        default=False, description="Shorten the descriptions of tools in `adapters` to one sentence."
     )
     short_description_max_tokens: Count = Field(
-        default=16, description="Most words that `shorten_descriptions` keeps."
+        default=16, description="Maximum number of words that `shorten_descriptions` keeps."
     )
     disabled_tools: ToolPatterns = Field(
-        default_factory=list, description="Tools of any server that clients neither see nor call."
+        default_factory=list, description="Tools of any server that clients can neither see nor call."
     )
-    auth: Auth = Field(default_factory=Auth, description="Tokens that requests have to carry.")
-    cors: CorsSettings = Field(default_factory=CorsSettings, description="Browser clients of other origins.")
-    defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="How tools are called.")
+    auth: Auth = Field(default_factory=Auth, description="Tokens that callers must send.")
+    cors: CorsSettings = Field(
+        default_factory=CorsSettings, description="CORS for browser clients of other origins."
+    )
+    defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="Defaults for calls of tools.")
     upstream: UpstreamConnections = Field(
-        default_factory=UpstreamConnections, description="The connections to each upstream."
+        default_factory=UpstreamConnections, description="Connections to each upstream."
     )
-    upstream_ping: UpstreamPing = Field(default_factory=UpstreamPing, description="Watching upstreams.")
-    errors: Errors = Field(default_factory=Errors, description="How failures look to clients.")
+    upstream_ping: UpstreamPing = Field(
+        default_factory=UpstreamPing, description="Pings of upstreams, and the circuit breaker."
+    )
+    errors: Errors = Field(default_factory=Errors, description="Form of errors that clients get.")
     tool_metadata_sanitization: MetadataSanitization = Field(
-        default_factory=MetadataSanitization, description="Cleaning the text of tool definitions."
+        default_factory=MetadataSanitization, description="Sanitization of the text in tool definitions."
     )
     tool_description_policy: DescriptionPolicy = Field(
-        default_factory=DescriptionPolicy, description="How much of the upstream's prose is passed on."
+        default_factory=DescriptionPolicy, description="Length of tool descriptions that clients see."
     )
     tool_definition_pinning: DefinitionPinning = Field(
-        default_factory=DefinitionPinning, description="What a changed tool definition leads to."
+        default_factory=DefinitionPinning, description="Reaction to changed tool definitions."
     )
 
     @field_validator("public_base_url")

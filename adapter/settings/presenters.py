@@ -1,4 +1,4 @@
-"""``presenters``: what becomes of the data of tools before a model sees it."""
+"""``presenters``: filters and additions for tool data before a model sees it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _CODE = re.compile(r".+\.py#[^\W\d]\w*|\S+\.py")
 
 
 def names_code(text: str) -> bool:
-    """Tell whether a text names a function, as ``file.py#function`` or ``file.py``, instead of being said as it is."""
+    """Tell whether a text names a function, as ``file.py#function`` or ``file.py``; any other text is used
+    literally.
+    """
     return _CODE.fullmatch(text) is not None
 
 
@@ -39,33 +41,33 @@ Function = Annotated[Line, AfterValidator(_code), Tag(AS_TEXT)]
 
 
 class RedactionSettings(Section):
-    """Values that nobody may read."""
+    """Values that are replaced before anybody reads them."""
 
-    paths: Entries = Field(description="Where they are, as `ssn`, `*.ssn`, `orders[*].card`.")
+    paths: Entries = Field(description="Paths of the values, such as `ssn`, `*.ssn`, `orders[*].card`.")
     censor: Line = Field(
         default="[REDACTED]",
-        description="What stands in their place, or a function of them as `file.py#function`.",
+        description="Replacement text, or a function of the value as `file.py#function`.",
     )
 
 
 class SuggestionSettings(Section):
-    """A tool worth calling next."""
+    """A suggestion for the next call."""
 
     when: OptionalText = Field(
-        default=None, description="Condition on the data, such as `status == 'overdue'`; null: always."
+        default=None, description="Condition on the data, such as `status == 'overdue'`; null means always."
     )
     tool: Text = Field(description="Name of the tool.")
-    reason: Text = Field(description="Why it is worth calling.")
+    reason: Text = Field(description="Reason that the model reads.")
 
 
 class InterfaceBlock(Section):
-    """Something to show as it is."""
+    """A block that a client shows unchanged."""
 
     type: Text = Field(description="Kind of the content, such as `markdown`.")
-    content: Text = Field(description="What is shown.")
-    title: OptionalText = Field(default=None, description="Heading.")
-    width: OptionalText = Field(default=None, description="How wide it should be, in words of who shows it.")
-    priority: float | None = Field(default=None, description="What comes first where there is little room.")
+    content: Text = Field(description="Content of the block.")
+    title: OptionalText = Field(default=None, description="Heading of the block.")
+    width: OptionalText = Field(default=None, description="Width, in a form that the client understands.")
+    priority: float | None = Field(default=None, description="Order of the block if there is little space.")
 
 
 Suggestions = Annotated[
@@ -82,42 +84,45 @@ Rules = Annotated[list[Line], OneIsAList, Spelled("list of text and `file.py#fun
 
 
 class PresenterSettings(Section):
-    """What becomes of a tool's data; functions are called with the redacted data and the context."""
+    """Filters and additions for a tool's data. Functions are called with the redacted data and the context."""
 
     # BaseModel has a method of the name that the file uses.
     shape: Annotated[dict[str, Any] | None, Spelled("mapping of names to types, or null")] = Field(
         default=None,
         alias="schema",
-        description="Members that are shown, with `string`, `int`, `float`, `bool`, `any`, `list[T]` or a mapping; "
-        "`?` is optional.",
+        description="Members that are shown, with their types: `string`, `int`, `float`, `bool`, `any`, "
+        "`list[T]` or a mapping; `?` marks an optional one.",
     )
     json_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema, or null")] = Field(
-        default=None, description="The same in JSON Schema."
+        default=None, description="The same as JSON Schema."
     )
     limit: Count | None = Field(
-        default=None, description="Most items of a list that are shown; null shows all."
+        default=None, description="Maximum number of list items that are shown; null shows all."
     )
-    redact: RedactionSettings | None = Field(default=None, description="Values that nobody may read.")
-    rules: Rules = Field(default_factory=list, description="What a model has to heed with such data.")
-    ui: InterfaceBlocks = Field(default_factory=list, description="Blocks to show, for single items.")
+    redact: RedactionSettings | None = Field(
+        default=None, description="Values that are replaced before anybody reads them."
+    )
+    rules: Rules = Field(default_factory=list, description="Rules for the model about this data.")
+    ui: InterfaceBlocks = Field(default_factory=list, description="Interface blocks for single items.")
     suggest: Suggestions = Field(
-        default_factory=list, description="Tools to call next, by a single item or the first of a list."
+        default_factory=list,
+        description="Suggested next calls, for a single item or the first item of a list.",
     )
     embed: dict[str, Text] = Field(
-        default_factory=dict, description="Members with presenters of their own, by name."
+        default_factory=dict, description="Presenters of members, by the member's name."
     )
-    collection_rules: Rules = Field(default_factory=list, description="Rules added for a list.")
-    collection_ui: InterfaceBlocks = Field(default_factory=list, description="Blocks to show for a list.")
+    collection_rules: Rules = Field(default_factory=list, description="Additional rules for a list.")
+    collection_ui: InterfaceBlocks = Field(default_factory=list, description="Interface blocks for a list.")
     collection_suggest: Suggestions = Field(
-        default_factory=list, description="Tools to call next, for a list, in place of those of `suggest`."
+        default_factory=list, description="Suggested next calls for a list, instead of `suggest`."
     )
     select: bool = Field(
-        default=False, description="Lets callers name in `_select` the members that they want to see."
+        default=False, description="Allow callers to choose members with the argument `_select`."
     )
-    format: Literal["json", "toon"] = Field(default="json", description="How the data is written.")
+    format: Literal["json", "toon"] = Field(default="json", description="Text format of the data.")
 
     @model_validator(mode="after")
     def _has_one_schema(self) -> PresenterSettings:
         if self.shape is not None and self.json_schema is not None:
-            raise ValueError("has both schema and json_schema: one says what is shown")
+            raise ValueError("has both schema and json_schema: remove one of them")
         return self

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """One sentence about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
+    """One message about one place, such as ``servers[1].upstream.url``; an empty path is the whole file."""
 
     path: str
     sentence: str
@@ -17,7 +17,7 @@ class Problem(NamedTuple):
 
 
 class SettingsError(Exception):
-    """The settings cannot be used. ``str(error)`` is for a person: one line per problem, secrets left out."""
+    """The settings cannot be used. ``str(error)`` has one line per problem, without secrets."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

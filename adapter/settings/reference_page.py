@@ -1,4 +1,4 @@
-"""The reference page, written from the models: one table per section with key, type, default and sentence."""
+"""The reference page, generated from the models: one table per section with key, type, default and description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _URLS = ("url", "endpoint", "logs_endpoint")
 
 
 def masked(settings: Settings) -> dict[str, Any]:
-    """The effective settings as plain values; tokens, passwords, policies of auth, header values and URLs masked."""
+    """The effective settings as plain values, with tokens, passwords, auth policies, header values and URLs masked."""
     shown = settings.model_dump(mode="json", by_alias=True)
     shown["state_persistence"]["disk"]["local_path"] = str(settings.state_path)
     _mask(shown)
@@ -57,7 +57,7 @@ def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
-    """The location as the file has it: pydantic also names which of several models it tried."""
+    """The location as in the file, without the names of models that pydantic adds."""
     steps: list[str | int] = []
     for step in location:
         chosen_by_type = len(steps) >= 2 and steps[-2] == "adapters" and isinstance(steps[-1], int)
@@ -69,14 +69,14 @@ def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
 
 
 def keys_at(location: Sequence[str | int]) -> set[str]:
-    """The keys that the section at a location knows, of all its variants when there are several."""
+    """The known keys of the section at a location, of all its variants if there are several."""
     sections: list[type[BaseModel]] = [Settings]
     named = False
     for step in location:
         if isinstance(step, int):
             continue
         if named:
-            # The entry of a mapping: its name is the user's own.
+            # The entry of a mapping: the user chooses its name.
             named = False
             continue
         known = [fields_by_key(section) for section in sections]
@@ -87,7 +87,7 @@ def keys_at(location: Sequence[str | int]) -> set[str]:
 
 
 def nearest_key(location: Sequence[str | int]) -> str:
-    """A sentence about an unknown key at the end of a location, with the known key it is most like."""
+    """A message about an unknown key at the end of a location, with the most similar known key."""
     *section, key = location
     known = sorted(keys_at(section))
     likely = get_close_matches(str(key), known, n=1, cutoff=0)
@@ -96,14 +96,14 @@ def nearest_key(location: Sequence[str | int]) -> str:
 
 _HEAD = """# Settings
 
-Written from the settings models by `mcp-adapter config reference`; change the models, not this page.
+`mcp-adapter config reference` generates this page from the settings models. Change the models, not this page.
 
-One YAML file. Any string may hold `${VAR}` or `${VAR:-default}`. A byte size is a number or text such as
-`10Mi` (10 · 1024²) or `5MB` (5 · 1000²). Flags win over environment variables such as
-`ADAPTER_CORE__PORT=9000`, which win over the file; there a list is `a, b` or JSON.
+Settings are one YAML file. Any string may contain `${VAR}` or `${VAR:-default}`. A byte size is a number, or text
+such as `10Mi` (10 · 1024²) or `5MB` (5 · 1000²). Flags override environment variables such as
+`ADAPTER_CORE__PORT=9000`, which override the file. In flags and variables a list is written as `a, b` or as JSON.
 
-An unknown key is an error, and so is a value that asks for a feature which is not there yet:
-`mcp-adapter check --config FILE` says what is wrong, or shows the settings that hold with secrets masked.
+An unknown key is an error, and so is a value that needs a feature that is not available yet.
+`mcp-adapter check --config FILE` prints the problems, or all settings with secrets masked.
 """
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
 

@@ -1,4 +1,4 @@
-"""The whole file: its sections, and the values that come from more than one of them."""
+"""The whole file: its sections, and values that combine several of them."""
 
 from __future__ import annotations
 
@@ -29,45 +29,47 @@ from adapter.settings.validation import ConnectorSettings, ContextSettings, Vali
 
 
 class Settings(BaseSettings):
-    """Everything the adapter was told. Build it with ``load``, which also judges what no field can."""
+    """All settings. Build it with ``load``, which also checks what no single field can check."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
-    core: Core = Field(default_factory=Core, description="Where the adapter listens and whom it serves.")
+    core: Core = Field(
+        default_factory=Core, description="Address of the adapter, its callers, and defaults for all servers."
+    )
     telemetry: TelemetrySettings = Field(
-        default_factory=TelemetrySettings, description="Metrics, traces and logs over OTLP."
+        default_factory=TelemetrySettings, description="Export of traces, metrics and logs over OTLP."
     )
     state_persistence: StatePersistence = Field(
-        default_factory=StatePersistence, description="Where sessions and records are kept."
+        default_factory=StatePersistence, description="Storage of sessions and records."
     )
-    storage: Storage = Field(default_factory=Storage, description="Where files lie.")
+    storage: Storage = Field(default_factory=Storage, description="Storage of files.")
     sessions: SessionsSettings = Field(
-        default_factory=SessionsSettings, description="How many, how long, and what they may hold."
+        default_factory=SessionsSettings, description="Number, lifetime and size of sessions."
     )
-    uploads: Uploads = Field(default_factory=Uploads, description="Files that clients stage for tools.")
+    uploads: Uploads = Field(default_factory=Uploads, description="Files that clients upload for tools.")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
     connectors: list[ConnectorSettings] = Field(
-        default_factory=list, description="The databases that hosted tools ask, opened at start."
+        default_factory=list, description="Databases of hosted tools, opened at start."
     )
     presenters: dict[str, PresenterSettings] = Field(
         default_factory=dict,
-        description="What becomes of the data of tools, by the name that tools know it by.",
+        description="Filters and additions for tool data, by name; tools refer to the name.",
     )
     validation: Validation = Field(
-        default_factory=Validation, description="What it may cost to check values against JSON Schemas."
+        default_factory=Validation, description="Limits for checking values against JSON Schemas."
     )
     state_sync: StateSyncSettings = Field(
         default_factory=StateSyncSettings,
-        description="What models are told about how long the data of tools stays true.",
+        description="Messages to models about outdated tool data.",
     )
     context: ContextSettings = Field(
-        default_factory=ContextSettings, description="What functions of the user's are given beside a call."
+        default_factory=ContextSettings, description="Additional context for your own functions."
     )
     console: Console = Field(
-        default_factory=Console, description="The page to explore tools with, and the HTTP API behind it."
+        default_factory=Console, description="The web page for tools, and the tool HTTP API."
     )
     servers: list[ServerSettings] = Field(
-        default_factory=list, description="The upstream MCP servers; at least one."
+        default_factory=list, description="The MCP servers; at least one is required."
     )
 
     _directory: Path = PrivateAttr(default=Path())
@@ -82,12 +84,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what ``load`` gives: it has merged file, environment and flags, and knows which is which."""
+        """Use only the values from ``load``, which has merged file, environment and flags."""
         return (init_settings,)
 
     @property
     def directory(self) -> Path:
-        """The directory of the settings file: scripts and databases of hosted tools are found from there."""
+        """The directory of the settings file; paths of scripts and databases of hosted tools are relative to it."""
         return self._directory
 
     def found_in(self, directory: Path, files: Mapping[str, str]) -> Settings:
@@ -97,7 +99,7 @@ class Settings(BaseSettings):
         return found
 
     def traced(self, problem: Problem) -> Problem:
-        """The problem at the place where people wrote what is wrong, which may be the file of a single tool."""
+        """The problem with the place of its cause, which may be the file of a single tool."""
         return traced(problem, self._files)
 
     @property
@@ -106,34 +108,34 @@ class Settings(BaseSettings):
         return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
 
     def ping_for(self, server: ServerSettings) -> UpstreamPing:
-        """``core.upstream_ping`` with what this server says instead."""
+        """``core.upstream_ping`` with the overrides of this server."""
         return self.core.upstream_ping.model_copy(update=_said(server.upstream_ping))
 
     def tool_defaults_for(self, server: ServerSettings) -> ToolDefaults:
-        """``core.defaults`` with what this server says instead."""
+        """``core.defaults`` with the overrides of this server."""
         return self.core.defaults.model_copy(update=_said(server.tool_defaults))
 
     def pinning_for(self, server: ServerSettings) -> DefinitionPinning:
-        """``core.tool_definition_pinning`` with what this server says instead."""
+        """``core.tool_definition_pinning`` with the overrides of this server."""
         return self.core.tool_definition_pinning.model_copy(update=_said(server.tool_definition_pinning))
 
     def code_mode_for(self, server: ServerSettings) -> bool:
-        """``core.code_mode_enabled``, or what this server says instead."""
+        """``core.code_mode_enabled``, or the override of this server."""
         said = server.code_mode_enabled
         return self.core.code_mode_enabled if said is None else said
 
     def sanitization_for(self, server: ServerSettings) -> MetadataSanitization:
-        """``core.tool_metadata_sanitization`` with what this server says instead."""
+        """``core.tool_metadata_sanitization`` with the overrides of this server."""
         return self.core.tool_metadata_sanitization.model_copy(
             update=_said(server.tool_metadata_sanitization)
         )
 
     def descriptions_for(self, server: ServerSettings) -> DescriptionPolicy:
-        """``core.tool_description_policy`` with what this server says instead."""
+        """``core.tool_description_policy`` with the overrides of this server."""
         return self.core.tool_description_policy.model_copy(update=_said(server.tool_description_policy))
 
     def errors_for(self, server: ServerSettings, stages: ToolStages | None = None) -> Errors:
-        """``core.errors`` with what this server, and then the stages of one of its tools, say instead."""
+        """``core.errors`` with the overrides of this server, and then of the stages of one of its tools."""
         said = server.errors.said if stages is None else server.errors.said | stages.errors.said
         return self.core.errors.model_copy(update=said)
 

@@ -65,7 +65,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_means_default(cls, data: Any) -> Any:
-        """A key with nothing after it means its default, unless null is a value of that key."""
+        """Drop keys without a value, which then have their default, unless null is a valid value."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
@@ -77,7 +77,7 @@ class Section(BaseModel):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The fields that the file has, in their order; null says nothing."""
+        """The fields that the file sets, in their order; null does not count."""
         values = {
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
         }
@@ -85,7 +85,7 @@ class Section(BaseModel):
 
 
 def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a section by their keys in the file: some words of the file are taken in Python."""
+    """The fields of a section by their keys in the file; some keys are reserved names in Python."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
@@ -101,19 +101,19 @@ def _blank_is_null(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Environment variables hold text: ``a, b`` is a list of two."""
+    """Split text from an environment variable: ``a, b`` is a list of two."""
     if isinstance(value, str):
         return [entry.strip() for entry in value.split(",") if entry.strip()]
     return value
 
 
 def _alone(value: object) -> object:
-    """One entry stands for a list of one; unlike ``_listed``, its commas are its own."""
+    """Convert one entry to a list; unlike ``_listed``, it does not split at commas."""
     return [value] if isinstance(value, str | dict) else value
 
 
 AS_TEXT, AS_SECTION = ENTRY_TAGS = ("as text", "as section")
-"""Which of its kinds an entry is that may be text or a section; no key of the file has a blank in it."""
+"""Tags of entries that may be text or a section; no key of the file contains a space."""
 
 
 def _entry_kind(value: object) -> str:
@@ -121,7 +121,7 @@ def _entry_kind(value: object) -> str:
 
 
 def _unswitched(value: object) -> object:
-    """YAML 1.1 reads a bare ``off`` as false."""
+    """Convert false to ``off``: YAML 1.1 reads a bare ``off`` as false."""
     return "off" if value is False else value
 
 

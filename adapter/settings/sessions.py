@@ -1,4 +1,4 @@
-"""``sessions``: how many, how long, and what they may hold."""
+"""``sessions``: their number, lifetime and size."""
 
 from __future__ import annotations
 
@@ -10,55 +10,57 @@ from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Se
 
 
 class SessionsSettings(Section):
-    """How many sessions there are, how long they live, and what they may hold."""
+    """Number, lifetime and size of sessions."""
 
     max_active: Count | None = Field(
-        default=None, description="Open sessions at the same time; null sets no limit."
+        default=None, description="Maximum number of open sessions; null sets no limit."
     )
     max_in_flight_per_session: Count | None = Field(
-        default=None, description="Unanswered requests of one session at the same time; null sets no limit."
+        default=None, description="Maximum number of unanswered requests of one session; null sets no limit."
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
-        default=None, description="A session without a request for this long becomes a tombstone; null never."
+        default=None,
+        description="Time without a request after which a session becomes a tombstone; null means never.",
     )
-    allow_revival: bool = Field(default=True, description="Lets a request bring a tombstone back to life.")
+    allow_revival: bool = Field(default=True, description="Allow a request to revive a tombstone.")
     tombstone_ttl_seconds: SecondsOrZero = Field(
-        default=86400, description="How long a tombstone is kept before it is deleted with its files."
+        default=86400, description="Time after which a tombstone is deleted with its files."
     )
     upstream_session_termination_retries: Annotated[int, Field(ge=0, le=5)] = Field(
         default=1,
-        description="How often a call is repeated in a new upstream session after the upstream "
+        description="Number of times that a call is repeated in a new upstream session after the upstream "
         "ended the old one.",
     )
     max_total_session_size: ByteSize | None = Field(
         default=None,
-        description="Bytes that one session's uploads and artifacts may take; null sets no limit.",
+        description="Maximum size of all uploads and artifacts of one session or principal; null sets no "
+        "limit.",
     )
     eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = Field(
         default="lru_uploads_then_artifacts",
-        description="What is deleted first when a session's size is exceeded.",
+        description="Kind of files that are deleted first above a size limit.",
     )
     round_ttl_seconds: Seconds = Field(
         default=3600,
-        description="How long a call that asked its user (`InputRequiredResult`) keeps its place, its links and the "
-        "files it was given for its next round.",
+        description="Time that a call with a question to its user (`InputRequiredResult`) keeps its output "
+        "directory, links and files for the next round.",
     )
     max_rounds: Count = Field(
         default=100,
-        description="Most such calls of one session or principal; for one more, the one that waited longest is "
-        "given up.",
+        description="Maximum number of such calls of one session or principal; above it the call that waited "
+        "longest is abandoned.",
     )
     missing_id: Literal["refuse", "principal"] = Field(
         default="refuse",
-        description="A legacy request without `Mcp-Session-Id`, for hosts that drop it: `refuse` answers 400, "
-        "`principal` serves it in a session that is kept for who authenticated. Where the server issues no ids itself, "
+        description="Legacy requests without `Mcp-Session-Id`, for hosts that lose it. `refuse`: 400. "
+        "`principal`: they use one common session of the principal. If the server issues no ids, "
         "such requests are always served.",
     )
     upstream: Literal["session", "principal"] = Field(
         default="session",
-        description="Whether each session has one of its own at the server, or all sessions of who authenticated share "
-        "one there, for hosts that open a session for every exchange.",
+        description="Upstream sessions. `session`: one for each session. `principal`: all sessions of a "
+        "principal share one, for hosts that open a session for every call.",
     )
     scope: Literal["session", "principal"] = Field(
-        default="session", description="Whether files and pins belong to the session or to who authenticated."
+        default="session", description="Owner of files and pins: the session, or the principal."
     )

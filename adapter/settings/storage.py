@@ -1,4 +1,4 @@
-"""``storage``: where files lie."""
+"""``storage``: directories, sizes and locks of stored files."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from adapter.settings.section import ByteSize, Count, Seconds, SecondsOrZero, Se
 
 
 class Uploads(Section):
-    """Files that clients stage for tools."""
+    """Files that clients upload for tools."""
 
-    enabled: bool = Field(default=True, description="Offers uploads on servers that have an upload consumer.")
-    max_file_bytes: ByteSize = Field(default=10 * 1024**2, description="Largest single upload accepted.")
-    max_files: Count = Field(default=1000, description="Most files in one upload.")
+    enabled: bool = Field(default=True, description="Allow uploads for servers that have an upload consumer.")
+    max_file_bytes: ByteSize = Field(default=10 * 1024**2, description="Maximum size of one uploaded file.")
+    max_files: Count = Field(default=1000, description="Maximum number of files in one upload.")
     ttl_seconds: Seconds | None = Field(
         default=120,
-        description="An upload not used for this long is deleted; null keeps it as long as its session.",
+        description="Time after its last use when an upload is deleted; null keeps it as long as its session.",
     )
-    require_sha256: bool = Field(
-        default=False, description="Refuses uploads without a SHA-256 for each file."
-    )
-    uri_scheme: UriScheme = Field(default="upload://", description="How handles of uploads begin.")
+    require_sha256: bool = Field(default=False, description="Refuse uploads without a SHA-256 for each file.")
+    uri_scheme: UriScheme = Field(default="upload://", description="Scheme of upload handles.")
     stall_timeout_seconds: Seconds = Field(
-        default=20, description="An upload that sends nothing for this long is ended."
+        default=20, description="Time without a byte after which an upload is refused with 408."
     )
 
 
 class Artifacts(Section):
     """Files that tools produce."""
 
-    enabled: bool = Field(default=True, description="Keeps the files of artifact producers.")
+    enabled: bool = Field(default=True, description="Capture the files of artifact producers.")
     ttl_seconds: Seconds | None = Field(
         default=600,
-        description="An artifact not read for this long is deleted; null keeps it as long as its session.",
+        description="Time after its last use when an artifact is deleted; null keeps it as long as its "
+        "session.",
     )
     max_per_session: Count | None = Field(
-        default=None, description="Most artifacts of one session; null sets no limit."
+        default=None, description="Maximum number of artifacts of one session; null sets no limit."
     )
     max_file_bytes: ByteSize = Field(
         default=1024**3,
-        description="Largest file of a tool that is captured; a larger one is not read.",
+        description="Maximum size of a captured file; a larger one is not read.",
     )
     expose_as_resources: bool = Field(
-        default=True, description="Lists artifacts as MCP resources of their session."
+        default=True, description="List artifacts as MCP resources of their session."
     )
-    uri_scheme: UriScheme = Field(default="artifact://", description="How URIs of artifacts begin.")
+    uri_scheme: UriScheme = Field(default="artifact://", description="Scheme of artifact URIs.")
     max_resource_bytes: ByteSize = Field(
         default=10 * 1024**2,
-        description="Largest artifact that `resources/read` returns; above it, downloads are named.",
+        description="Maximum size of an artifact that `resources/read` returns; for a larger one it names the "
+        "download URL.",
     )
 
 
 class Storage(Section):
-    """Where files lie, and how much of them there may be."""
+    """Storage of files, and its size."""
 
     root: Path = Field(
         default=Path("data"),
@@ -63,23 +63,27 @@ class Storage(Section):
         description="Directory of uploads, artifacts and, by default, the state database.",
     )
     max_size: ByteSize | None = Field(
-        default=None, description="Bytes that all files may take together; null sets no limit."
+        default=None, description="Maximum size of all files together; null sets no limit."
     )
-    atomic_writes: bool = Field(default=True, description="Writes to a temporary name, syncs, then renames.")
+    atomic_writes: bool = Field(
+        default=True, description="Write to a temporary file, sync it, then rename it."
+    )
     lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
         default="auto",
-        description="How writers keep out of each other's way; `auto` fits `state_persistence.type`.",
+        description="Lock against a second adapter on the same root; `auto` depends on "
+        "`state_persistence.type`.",
     )
-    orphan_sweeper_enabled: bool = Field(default=True, description="Deletes files that no record knows.")
+    orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
     orphan_sweeper_grace_seconds: SecondsOrZero = Field(
-        default=300, description="Age below which such a file is left alone."
+        default=300, description="Minimum age of a file without a record before it is deleted."
     )
     artifact_locator_policy: Literal["storage_only", "allow_configured_roots"] = Field(
         default="storage_only",
-        description="Whether a tool's file may lie outside the adapter's own artifact area.",
+        description="Directories in which a tool's file is accepted: only the adapter's own, or also the "
+        "configured roots.",
     )
     artifact_locator_allowed_roots: list[Path] = Field(
-        default_factory=list, description="Directories that `allow_configured_roots` adds."
+        default_factory=list, description="Directories that `allow_configured_roots` accepts."
     )
 
     @model_validator(mode="after")

@@ -63,7 +63,7 @@ def _make_schema(connection: sqlite3.Connection) -> None:
             f" {SCHEMA_VERSION}): upgrade, or configure another file."
         )
     if connection.execute("SELECT 1 FROM sqlite_master").fetchall():
-        raise StoreUnavailable("The state file is another program's database: configure another file.")
+        raise StoreUnavailable("The state file is a database of another program: configure another file.")
     for statement in _SCHEMA:
         connection.execute(statement)
 

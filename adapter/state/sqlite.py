@@ -37,11 +37,11 @@ _SENTENCES = {
     sqlite3.SQLITE_LOCKED: "The state file is locked by another process; try again.",
     sqlite3.SQLITE_CANTOPEN: "The state file cannot be opened: check its directory and its permissions.",
     sqlite3.SQLITE_PERM: "The state file cannot be opened: check its permissions.",
-    sqlite3.SQLITE_READONLY: "The state file is read-only: check its permissions and its directory's.",
+    sqlite3.SQLITE_READONLY: "The state file is read-only: check the permissions of the file and its directory.",
     sqlite3.SQLITE_FULL: "The disk of the state file is full.",
     sqlite3.SQLITE_IOERR: "The disk of the state file is full, or it cannot be read or written.",
     sqlite3.SQLITE_CORRUPT: "The state file is damaged: move it away and start again, or restore it.",
-    sqlite3.SQLITE_NOTADB: "The state file is no database: move it away and start again, or restore it.",
+    sqlite3.SQLITE_NOTADB: "The state file is not a database: move it away and start again, or restore it.",
 }
 
 

@@ -96,8 +96,8 @@ def require_telemetry(settings: Settings) -> None:
     if not settings.drop_on_queue_full:
         raise TelemetryMissing(
             "telemetry.drop_on_queue_full",
-            "false cannot be had, because calls would then wait for the collector; leave the key out, and raise "
-            "telemetry.max_queue_size if much is dropped",
+            "false is not supported, because calls would wait for the collector; remove the key, and "
+            "raise telemetry.max_queue_size if spans are dropped",
         )
     try:
         from adapter.telemetry import exporting

@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
             # The framing of a chunk, or trailers, which the parser keeps until they end.
             self._barren += len(data)
             if self._barren > HEAD_LIMIT:
-                self._break(UpstreamBroken("The framing of the upstream server's answer has no end."))
+                self._break(UpstreamBroken("The framing of the upstream server's answer is too long."))
         elif answer.push():
             self.watch.sign_of_life()
             return

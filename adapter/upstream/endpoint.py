@@ -30,14 +30,14 @@ class UpstreamAddress:
 
     def __init__(self, url: str) -> None:
         if _CONTROL.search(url):
-            raise ValueError("The upstream URL holds white space or control characters.")
+            raise ValueError("The upstream URL contains white space or control characters.")
         parts = urlsplit(url)
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             raise ValueError("The upstream URL must look like http://host[:port]/path or https://….")
         if "@" in parts.netloc:
             raise ValueError(
-                "The upstream URL holds credentials; send them as an Authorization header in"
-                " upstream.static_headers instead."
+                "The upstream URL contains credentials; send them as an Authorization header in "
+                "upstream.static_headers instead."
             )
         self.tls = parts.scheme == "https"
         self.host = parts.hostname if ":" in parts.hostname else parts.hostname.encode("idna").decode("ascii")
@@ -69,7 +69,7 @@ class UpstreamAddress:
     def _with(self, query: str) -> str:
         """The target with ``query`` behind its own."""
         if not is_query(query):
-            raise BadRequest("The query of the request's target holds characters that no URL may have.")
+            raise BadRequest("The query of the request's target contains characters that a URL may not have.")
         return f"{self._target}{'&' if '?' in self._target else '?'}{query}"
 
 
@@ -84,17 +84,17 @@ def _encoded(fields: tuple[tuple[str, str], ...]) -> bytes:
     head = "".join(lines)
     # One look at the joined text costs less than one at each value: every line end has to be ours.
     if head.count("\n") != len(lines) or head.count("\r") != len(lines) or "\0" in head:
-        raise BadRequest("A header value holds a line break or NUL.")
+        raise BadRequest("A header value contains a line break or NUL.")
     try:
         return head.encode("latin-1")
     except UnicodeEncodeError as error:
-        raise BadRequest("A header value holds characters that HTTP cannot carry.") from error
+        raise BadRequest("A header value contains characters that HTTP does not allow.") from error
 
 
 @lru_cache(maxsize=1024)
 def _check_name(name: str) -> None:
     """Raises BadRequest for what is no field name, and for fields that decide where a message ends."""
     if not _TOKEN.fullmatch(name):
-        raise BadRequest("A header name holds characters that HTTP does not allow.")
+        raise BadRequest("A header name contains characters that HTTP does not allow.")
     if name.lower() in _OURS:
         raise BadRequest(f"The header {name} is set by the adapter itself.")

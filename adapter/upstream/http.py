@@ -183,8 +183,8 @@ def _prepare_stream(connection: Connection) -> None:
 def _without_files() -> UpstreamUnreachable:
     """The failure of a request for which no file can be opened any more."""
     return UpstreamUnreachable(
-        "The adapter has as many files open as the system allows it (ulimit -n), so it opens no further connection to "
-        "the upstream server. Try again when others have left."
+        "The adapter has reached the system's limit of open files (ulimit -n), so it cannot open a "
+        "connection to the upstream server. Try again later."
     )
 
 

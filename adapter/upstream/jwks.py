@@ -32,7 +32,7 @@ async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST
             reply = await upstream.send(UpstreamRequest("GET", _FIELDS, repeatable=always), timeout)
             return await _body(reply, limit, timeout)
     except TimeoutError as error:
-        raise UpstreamSilent(f"The document did not come within {timeout:g} s.") from error
+        raise UpstreamSilent(f"The document did not arrive within {timeout:g} s.") from error
     finally:
         await upstream.close()
 
@@ -40,7 +40,7 @@ async def fetch_document(url: str, *, timeout: float = 5.0, limit: int = LARGEST
 async def _body(reply: UpstreamReply, limit: int, read_timeout: float) -> bytes:
     try:
         if reply.status != 200:
-            raise UpstreamBroken(f"The answer is {reply.status} instead of the document.")
+            raise UpstreamBroken(f"The answer has status {reply.status} instead of the document.")
         body = bytearray()
         while chunk := await reply.read(read_timeout):
             body += chunk

@@ -88,8 +88,8 @@ class ExchangeLimit(Generic[C]):
 
     def _full(self) -> LimitReached:
         return LimitReached(
-            f"All {self.limit} {self._noun} to the upstream server are in use, as many as {self._setting} allows; "
-            "try again shortly.",
+            f"All {self.limit} {self._noun} to the upstream server are in use, and {self._setting} allows "
+            "no more; try again shortly.",
             data={"limit": self.limit, "setting": self._setting, "retry_after": 1},
             retry_after=1,
         )

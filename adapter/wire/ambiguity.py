@@ -60,7 +60,11 @@ def doubt_of(message: Mapping[str, Any], body: bytes) -> str | None:
         return doubt
     if type(params) is not dict:
         # JSON-RPC has arrays too; MCP has none, and a server may take their items for what it names.
-        return f"The params of {method} are an object." if params is not None and method in _METHODS else None
+        return (
+            f"The params of {method} must be an object."
+            if params is not None and method in _METHODS
+            else None
+        )
     if not _IN_PARAMS.issuperset(params) and (doubt := PARAMS.second_spelling(params)) is not None:
         return doubt
     if type(meta) is not dict or _IN_META.issuperset(meta):
@@ -74,13 +78,13 @@ _IN_PARAMS, _IN_META = PARAMS.plain, META.plain
 
 def _odd_members(request: Mapping[str, Any]) -> str | None:
     if request.get("result") is not None or request.get("error") is not None:
-        return "A message with a method has neither a result nor an error."
+        return "A message with a method must not have a result or an error."
     return MESSAGE.second_spelling(request)
 
 
 def _odd_method(method: str) -> str | None:
     if len(method) > LONGEST_KEY or "\0" in method:
-        return f"{shown_key(method)} is too long for a method, or holds a NUL."
+        return f"{shown_key(method)} is too long for a method, or contains a NUL."
     # Who finds methods as HTTP finds paths does not mind another slash.
     parts = likeness(method).split("/")
     meant = METHODS.alike.get("/".join(filter(None, parts)))
@@ -248,7 +252,7 @@ def doubt_of_answer(response: bytes, names: Names | None = None) -> str | None:
     if doubt is not None or result is None:
         return doubt
     if error is not None and not response.startswith(b"null", error.value_start):
-        return "An error stands beside the result."
+        return "A message must not have both a result and an error."
     if not response.startswith(b"{", result.value_start):
         return None
     return _alike(response, result.value_start, names)[1]
@@ -268,7 +272,7 @@ def _alike(doc: bytes, start: int, names: Names | None) -> tuple[dict[str, spans
             if meant != member.key:
                 return found, f"{shown_key(member.key)} could be read as another member: {shown_key(meant)}."
         if like in found:
-            return found, f"{shown_key(member.key)} stands twice in one object."
+            return found, f"{shown_key(member.key)} occurs twice in one object."
         found[like] = member
     return found, None
 

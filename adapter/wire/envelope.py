@@ -114,17 +114,17 @@ def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope 
     if isinstance(message, dict):
         return _envelope(message, body)
     if not isinstance(message, list):
-        raise BadRequest("A JSON-RPC message is an object, or an array of objects.")
+        raise BadRequest("A JSON-RPC message must be an object, or an array of objects.")
     if not message:
-        raise BadRequest("A JSON-RPC batch holds at least one message.")
+        raise BadRequest("A JSON-RPC batch must have at least one message.")
     if most is not None and len(message) > most:
         raise BadRequest(
-            f"The batch holds {len(message)} messages, more than the {most} that core.max_batch_members allows."
+            f"The batch has {len(message)} messages, more than the {most} that core.max_batch_members allows."
         )
     members = []
     for member, (start, end) in zip(message, spans.items(body), strict=True):
         if not isinstance(member, dict):
-            raise BadRequest("A JSON-RPC batch holds objects only.")
+            raise BadRequest("A JSON-RPC batch must only contain objects.")
         members.append(_envelope(member, body[start:end]))
     return Batch(members, body)
 
@@ -202,7 +202,7 @@ def _parse_patiently(body: bytes) -> Any:
     """Parse what orjson refuses though it may be legal: lone surrogate escapes, 1e999."""
     if has_more_values(body, ODD_VALUES):
         raise BadJson(
-            f"JSON with half characters or numbers beyond any float is read up to {ODD_VALUES} values only."
+            f"JSON with unpaired surrogates or very large numbers may have at most {ODD_VALUES} values."
         )
     try:
         return _PATIENT.decode(body.decode("utf-8"))
@@ -224,7 +224,7 @@ _EXACT = json.JSONDecoder(parse_int=partial(_integer, most=_MOST_DIGITS))
 
 def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if message.get("jsonrpc") != "2.0":
-        raise BadRequest('A JSON-RPC message says "jsonrpc": "2.0".')
+        raise BadRequest('A JSON-RPC message must have "jsonrpc": "2.0".')
     number = message.get("id")
     if type(number) is not int and number is not None:
         number = _valid_id(number, body)
@@ -232,9 +232,9 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if not isinstance(method, str):
         if "method" not in message:
             return _response(message, number, body)
-        raise BadRequest("The method of a JSON-RPC message is a string.")
+        raise BadRequest("The method of a JSON-RPC message must be a string.")
     if number is None and "id" in message:
-        raise BadRequest("The id of a JSON-RPC request is a string or a number, not null.")
+        raise BadRequest("The id of a JSON-RPC request must be a string or a number, not null.")
     params = message.get("params")
     name = version = None
     modern = False
@@ -244,7 +244,7 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
         if isinstance(meta, dict):
             version, modern = _version(meta)
     elif "params" in message and not isinstance(params, list):
-        raise BadRequest("The params of a JSON-RPC message are an object or an array.")
+        raise BadRequest("The params of a JSON-RPC message must be an object or an array.")
     doubt = doubt_of(message, body)
     kind = Kind.NOTIFICATION if number is None else Kind.REQUEST
     return Envelope(kind, method, number, name, version, modern, body, False, doubt)
@@ -253,20 +253,20 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:
     failed = "error" in message
     if not failed and "result" not in message:
-        raise BadRequest("A JSON-RPC message has a method, a result or an error.")
+        raise BadRequest("A JSON-RPC message must have a method, a result or an error.")
     return Envelope(Kind.RESPONSE, "", number, None, None, False, body, failed, doubt_of(message, body))
 
 
 def _valid_id(value: object, body: bytes) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadRequest("The id of a JSON-RPC message is a string or a number.")
+        raise BadRequest("The id of a JSON-RPC message must be a string or a number.")
     if isinstance(value, str):
         size = len(value)
     else:
         start, end = _span_of_id(body) if isinstance(value, float) else (0, 0)
         size = end - start
     if size > LONGEST_ID:
-        raise BadRequest(f"The id of a JSON-RPC message has at most {LONGEST_ID} characters.")
+        raise BadRequest(f"The id of a JSON-RPC message may have at most {LONGEST_ID} characters.")
     return _exact(value, body)
 
 

@@ -67,14 +67,14 @@ def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None
         raise HeaderMismatch("The MCP-Protocol-Version header is missing.")
     if version is not None and envelope.meta_version is not None and version != envelope.meta_version:
         raise HeaderMismatch(
-            "The MCP-Protocol-Version header is not the protocol version in the body's _meta."
+            "The MCP-Protocol-Version header differs from the protocol version in the body's _meta."
         )
     if envelope.kind is Kind.RESPONSE:
         return
     if request and method is None:
         raise HeaderMismatch("The Mcp-Method header is missing.")
     if method is not None and method != envelope.method:
-        raise HeaderMismatch("The Mcp-Method header is not the body's method.")
+        raise HeaderMismatch("The Mcp-Method header differs from the body's method.")
     if envelope.method in _NAMED:
         _check_name(envelope, name)
 
@@ -83,16 +83,16 @@ def _check_name(envelope: Envelope, name: str | None) -> None:
     source = "params.uri" if envelope.method == "resources/read" else "params.name"
     if name is not None:
         if decode_mirror(name, header="Mcp-Name") != envelope.name:
-            raise HeaderMismatch(f"The Mcp-Name header is not the body's {source}.")
+            raise HeaderMismatch(f"The Mcp-Name header differs from the body's {source}.")
     elif envelope.name is not None:
         # Without a name in the body there is nothing to mirror, and the upstream says best what it misses.
-        raise HeaderMismatch(f"The Mcp-Name header is missing; it mirrors the body's {source}.")
+        raise HeaderMismatch(f"The Mcp-Name header is missing; it must be equal to the body's {source}.")
 
 
 def decode_mirror(value: str, *, header: str = "A mirrored") -> str:
     """The text a mirrored header stands for. Raises HeaderMismatch on bad base64, UTF-8 or characters."""
     if _FIELD_VALUE.fullmatch(value) is None:
-        raise HeaderMismatch(f"{header} header holds characters a header must not hold.")
+        raise HeaderMismatch(f"{header} header contains characters that a header may not have.")
     if not _is_sentinel(value):
         return value
     try:

@@ -55,7 +55,7 @@ class Names(NamedTuple):
             if key in self.plain or (key == "meta" and "_meta" not in members):
                 continue
             if len(key) > LONGEST_KEY or "\0" in key:
-                return f"{shown_key(key)} is too long for the name of a member, or holds a NUL."
+                return f"{shown_key(key)} is too long for the name of a member, or contains a NUL."
             meant = self.alike.get(likeness(key))
             if meant is not None:
                 return f"{shown_key(key)} could be read as another member: {shown_key(meant)}."

@@ -71,7 +71,7 @@ def _dump_deep(value: Any, sort_keys: bool) -> str:
             continue
         count += len(inner)
         if count > DEEP_VALUES:
-            raise BadJson(f"JSON that is nested as deep as this is written up to {DEEP_VALUES} values only.")
+            raise BadJson(f"JSON that is nested this deeply may have at most {DEEP_VALUES} values.")
         left += reversed(list(_parts(inner, sort_keys)))
     return "".join(written)
 

@@ -30,6 +30,6 @@ def forwardable_query(query: str) -> str:
         query = quote_from_bytes(_STRAY_PERCENT.sub("%25", query).encode("latin-1"), safe=_SAFE)
     if len(query) > LONGEST_QUERY:
         raise TargetTooLong(
-            f"The query of the request's target is longer than the {LONGEST_QUERY} characters that are passed on."
+            f"The query of the request's target is longer than {LONGEST_QUERY} characters, which is the limit."
         )
     return query

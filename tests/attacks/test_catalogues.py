@@ -247,7 +247,7 @@ async def test_a_tool_that_is_too_large_or_too_deep_is_left_out(tmp_path: Path) 
         pytest.param(
             b'{"tools":[' + b"[" * 2 * MIB + b"]" * 2 * MIB + b"]}", "is not valid JSON", id="brackets"
         ),
-        pytest.param(b'{"tools":[],"x":"' + b"a" * 2 * MIB + b'"}', "bytes beside its tools", id="beside"),
+        pytest.param(b'{"tools":[],"x":"' + b"a" * 2 * MIB + b'"}', "bytes besides its tools", id="beside"),
         pytest.param(
             b'{"tools":[{"name":"a"},' + b" " * 33 * MIB + b"1]}",
             "has a page of more than core.max_tool_list_bytes",
@@ -336,7 +336,7 @@ async def test_pages_without_an_end_are_not_followed(tmp_path: Path) -> None:
     """Neither in a circle nor on and on: a call that depends on them is refused with the reason."""
     pinning = {"tool_definition_pinning": {"mode": "block"}}
     for why, times, most, pages in (
-        ("leads in a circle", 100, 3, lambda _: listed([{"name": "a"}], nextCursor="again")),
+        ("form a loop", 100, 3, lambda _: listed([{"name": "a"}], nextCursor="again")),
         (
             "does not end within 1000 pages",
             2,

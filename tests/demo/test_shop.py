@@ -91,9 +91,9 @@ async def test_a_forecast_goes_on_along_the_trend(forecast: Script) -> None:
         ("1, two", 3, "numbers with commas"),
         ("1, inf", 3, "numbers with commas"),
         ("", 3, "numbers with commas"),
-        ("1", 3, "two figures at least"),
-        ("1, 2", 0, "1 to 24 months"),
-        ("1, 2", 25, "1 to 24 months"),
+        ("1", 3, "at least two figures"),
+        ("1, 2", 0, "between 1 and 24"),
+        ("1, 2", 25, "between 1 and 24"),
     ],
 )
 async def test_a_forecast_of_nothing_is_refused(

@@ -264,7 +264,7 @@ async def test_a_principal_is_pinned_until_an_operator_accepts(tmp_path: Path) -
                 assert error.error.message.endswith("An operator has to accept them.")
                 assert (await refused(host.client.call_tool("read", {}))).error.code == -32010
         status, printed = await stage.pins("accept", "--yes")
-        assert status == 0 and "every session starts from these 2 tools" in printed
+        assert status == 0 and "the baseline of every session is now 2 tools" in printed
         async with stage.host(MODERN) as host:
             assert (await described(host))["read"] == EVIL["description"]
             assert said(await host.call("read")) == "read ran"

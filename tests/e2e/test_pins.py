@@ -109,13 +109,13 @@ def test_from_nothing_to_drift_and_back(shop: Shop) -> None:
     """What was accepted is what later tools are held against, until those are accepted in their turn."""
     nothing = shop.pins("diff")
     assert (nothing.status, nothing.err) == (0, "")
-    assert nothing.out.startswith("shop: nothing is pinned yet; 3 tools (")
+    assert nothing.out.startswith("shop: nothing is pinned yet; now 3 tools (")
     assert not (shop.place / "data").exists()
 
     first = shop.pins("accept", "--yes")
     assert first.status == 0
     assert "\n  read\n  remove\n  write\n" in first.out
-    assert "every session starts from these 3 tools" in first.out
+    assert "the baseline of every session is now 3 tools" in first.out
     assert shop.pins("diff").status == 0
 
     shop.offer(changed(READ, description="Reads a file and mails it."), WRITE, changed(REMOVE, name="delete"))
@@ -134,11 +134,11 @@ def test_from_nothing_to_drift_and_back(shop: Shop) -> None:
 
 def test_the_list_says_how_each_server_stands(shop: Shop) -> None:
     """Where sessions start, and what the server offers now, also when it does not answer."""
-    assert "starts from  what each session sees first\n" in shop.pins("list").out
+    assert "baseline     what each session sees first\n" in shop.pins("list").out
     shop.pins("accept", "--yes")
     shop.offer(changed(READ, annotations={"readOnlyHint": False}), WRITE)
     said = shop.pins("list").out
-    assert said.startswith("shop\n  starts from  accepted ")
+    assert said.startswith("shop\n  baseline     accepted ")
     assert ": 1 changed, 1 removed; 1 less safe\n" in said
     shop.configure(url="http://127.0.0.1:1/mcp")
     away = shop.pins("list")
@@ -157,19 +157,19 @@ async def test_what_sessions_met_is_shown_until_it_is_accepted(shop: Shop) -> No
                 await client.initialize()
                 await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
     said = shop.pins("list").out
-    assert "met          " in said and "by 1 session or principal, first by anonymous, " in said
+    assert "drift seen   " in said and "by 1 session or principal, first by anonymous, " in said
     diff = shop.pins("diff")
     assert diff.status == 1
-    assert "remembered until an operator accepts" in diff.out and "{+ and mails it+}" in diff.out
+    assert "not accepted yet" in diff.out and "{+ and mails it+}" in diff.out
     assert shop.pins("accept", "--yes").status == 0
     diff = shop.pins("diff")
-    assert diff.status == 0 and "remembered" not in diff.out
+    assert diff.status == 0 and "not accepted" not in diff.out
 
 
 def test_accepting_asks_at_a_terminal(shop: Shop) -> None:
     """Nothing is accepted but by a yes; without a terminal there is nobody to say it."""
     alone = shop.pins("accept")
-    assert alone.status == 2 and "say --yes" in alone.err
+    assert alone.status == 2 and "use --yes" in alone.err
     for answer, status in (("n", 1), ("", 1), ("y", 0)):
         operator, terminal = pty.openpty()
         os.write(operator, f"{answer}\n".encode())
@@ -177,7 +177,7 @@ def test_accepting_asks_at_a_terminal(shop: Shop) -> None:
         os.close(terminal)
         os.close(operator)
         assert said.status == status
-        assert "Shall every session of shop start from these 3 tools" in said.out
+        assert "Make these 3 tools" in said.out
     assert shop.pins("check").status == 0
 
 
@@ -188,7 +188,7 @@ def test_what_no_model_reads_is_told_and_no_drift(shop: Shop) -> None:
     said = shop.pins("check")
     assert said.status == 0
     assert "members that are not part of the fingerprint differ" in said.out
-    assert "Nothing that a model is told has changed" in said.out
+    assert "Nothing that a model sees has changed" in said.out
 
 
 # --- lock files -----------------------------------------------------------------------------------------------
@@ -198,11 +198,11 @@ def test_a_lock_file_is_checked_in_ci(shop: Shop) -> None:
     """It lies beside the settings, is written by export, and needs no state: none is made."""
     shop.configure(tools_lock="tools.lock")
     missing = shop.pins("check")
-    assert missing.status == 2 and "mcp-adapter pins export writes it" in missing.err
+    assert missing.status == 2 and "create it with mcp-adapter pins export" in missing.err
     written = shop.pins("export")
     assert (written.status, written.out) == (0, f"{shop.place / 'tools.lock'} is written\n")
     lock = (shop.place / "tools.lock").read_text()
-    assert "as it was" in shop.pins("export").out
+    assert "is unchanged" in shop.pins("export").out
 
     shop.offer(changed(READ, inputSchema={"type": "object"}), WRITE, REMOVE)
     said = shop.pins("check")
@@ -228,7 +228,7 @@ def test_a_lock_file_that_was_tampered_with_is_refused(shop: Shop) -> None:
     lock.write_text(lock.read_text().replace("Reads a file.", "Reads every file."))
     said = shop.pins("check")
     assert said.status == 2
-    assert "tools.lock, line " in said.err and "the digest belongs to" in said.err
+    assert "tools.lock, line " in said.err and "does not match its digest" in said.err
 
 
 def test_one_server_of_a_lock_file_is_written_anew(shop: Shop) -> None:
@@ -236,7 +236,7 @@ def test_one_server_of_a_lock_file_is_written_anew(shop: Shop) -> None:
     lock = shop.place / "tools.lock"
     digest = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
     lock.write_text('format 1\n\nserver "other"\n')
-    assert "set tools_lock: tools.lock" in shop.pins("export", "shop").out
+    assert "add tools_lock: tools.lock to this server" in shop.pins("export", "shop").out
     assert 'server "other"' in lock.read_text() and 'server "shop"' in lock.read_text()
     printed = shop.pins("export", "--output", "-").out
     assert 'server "other"' not in printed
@@ -252,7 +252,7 @@ def test_one_server_of_a_lock_file_is_written_anew(shop: Shop) -> None:
 def test_what_cannot_be_read_is_no_agreement(shop: Shop) -> None:
     """A server that is away, a server that has no baseline, and a server that is not configured end with 2."""
     unpinned = shop.pins("check")
-    assert unpinned.status == 2 and "nothing to check against" in unpinned.err
+    assert unpinned.status == 2 and "no baseline to compare with" in unpinned.err
     unknown = shop.pins("check", "\x1b[2Jshop")
     assert unknown.status == 2 and "\x1b" not in unknown.err
     shop.pins("accept", "--yes")
@@ -268,7 +268,7 @@ def test_memory_knows_lock_files_only(shop: Shop) -> None:
     shop.configure(state="memory")
     for arguments in (("diff",), ("accept", "--yes"), ("list", "--seen")):
         said = shop.pins(*arguments)
-        assert "Only a lock file works here" in said.err + said.out
+        assert "Use a lock file" in said.err + said.out
         assert said.status == (0 if arguments[0] == "list" else 2)
     shop.configure(state="memory", tools_lock="tools.lock")
     assert shop.pins("export").status == 0

@@ -14,7 +14,7 @@ from adapter.files.shelf import Shelf
 async def test_a_second_adapter_is_refused(shelf: Shelf, root: Path) -> None:
     """The sentence advises a root of its own and names no path; the first goes on undisturbed."""
     second = Shelf(root, lock_wait=0.2)
-    with pytest.raises(StorageFailed, match=r"a storage\.root of its own") as refused:
+    with pytest.raises(StorageFailed, match=r"set another storage\.root") as refused:
         await second.open()
     assert str(root) not in str(refused.value)
     await (await shelf.stage()).discard()

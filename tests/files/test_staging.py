@@ -136,7 +136,7 @@ async def test_a_large_chunk_on_a_full_disk_too(shelf: Shelf) -> None:
     staging = await shelf.stage()
     with no_file_larger_than(MIB), pytest.raises(StorageFull):
         await staging.write(b"x" * 3 * MIB)
-    with pytest.raises(StorageFailed, match="whole"):
+    with pytest.raises(StorageFailed, match="completely"):
         await staging.finish()
     await staging.discard()
 

@@ -108,9 +108,14 @@ def test_an_unknown_kind_is_refused() -> None:
     [
         ("sqlite", "a.db", {"nonsense": "hunter2"}, "option 'nonsense' is not known"),
         ("sqlite", "a.db", {"mode": "hunter2"}, "option 'mode' is one of ro, rw, rwc"),
-        ("sqlite", "a.db", {"pool_size": 0}, "option 'pool_size' is a whole number from 1"),
+        ("sqlite", "a.db", {"pool_size": 0}, "option 'pool_size' must be a whole number of at least 1"),
         ("mysql", "mysql://a/b", {"tls": "hunter2"}, "option 'tls' is one of true, false, skip-verify"),
-        ("postgres", "postgres://a/b", {"pool_size": True}, "option 'pool_size' is a whole number from 1"),
+        (
+            "postgres",
+            "postgres://a/b",
+            {"pool_size": True},
+            "option 'pool_size' must be a whole number of at least 1",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_and_not_repeated(

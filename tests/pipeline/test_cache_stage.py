@@ -265,7 +265,7 @@ async def test_w6_who_has_no_identity_is_told_apart_by_principal(
 @pytest.mark.parametrize("word", ["Identity", "header:", "header:a b", "header", "cookie", ""])
 def test_w6_an_unknown_word_is_refused(word: str) -> None:
     """A misspelt word would make one caller's result everybody's, so nothing starts with one."""
-    with pytest.raises(ValueError, match="results vary by identity"):
+    with pytest.raises(ValueError, match="vary must be identity"):
         varying([word], str)
 
 

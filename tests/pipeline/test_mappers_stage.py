@@ -72,7 +72,7 @@ async def test_w7_what_is_no_object_ends_the_call(returned: object) -> None:
     assert failed.stage == "input_transform"
     assert str(failed) == (
         "input transform failed for tool get-user: "
-        f"the mapper has to return an object, not {type(returned).__name__}"
+        f"the mapper must return an object, not {type(returned).__name__}"
     )
     assert not behind.reached
 
@@ -237,7 +237,7 @@ async def test_h7_a_mapper_may_return_what_a_handler_may() -> None:
         (Exception("boom"), "boom"),
         (ValueError(), "ValueError"),
         (type("<script>", (Exception,), {})("boom"), "boom"),
-        (NotJson("Opaque is no JSON."), "Opaque is no JSON."),
+        (NotJson("Opaque cannot be written as JSON."), "Opaque cannot be written as JSON."),
         (ZeroDivisionError("division by zero"), "division by zero (ZeroDivisionError)"),
     ],
 )
@@ -262,5 +262,5 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
     endless.append(endless)
     failed = await refused(mapping_out(Scripted(lambda *_: endless)), a_call(), Behind())
     assert str(failed) == (
-        "output transform failed for tool get-user: The value holds more than 250000 values, or holds itself."
+        "output transform failed for tool get-user: The value has more than 250000 values, or contains itself."
     )

@@ -148,7 +148,7 @@ async def test_v6_returning_nothing_without_calling_next_is_a_failure() -> None:
     assert (failed.stage, str(failed)) == (
         "middleware",
         "middleware failed for tool get-user: "
-        "the middleware returned nothing: it has to return a result, or what next gave",
+        "the middleware returned nothing: it must return a result, or the return value of next",
     )
 
 
@@ -161,7 +161,7 @@ async def test_v6_a_call_is_executed_once() -> None:
 
     behind = Behind()
     failed = await refused(middleware(twice), a_call(), behind)
-    assert str(failed).endswith("next was called a second time: a call is executed once")
+    assert str(failed).endswith("next was called twice: a call is executed only once")
     assert len(behind.arguments) == 1
 
 
@@ -173,7 +173,7 @@ async def test_v6_next_takes_an_object_only() -> None:
 
     behind = Behind()
     failed = await refused(middleware(wrong), a_call(), behind)
-    assert str(failed).endswith("next takes an object of arguments, not list")
+    assert str(failed).endswith("next must be called with an object of arguments, not list")
     assert not behind.reached
 
 
@@ -300,7 +300,7 @@ def test_v6_a_raw_middleware_that_cannot_await_next_is_refused_at_once() -> None
         async def __call__(self, ctx: Any, args: Any, next: Any) -> Any:
             return await next()
 
-    with pytest.raises(ValueError, match="takes next, so it has to be async"):
+    with pytest.raises(ValueError, match="takes next, so it must be async"):
         middleware(sync)
     middleware(Object())
 
@@ -339,7 +339,7 @@ async def test_v6_deriving_anything_else_is_a_failure() -> None:
     behind = Behind()
     failed = await refused(middleware(lambda ctx: "user"), a_call(), behind)
     assert str(failed) == (
-        "middleware failed for tool get-user: a middleware without next returns a mapping, not str"
+        "middleware failed for tool get-user: a middleware without next must return a mapping, not str"
     )
     raising = await refused(middleware(lambda ctx: ctx.nothing), a_call(), behind)
     assert str(raising) == "middleware failed for tool get-user: there is no 'nothing' here (AttributeError)"

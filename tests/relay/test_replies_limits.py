@@ -138,7 +138,7 @@ async def test_answer_that_is_put_off_for_ever() -> None:
         asked += 1
         return polling(int(last_id) + 1)
 
-    with pytest.raises(UpstreamBroken, match="again and again"):
+    with pytest.raises(UpstreamBroken, match="deferred its answer too often"):
         await read_answer(polling(0), 1, 1.0, again, 1 << 20)
     assert asked == RESUMPTIONS
 
@@ -163,7 +163,7 @@ ENOUGH = 2 * len(BLANKS[0]) // SLICE // 2
 
 @contextlib.asynccontextmanager
 async def others_have_turns() -> AsyncIterator[None]:
-    """Fails unless somebody else got a turn again and again while the block ran."""
+    """Fails unless somebody else got a turn deferred its answer too often while the block ran."""
     turns = 0
 
     async def count() -> None:

@@ -44,7 +44,7 @@ def test_operators_are_names_of_tokens(file: Path) -> None:
         ({"max_body": "much"}, "max_body: must be a byte size such as"),
         (
             {"discovery_auth": True},
-            "discovery_auth: demands a token, but core.auth is not enabled: nobody has",
+            "discovery_auth: requires a token, but core.auth is not enabled: enable core.auth",
         ),
         ({"enabled": True, "path": "/mcp/a"}, "path: /mcp/a is not free: /mcp/a is the mount_path of a"),
         ({"enabled": True, "path": "/mcp"}, "path: /mcp is not free: /mcp/a is the mount_path of a"),
@@ -71,6 +71,6 @@ def test_a_console_that_is_off_takes_no_path(file: Path) -> None:
 def test_without_tokens_it_is_for_this_machine_only(file: Path) -> None:
     """Bound to the network it needs core.auth, as whoever reaches it might run tools."""
     open_to_all = proxied({}, console={"enabled": True}, core={"host": "0.0.0.0"})
-    assert refusal(file, open_to_all).startswith("console.enabled: is open to the network, as core.host is")
+    assert refusal(file, open_to_all).startswith("console.enabled: is not allowed, because core.host is")
     guarded = proxied({}, console={"enabled": True}, core={**TOKENS, "host": "0.0.0.0"})
     assert loaded(file, guarded).console.enabled

@@ -61,7 +61,7 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
     [
         ({"shape": {}}, "shape: is not a known key; the nearest is schema"),
         ({"schema": "int"}, "schema: must be a mapping of keys to values"),
-        ({"schema": {}, "json_schema": {}}, "p: has both schema and json_schema: one says what is shown"),
+        ({"schema": {}, "json_schema": {}}, "p: has both schema and json_schema: remove one of them"),
         ({"limit": 0}, "limit: input should be greater than 0"),
         ({"redact": {}}, "redact.paths: is required"),
         (
@@ -78,8 +78,8 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
         ),
         ({"ui": {"type": "code"}}, "ui[0].content: is required"),
         ({"format": "xml"}, "format: must be json or toon"),
-        ({"embed": {"client": "nobody"}}, "embed.client: there is no presenter of the name nobody"),
-        ({"embed": {"self": "p"}}, "embed.self: p embeds p in turn, so its data would never end"),
+        ({"embed": {"client": "nobody"}}, "embed.client: there is no presenter with the name nobody"),
+        ({"embed": {"self": "p"}}, "embed.self: p embeds p again, so the data would have no end"),
     ],
 )
 def test_a_mistake_in_a_presenter_is_told_at_its_place(

@@ -180,11 +180,11 @@ async def test_a_foreign_database_is_refused(path: Path) -> None:
 
 
 async def test_a_damaged_file_is_refused_without_its_path(path: Path) -> None:
-    """A file that is no database is named as such, in a sentence that gives no path away."""
+    """A file that is not a database is named as such, in a sentence that gives no path away."""
     path.parent.mkdir()
     path.write_bytes(b"not a database at all, " * 500)
     sentence = await _refusal(SqliteStore(path))
-    assert "no database" in sentence
+    assert "not a database" in sentence
     assert "/" not in sentence
 
 

@@ -230,5 +230,5 @@ async def test_a_missing_extra_is_named() -> None:
 def test_waiting_for_the_collector_is_refused() -> None:
     """Calls never wait for a collector, so the setting that asks for it is refused in a sentence."""
     settings = Settings(enabled=True, drop_on_queue_full=False)
-    with pytest.raises(TelemetryMissing, match="false cannot be had"):
+    with pytest.raises(TelemetryMissing, match="false is not supported"):
         open_telemetry(settings, redact=told, fault=fault)

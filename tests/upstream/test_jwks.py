@@ -46,12 +46,12 @@ async def test_a_document_comes_whole(site: Site) -> None:
         (
             b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
             UpstreamBroken,
-            "The answer is 302 instead of the document.",
+            "The answer has status 302 instead of the document.",
         ),
         (
             b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone",
             UpstreamBroken,
-            "The answer is 404 instead of the document.",
+            "The answer has status 404 instead of the document.",
         ),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a",

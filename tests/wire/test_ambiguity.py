@@ -62,8 +62,8 @@ RESPONSE = '{"jsonrpc":"2.0","id":1,"result":{},%s}'
         (RESPONSE % '"ID":1', "ID"),
         (RESPONSE % '"error":{},"error":null', "twice"),
         (CALL.replace('"id"', '"method ":"tools/call","id"'), "another member"),
-        (CALL.replace('"id"', '"result":{},"id"'), "neither a result"),
-        (CALL.replace('"id"', '"error":{},"id"'), "neither a result"),
+        (CALL.replace('"id"', '"result":{},"id"'), "must not have a result"),
+        (CALL.replace('"id"', '"error":{},"id"'), "must not have a result"),
         (CALL.replace('"params"', '"param\\u017f"'), r"param\u017f"),
         (CALL.replace('"id"', '"Id":2,"id"'), "Id"),
         *(

@@ -203,7 +203,9 @@ class _Explorer:
             except Exception:
                 self._log.exception("a request failed unexpectedly", path=request.path)
                 if request.reply.status is None:
-                    send(request, refused(500, "The request failed unexpectedly."), [])
+                    send(
+                        request, refused(500, "The request failed unexpectedly; the log has the details."), []
+                    )
 
         return await answered(original, guarded)
 

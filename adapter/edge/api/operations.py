@@ -10,7 +10,7 @@ FILES, HEALTH = "files", "health"
 _DETAIL = ref("Detail")
 _OBJECT: Schema = {"type": "object"}
 _SIGNED = (
-    RequestShape("exp", "query", "When the link expires, in Unix seconds; part of a signed link."),
+    RequestShape("exp", "query", "Expiry of the link in Unix seconds; part of a signed link."),
     RequestShape("sig", "query", "The signature; part of a signed link."),
 )
 _PIECE = (
@@ -57,27 +57,43 @@ def operations(upload_path: str | None, *, downloads: bool) -> list[Operation]:
     if upload_path is not None:
         described += [
             _upload(upload_path),
-            _file(upload_path, "downloadDelivery", "A file that a tool was handed."),
+            _file(upload_path, "downloadDelivery", "Returns a file for a tool."),
         ]
     if downloads:
-        described.append(_file(DOWNLOADS, "downloadArtifact", "An artifact, by its link or by who owns it."))
+        described.append(
+            _file(DOWNLOADS, "downloadArtifact", "Returns an artifact, by its link or for its owner.")
+        )
     return described
 
 
 def _health() -> list[Operation]:
-    whole = json("How the adapter and its servers are.", _OBJECT)
+    whole = json("Health of the adapter and its servers.", _OBJECT)
     state = json("The state.", _OBJECT)
     return [
         Operation(
-            "GET", "/healthz", "showHealth", HEALTH, "The whole picture.", {200: whole, 503: whole}, open=True
+            "GET",
+            "/healthz",
+            "showHealth",
+            HEALTH,
+            "Complete health report.",
+            {200: whole, 503: whole},
+            open=True,
         ),
-        Operation("GET", "/livez", "showLive", HEALTH, "Whether the process lives.", {200: state}, open=True),
+        Operation(
+            "GET",
+            "/livez",
+            "showLive",
+            HEALTH,
+            "Tells whether the process is alive.",
+            {200: state},
+            open=True,
+        ),
         Operation(
             "GET",
             "/readyz",
             "showReady",
             HEALTH,
-            "Whether servers can be called.",
+            "Tells whether servers can be called.",
             {200: state, 503: state},
             open=True,
         ),
@@ -90,24 +106,26 @@ def _upload(path: str) -> Operation:
         f"{path.rstrip('/')}/{{server}}",
         "uploadFiles",
         FILES,
-        "Takes the files of a form, all of them or none.",
+        "Stores all files of a form, or none of them.",
         {
             200: json("The handles of the files.", _UPLOADED),
-            400: json("The form is not what was announced.", _DETAIL),
+            400: json("The form does not match the announcement.", _DETAIL),
             401: json("The link or the token is not valid.", _DETAIL),
-            404: json("This server takes no uploads.", _DETAIL),
-            408: json("The upload stopped coming.", _DETAIL),
+            404: json("This server accepts no uploads.", _DETAIL),
+            408: json("The upload stopped.", _DETAIL),
             413: json("A file is too large.", _DETAIL),
-            415: json("The body is no form.", _DETAIL),
-            429: json("The files are more than may be kept.", _DETAIL),
+            415: json("The body is not a form.", _DETAIL),
+            429: json("The files exceed a quota.", _DETAIL),
             500: json("A file could not be written.", _DETAIL),
-            503: json("The adapter's store is away.", _DETAIL),
-            507: json("There is no room.", _DETAIL),
+            503: json("The adapter's state store is unavailable.", _DETAIL),
+            507: json("There is no space.", _DETAIL),
         },
         asks=(
-            RequestShape("sid", "query", "The scope that the files will be of; part of a signed link."),
+            RequestShape("sid", "query", "The future owner of the files; part of a signed link."),
             *_SIGNED,
-            RequestShape("nonce", "query", "What makes the link good for one upload; part of a signed link."),
+            RequestShape(
+                "nonce", "query", "Nonce that limits the link to one upload; part of a signed link."
+            ),
         ),
         body={"multipart/form-data": _FORM},
         named=_NAMED,
@@ -124,13 +142,13 @@ def _file(path: str, name: str, summary: str) -> Operation:
         summary,
         {
             200: Says("The file.", anything, {"ETag": "Its digest.", "Content-Disposition": "Its name."}),
-            206: Says("A range of it.", anything, {"Content-Range": "Which."}),
-            304: Says("It is as it was."),
+            206: Says("A range of the file.", anything, {"Content-Range": "Which."}),
+            304: Says("It is unchanged."),
             401: json("The link or the token is not valid.", _DETAIL),
-            404: json("The file is not here.", _DETAIL),
-            416: json("The range begins behind its end.", _DETAIL),
+            404: json("The file does not exist.", _DETAIL),
+            416: json("The range begins after the end of the file.", _DETAIL),
             500: json("The file could not be read.", _DETAIL),
-            503: json("The adapter's store is away.", _DETAIL),
+            503: json("The adapter's state store is unavailable.", _DETAIL),
         },
         asks=(*_SIGNED, *_PIECE),
         named=_NAMED,

@@ -123,26 +123,26 @@ SCHEMAS: dict[str, Schema] = {
 _ERROR = ref("Error")
 _FAILED: Schema = {"anyOf": [ref("Failed"), _ERROR]}
 _FAILED_TO_LOOK = {
-    400: json("The request lacks what the server needs of it.", _ERROR),
-    401: json("The list is shown to known callers only.", _ERROR),
-    409: json("The server's tools are not those that this caller first saw.", _ERROR),
-    429: json("Too much is under way.", _ERROR),
+    400: json("The request has no header that the server requires.", _ERROR),
+    401: json("The list requires a token.", _ERROR),
+    409: json("The server's tools changed since this caller first saw them.", _ERROR),
+    429: json("Too many requests are running.", _ERROR),
     500: json("The tools could not be listed.", _ERROR),
-    502: json("The server behind the adapter did not answer.", _ERROR),
-    503: json("The server behind the adapter is not well.", _ERROR),
-    504: json("The server behind the adapter was silent for too long.", _ERROR),
+    502: json("The upstream server did not answer.", _ERROR),
+    503: json("The upstream server is unhealthy.", _ERROR),
+    504: json("The upstream server was silent for too long.", _ERROR),
 }
 _UNKNOWN = {404: json("There is no such tool.", _ERROR)}
 _NO_SERVER = {404: json("There is no such server.", _ERROR)}
 _BODY = {
     413: json("The body is too large.", _ERROR),
-    415: json("A page sent something that is not JSON.", _ERROR),
+    415: json("A web page sent a body that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
 _TAB = RequestShape(
     "X-Adapter-Session",
     "header",
-    "Tells apart what one caller does in several places: up to 64 letters, digits, - and _.",
+    "Selects one of several sessions of a caller: up to 64 letters, digits, - and _.",
     schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 )
 
@@ -156,15 +156,15 @@ CALL = Operation(
         200: Says(
             "The tool's result.",
             {"application/json": ref("Succeeded"), EVENT_STREAM: None},
-            {WARNING_FIELD: "There where a body that is no JSON was taken for no arguments."},
+            {WARNING_FIELD: "Present if the body was not JSON and the tool was called without arguments."},
         ),
         **_FAILED_TO_LOOK,
         **_UNKNOWN,
         **_BODY,
-        400: json("The body cannot be arguments.", _ERROR),
-        401: json("The caller is not let in.", _ERROR),
+        400: json("The body is not an object of arguments.", _ERROR),
+        401: json("The token is missing or wrong.", _ERROR),
         403: json("Execution is disabled.", _ERROR),
-        500: json("The tool failed, as its result says; or no tools could be listed.", _FAILED),
+        500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
     asks=(_TAB,),
     body={"application/json": _OBJECT},
@@ -177,13 +177,13 @@ VALIDATE = Operation(
     TAG,
     "Checks arguments against the tool's schema and runs nothing.",
     {
-        200: json("Whether they are valid, and what is wrong with them.", ref("Validation")),
+        200: json("Whether the arguments are valid, and all errors.", ref("Validation")),
         **_FAILED_TO_LOOK,
         **_UNKNOWN,
         **_BODY,
         400: json("The body is not JSON.", {"anyOf": [ref("Validation"), _ERROR]}),
-        401: json("The caller is not let in.", _ERROR),
-        429: json("Too many large checks wait.", _ERROR),
+        401: json("The token is missing or wrong.", _ERROR),
+        429: json("Too many large checks are waiting.", _ERROR),
     },
     asks=(_TAB,),
     body={"application/json": {}},
@@ -213,7 +213,7 @@ META = Operation(
     "/meta",
     "showMeta",
     TAG,
-    "How the page is called, and whether tools can be run.",
+    "The title of the page, and whether tools can be run.",
     {200: json("Both.", ref("Meta")), **_NO_SERVER},
     open=True,
 )

@@ -57,7 +57,7 @@ class Callers:
         headers = request.headers
         tab = headers.get(TAB_FIELD)
         if tab is not None and _TAB.fullmatch(tab) is None:
-            raise BadRequest(f"{TAB_FIELD} is up to 64 letters, digits, - and _.")
+            raise BadRequest(f"{TAB_FIELD} must be up to 64 letters, digits, - and _.")
         try:
             principal, withhold = self._guard.principal(headers)
         except Unauthorized:
@@ -148,18 +148,18 @@ RESOURCE = Operation(
     "/resources",
     "readResource",
     "files",
-    "The bytes of a resource, such as an artifact.",
+    "Returns the bytes of a resource, such as an artifact.",
     {
         200: Says(
-            "The bytes.", {"*/*": None}, {"Content-Disposition": "Whether they may be shown as they are."}
+            "The bytes.", {"*/*": None}, {"Content-Disposition": "Whether a browser may show the bytes."}
         ),
         400: json("The address of the resource is missing.", ref("Error")),
-        401: json("The caller is not known.", ref("Error")),
+        401: json("The token is missing or wrong.", ref("Error")),
         404: json("There is no such resource.", ref("Error")),
-        429: json("Too much is under way.", ref("Error")),
-        502: json("The server behind the adapter did not answer.", ref("Error")),
-        503: json("The server behind the adapter is not well.", ref("Error")),
-        504: json("The server behind the adapter was silent for too long.", ref("Error")),
+        429: json("Too many requests are running.", ref("Error")),
+        502: json("The upstream server did not answer.", ref("Error")),
+        503: json("The upstream server is unhealthy.", ref("Error")),
+        504: json("The upstream server was silent for too long.", ref("Error")),
     },
     asks=(RequestShape("uri", "query", "The resource's URI.", required=True),),
 )
@@ -196,7 +196,7 @@ class Previews:
         """``GET /resources?uri=…``. Raises ClientGone."""
         uri = query_of(request).get("uri")
         if not uri:
-            send(request, refused(400, "Say which resource: ?uri=…"), extra)
+            send(request, refused(400, "Name the resource: ?uri=…"), extra)
             return
         try:
             self._callers.authenticate(request)

@@ -147,7 +147,7 @@ class ConsoleData:
 
     def _require(self, server: str) -> None:
         if server not in self._known:
-            raise NotFound("No server of this id is served here.")
+            raise NotFound("No server with this id is served here.")
 
     async def _look_again(self, request: Request, server: str) -> None:
         """Let what was seen last be what is offered now. A server that is away stays as it was seen."""
@@ -171,7 +171,7 @@ class ConsoleData:
         said = parse(body)
         digest = said.get("digest") if isinstance(said, dict) else None
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
-            raise BadRequest('The body is {"digest": …} with the digest of the tools that were shown.')
+            raise BadRequest('The body must be {"digest": …} with the digest of the tools that were shown.')
         return digest
 
 

@@ -147,7 +147,7 @@ SCHEMAS: dict[str, Schema] = {
 
 _STRANGER = {401: json("A token is needed.", _DETAIL)}
 _UNKNOWN = {404: json("There is no such server.", _DETAIL)}
-_STORE = {503: json("The adapter's store is away.", _DETAIL)}
+_STORE = {503: json("The adapter's state store is unavailable.", _DETAIL)}
 _NAMED = {"server": "The server's id."}
 
 OPERATIONS = (
@@ -156,7 +156,7 @@ OPERATIONS = (
         "/-/me",
         "showViewer",
         TAG,
-        "Who asks, and what they may do.",
+        "Returns the caller and its permissions.",
         {200: json("The viewer.", ref("Viewer")), **_STRANGER},
     ),
     Operation(
@@ -164,7 +164,7 @@ OPERATIONS = (
         "/-/servers",
         "listServers",
         TAG,
-        "How the servers are, and how they were.",
+        "Returns the current and past health of the servers.",
         {200: json("The servers.", _list(ref("ServerStatus"))), **_STRANGER, **_STORE},
     ),
     Operation(
@@ -172,15 +172,15 @@ OPERATIONS = (
         "/-/sessions",
         "listSessions",
         TAG,
-        "The open sessions: the viewer's own, to operators all.",
-        {200: json("The sessions, those used last first.", _list(ref("Session"))), **_STRANGER},
+        "Returns open sessions: a viewer's own, for operators all.",
+        {200: json("The sessions, most recently used first.", _list(ref("Session"))), **_STRANGER},
     ),
     Operation(
         "GET",
         "/-/files",
         "listFiles",
         TAG,
-        "The viewer's files, and to operators how much others hold.",
+        "Returns a viewer's files, and for operators the amount of files of others.",
         {200: json("The files by scope.", _object({"scopes": _list(ref("HeldFiles"))})), **_STRANGER},
     ),
     Operation(
@@ -188,14 +188,14 @@ OPERATIONS = (
         "/-/exchanges",
         "listExchanges",
         TAG,
-        "The last exchanges, or those to come as events: the viewer's own, to operators all.",
+        "Returns the last exchanges, or new ones as events: a viewer's own, for operators all.",
         {
             200: Says(
-                "The exchanges, the newest first; as events each as it ends.",
+                "The exchanges, newest first; or events, one when each ends.",
                 {JSON_TYPE: _list(ref("Exchange")), EVENT_STREAM: None},
             ),
             **_STRANGER,
-            429: json("As many watch already as may.", _DETAIL),
+            429: json("Too many viewers are watching.", _DETAIL),
         },
     ),
     Operation(
@@ -203,7 +203,7 @@ OPERATIONS = (
         "/-/config",
         "showConfiguration",
         TAG,
-        "The settings that are in force, without secrets.",
+        "Returns the current settings without secrets.",
         {200: json("The settings.", _object({"yaml": TEXT})), **_STRANGER},
     ),
     Operation(
@@ -211,8 +211,8 @@ OPERATIONS = (
         "/-/pins/{server}",
         "showPins",
         TAG,
-        "How a server's tools stand to what it is held against.",
-        {200: json("The tools, those that changed first.", ref("Pins")), **_STRANGER, **_UNKNOWN, **_STORE},
+        "Compares a server's tools with their baseline.",
+        {200: json("The tools, changed ones first.", ref("Pins")), **_STRANGER, **_UNKNOWN, **_STORE},
         named=_NAMED,
     ),
     Operation(
@@ -220,16 +220,16 @@ OPERATIONS = (
         "/-/pins/{server}/accept",
         "acceptPins",
         TAG,
-        "Has every session start from the tools of now. For operators.",
+        "Makes the current tools the baseline of every session. For operators.",
         {
             200: json("They do.", ref("Pins")),
-            400: json("The body names no digest.", _DETAIL),
+            400: json("The body has no digest.", _DETAIL),
             **_STRANGER,
-            403: json("The viewer is no operator.", _DETAIL),
+            403: json("The caller is not an operator.", _DETAIL),
             **_UNKNOWN,
-            409: json("The tools are others by now, or are not an operator's to accept.", _DETAIL),
+            409: json("The tools have changed again, or the server has a lock file.", _DETAIL),
             413: json("The body is too large.", _DETAIL),
-            415: json("A page sent something that is not JSON.", _DETAIL),
+            415: json("A web page sent a body that is not JSON.", _DETAIL),
             **_STORE,
         },
         body={JSON_TYPE: _object({"digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}})},

@@ -63,7 +63,7 @@ class DownloadRoute:
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:
-            raise NotFound("No server of this id has files here.")
+            raise NotFound("No server with this id has files here.")
 
     async def _find(self, names: Names, *kinds: FileKind) -> FileRecord:
         server, scope, file_id, filename = names
@@ -84,7 +84,7 @@ class DownloadRoute:
         asked = _asked(request, record.content.size, etag)
         if isinstance(asked, Unsatisfiable):
             body = orjson.dumps(
-                {"detail": f"The file has {asked.size} bytes, and the range begins behind them."}
+                {"detail": f"The range begins after the end of the file, which has {asked.size} bytes."}
             )
             unsatisfied = [("Content-Range", f"bytes */{asked.size}"), ("Content-Type", "application/json")]
             request.reply.send(416, fields + unsatisfied, body)

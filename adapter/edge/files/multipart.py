@@ -102,9 +102,9 @@ class Form:
         try:
             self._parser.write(chunk)
         except FormParserError:
-            raise UploadRefused("The body is not multipart/form-data as RFC 7578 has it.") from None
+            raise UploadRefused("The body is not valid multipart/form-data (RFC 7578).") from None
         if self._beside < 0:
-            raise UploadRefused("The form holds too much beside files.")
+            raise UploadRefused("The form has too much data besides the files.")
         # A form and its parser know each other: what they held on to would stay until the collector comes by.
         events, self._events, self._chunk = self._events, [], b""
         return events
@@ -154,12 +154,12 @@ class Form:
     def _measure_head(self, size: int) -> None:
         self._head_size += size
         if self._head_size > PART_HEAD_LIMIT:
-            raise UploadRefused(f"The fields of a part are more than {PART_HEAD_LIMIT} bytes.")
+            raise UploadRefused(f"The headers of a part are larger than {PART_HEAD_LIMIT} bytes.")
 
     def _end_field(self) -> None:
         self._head_fields += 1
         if self._head_fields > PART_FIELDS_LIMIT:
-            raise UploadRefused(f"A part has more than {PART_FIELDS_LIMIT} fields.")
+            raise UploadRefused(f"A part has more than {PART_FIELDS_LIMIT} headers.")
         self._head.setdefault(self._field.decode("latin-1").lower(), _text(self._value).strip(" \t"))
         self._field = self._value = b""
 
@@ -174,13 +174,11 @@ class Form:
     def _begin_file(self, parameters: dict[str, str]) -> None:
         filename = _extended(parameters.get("filename*", "")) or _filename(parameters.get("filename", ""))
         if not filename:
-            raise UploadRefused(f"A part named {FILE_FIELD} is no file: it has no filename.")
+            raise UploadRefused(f"A part named {FILE_FIELD} is not a file: it has no filename.")
         if len(filename.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
-            raise UploadRefused(f"The name of a file has more than {NAME_LIMIT} bytes.")
+            raise UploadRefused(f"The name of a file is longer than {NAME_LIMIT} bytes.")
         if self._head.get("content-transfer-encoding", "").lower() not in _CODINGS:
-            raise UploadRefused(
-                "A file is sent as it is, without a Content-Transfer-Encoding (RFC 7578 §4.7)."
-            )
+            raise UploadRefused("Send files without a Content-Transfer-Encoding (RFC 7578 §4.7).")
         self._in_file = True
         self._events.append(FileBegins(filename, self._head.get("content-type") or None))
 
@@ -193,7 +191,9 @@ class Form:
         elif self._digest is not None:
             self._digest += data[start:end]
             if len(self._digest) > DIGEST_LIMIT:
-                raise UploadRefused(f"A field named {DIGEST_FIELD} holds the 64 hex digits of a digest.")
+                raise UploadRefused(
+                    f"A field named {DIGEST_FIELD} must contain the 64 hexadecimal digits of a digest."
+                )
 
     def _end(self) -> None:
         if self._in_file:
@@ -215,7 +215,7 @@ def boundary_of(content_type: str | None) -> bytes:
     boundary = parameters.get("boundary", "").encode("latin-1", "replace")
     # RFC 2046 §5.1.1
     if not 0 < len(boundary) <= 70:
-        raise UploadRefused("The Content-Type has no boundary of 1 to 70 characters.")
+        raise UploadRefused("The Content-Type needs a boundary of 1 to 70 characters.")
     return boundary
 
 

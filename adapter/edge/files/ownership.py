@@ -14,10 +14,7 @@ from adapter.rules.access.sessions import session_key, well_formed
 
 SESSION_FIELD = "Mcp-Session-Id"
 
-_NO_CLAIM = (
-    "This needs a signed link, as the server's tools give them, "
-    "or the id of your own session in Mcp-Session-Id."
-)
+_NO_CLAIM = "Use a signed link from the server's tools, or send the id of your own session in Mcp-Session-Id."
 
 
 class Claims:

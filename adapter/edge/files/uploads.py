@@ -86,7 +86,7 @@ class UploadRoute:
     async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         (server,) = names
         if server not in self._servers:
-            raise NotFound("No server of this id takes uploads.")
+            raise NotFound("No server with this id accepts uploads.")
         scope, credential = await self._admit(request, server)
         form = self._form(request)
         self._check_length(request.length)
@@ -121,7 +121,7 @@ class UploadRoute:
 
     def _form(self, request: Request) -> Form:
         if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-            raise NotMultipart("Send the form as it is, without a Content-Encoding.")
+            raise NotMultipart("Send the form without a Content-Encoding.")
         return Form(boundary_of(request.headers.get("Content-Type")), beside=self._limits.beside)
 
     def _check_length(self, length: int | None) -> None:
@@ -130,8 +130,8 @@ class UploadRoute:
         least = (length or 0) - limits.beside
         if least > limits.max_files * limits.max_file_bytes:
             raise FileTooLarge(
-                f"The upload is larger than the {limits.max_files} files of {limits.max_file_bytes} bytes that "
-                "uploads.max_files and uploads.max_file_bytes allow."
+                f"The upload is larger than {limits.max_files} files (uploads.max_files) of "
+                f"{limits.max_file_bytes} bytes (uploads.max_file_bytes)."
             )
         if limits.quota is not None and least > limits.quota:
             raise QuotaReached(
@@ -153,9 +153,9 @@ class UploadRoute:
                     await batch.end_file()
         form.end()
         if not files:
-            raise UploadRefused("The form holds no part named file.")
+            raise UploadRefused("The form has no part named file.")
         if self._limits.require_sha256 and not form.digests:
-            raise UploadRefused("uploads.require_sha256 asks for a field named sha256 for each file.")
+            raise UploadRefused("uploads.require_sha256 is set: send a field named sha256 for each file.")
 
     async def _read(self, body: Body) -> bytes:
         try:

@@ -78,7 +78,7 @@ class Guard:
         if isinstance(headers, Fields) and headers.repeated:
             name = ambiguous(headers.repeated, self._token_header.lower())
             if name is not None:
-                raise BadRequest(f"The header {name} may be there once.")
+                raise BadRequest(f"The header {name} may occur only once.")
 
     def serves(self, host: str | None, *, forwarded: bool = False) -> bool:
         """Tell whether this Host is served.

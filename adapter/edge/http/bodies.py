@@ -72,7 +72,7 @@ class Body:
         try:
             await self._arrived(read_timeout)
         except TimeoutError:
-            raise BodyTooSlow(f"The body stopped coming for {read_timeout:g} s.") from None
+            raise BodyTooSlow(f"The body was silent for {read_timeout:g} s.") from None
         if not self.complete:
             await self._room()
         return self.take()
@@ -127,8 +127,8 @@ class Body:
             self._pace = Pace(floor)
         if self._pace.is_too_slow(waited, self.arrived) and not self.complete and self._failed is None:
             raise BodyTooSlow(
-                f"The body came slower than {floor.rate:g} bytes per second over {floor.window:g} s, "
-                "which core.client_timeouts.min_body_bytes_per_second asks for."
+                f"The body arrived slower than the {floor.rate:g} bytes per second over {floor.window:g} "
+                "s that core.client_timeouts.min_body_bytes_per_second requires."
             )
 
     def take(self) -> bytes:

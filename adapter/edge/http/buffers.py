@@ -92,7 +92,7 @@ class RequestBuffers:
     def refusal(self) -> BuffersFull:
         """Make the failure of a body for which there is no room."""
         return BuffersFull(
-            f"The request bodies held in memory are more than the {self._limit} bytes that "
+            f"The request bodies in memory have reached the {self._limit} bytes that "
             "core.max_buffered_bytes allows; try again shortly.",
             retry_after=1,
         )

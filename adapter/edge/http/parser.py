@@ -103,7 +103,7 @@ class RequestStream:
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, Refusal):
                 raise error.__context__ from None
-            raise Refusal(400, "this is not HTTP/1.1 as RFC 9112 has it") from error
+            raise Refusal(400, "this is not valid HTTP/1.1 (RFC 9112)") from error
         if self._formless > HEAD_LIMIT:
             if self.in_head:
                 raise _head_too_large()
@@ -219,11 +219,11 @@ def _check_head(fields: Fields, version: str) -> None:
     if version not in ("1.1", "1.0"):
         raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are served")
     if not fields.repeated.isdisjoint(("host", "transfer-encoding")):
-        raise Refusal(400, "Host and Transfer-Encoding may be there once")
+        raise Refusal(400, "Host and Transfer-Encoding may occur only once")
     if version == "1.1" and "host" not in fields:
         raise Refusal(400, "Host is missing")
     if fields.get("transfer-encoding", "chunked").lower() != "chunked":
-        raise Refusal(501, "the only transfer coding is chunked")
+        raise Refusal(501, "the only supported transfer coding is chunked")
 
 
 def _check_target(target: str, fields: Fields) -> None:
@@ -231,7 +231,7 @@ def _check_target(target: str, fields: Fields) -> None:
     scheme, separator, rest = target.partition("://")
     host = fields.get("host")
     if separator and host is not None and not same_authority(scheme, _AUTHORITY_END.split(rest, 1)[0], host):
-        raise Refusal(421, "the request's target and its Host name different places")
+        raise Refusal(421, "the request's target and its Host name different authorities")
 
 
 def _head_too_large() -> Refusal:

@@ -161,7 +161,7 @@ class Endpoint:
             admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
         principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
-            raise MethodNotAllowed(f"An MCP endpoint serves {MCP_METHODS}.")
+            raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")
         if not visit.rpc:
             return ask_of(request, server, era=visit.era, principal=principal, withhold=withhold)
         if not sends_json:

@@ -87,7 +87,7 @@ class Ingress:
         try:
             text = inflater.decompress(body, self._max_bytes + 1)
         except zlib.error:
-            raise BadRequest("The body is not what its Content-Encoding says.") from None
+            raise BadRequest("The body does not match its Content-Encoding.") from None
         if len(text) > self._max_bytes:
             raise self._too_long()
         # What stands behind the end is not read here, but an upstream might: nobody is to see another message.
@@ -121,7 +121,7 @@ class Ingress:
         most = self._max_values
         if most is not None and has_more_values(text, most):
             raise BadRequest(
-                f"The message holds more than the {most} values that core.max_request_values allows."
+                f"The message has more than the {most} values that core.max_request_values allows."
             )
         return self.read_message(text, request)
 
@@ -180,7 +180,7 @@ def ask_of(
 def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:
     absent = missing(server.required, headers.pairs)
     if absent is not None:
-        raise BadRequest(f"This server needs the header {absent} with every request.")
+        raise BadRequest(f"This server requires the header {absent} with every request.")
     if server.plan.guards:
         _require_one_reading(headers)
     return to_upstream(headers.pairs, passthrough=server.passthrough, static=server.static, withhold=withhold)
@@ -193,8 +193,8 @@ def _require_one_reading(headers: Fields) -> None:
     codings = [value for name, value in named if name == "content-encoding"]
     if len(types) > 1 or len(codings) > 1 or not all(map(_is_utf8, types)):
         raise UnsupportedMediaType(
-            "Calls of this server are judged first: send JSON in UTF-8, with one Content-Type and one "
-            "Content-Encoding at most."
+            "The adapter checks calls of this server: send JSON in UTF-8, with at most one Content-Type "
+            "and one Content-Encoding."
         )
 
 

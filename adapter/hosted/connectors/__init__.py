@@ -43,7 +43,7 @@ def connector_for(
     if chosen == "sqlite":
         return SqliteConnector(name, connection_string, options or {}, base=base)
     if chosen not in _DRIVEN:
-        raise ConnectorFailed(f"connector '{name}': its kind is one of {', '.join(KINDS)}")
+        raise ConnectorFailed(f"connector '{name}': its kind must be one of {', '.join(KINDS)}")
     connector, packages = _DRIVEN[chosen]
     try:
         module = importlib.import_module(f"{__name__}.{chosen}")

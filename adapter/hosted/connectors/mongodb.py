@@ -123,13 +123,13 @@ class MongodbConnector:
         self, client: AsyncMongoClient[Document], document: Mapping[str, Any] | None, max_rows: int
     ) -> tuple[str, Document]:
         if document is None:
-            raise QueryFailed("the statement is not one for mongodb")
+            raise QueryFailed("the statement is not a MongoDB command")
         database = document.get("database") or client.get_default_database(default="").name
         try:
             command = _typed(document["command"])
         except (BSONError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # What the types raise for a text that spells none of them; some sentences name classes of Python.
-            raise QueryFailed("a value is none of the type that its place has ($oid, $date, …)") from error
+            raise QueryFailed("a value does not fit the type at its place ($oid, $date, …)") from error
         return str(database), _sized(command, max_rows)
 
     async def _reply(self, client: AsyncMongoClient[Document], database: str, command: Document) -> Document:
@@ -215,7 +215,7 @@ def _why_closed(error: Exception, client: AsyncMongoClient[Document]) -> str:
             # The failure itself lists hosts; what became of each is known to the client.
             known = client.topology_description.server_descriptions().values()
             reasons = [_of_the_system(server.error) for server in known if server.error is not None]
-            return next((why for why in reasons if why), "no server that can be asked")
+            return next((why for why in reasons if why), "no server can be reached")
     return _of_the_system(error) or "the connection was lost"
 
 

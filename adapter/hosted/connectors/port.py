@@ -154,7 +154,7 @@ class ConnectorOptions:
         if value is None:
             return default
         if not (value.isascii() and value.isdigit() and int(value) > 0):
-            self._refuse("pool_size", "is a whole number from 1")
+            self._refuse("pool_size", "must be a whole number of at least 1")
         return int(value)
 
     def rest(self) -> dict[str, str]:

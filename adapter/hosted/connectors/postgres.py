@@ -174,7 +174,7 @@ def _why_closed(error: Exception) -> str:
 
 def _why_failed(error: Exception, values: Sequence[object]) -> str:
     if isinstance(error, asyncpg.UnsupportedClientFeatureError) or type(error) is ValueError:
-        return "a row as a value cannot be read: write to_jsonb(…) around it"
+        return "a row cannot be returned as a value: write to_jsonb(…) around it"
     if isinstance(error, UnicodeError):
         return "the statement is not valid Unicode"
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):

@@ -43,7 +43,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "the database file does not exist or cannot be opened (mode: rwc creates it)",
     sqlite3.SQLITE_PERM: "the database file may not be opened",
     sqlite3.SQLITE_READONLY: "the database file is read-only",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
     sqlite3.SQLITE_CORRUPT: "the database file is damaged",
     sqlite3.SQLITE_BUSY: "the database file is locked by another process",
 }
@@ -211,7 +211,7 @@ def why_not_opened(error: sqlite3.Error) -> str:
 def _failure(error: Exception) -> str:
     sentence = str(error)
     if sentence.endswith("pattern too complex"):
-        return f"{sentence}: it is {_LONGEST_PATTERN} bytes long at most"
+        return f"{sentence}: the limit is {_LONGEST_PATTERN} bytes"
     return sentence
 
 

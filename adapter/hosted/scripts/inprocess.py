@@ -138,7 +138,7 @@ def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
     if reference.function is not None:
         found = getattr(module, reference.function, None)
         if not callable(found):
-            raise ScriptInvalid(f"{reference.text!r}: there is no function {reference.function!r}.")
+            raise ScriptInvalid(f"{reference.text!r}: the function {reference.function!r} does not exist.")
         return found  # type: ignore[no-any-return]  # callable() is all there is to know of it
     if callable(default := getattr(module, DEFAULT, None)):
         return default  # type: ignore[no-any-return]  # callable() is all there is to know of it
@@ -177,5 +177,5 @@ def _accepted(function: Callable[..., Any], reference: Reference) -> int:
     """Return the number of arguments that it takes, of payload and context."""
     least, most = arity_of(function)
     if most == 0 or least > 2:
-        raise ScriptInvalid(f"{reference.text!r}: the function takes (payload) or (payload, context).")
+        raise ScriptInvalid(f"{reference.text!r}: the function must take (payload) or (payload, context).")
     return 2 if most is None else min(most, 2)

@@ -82,7 +82,7 @@ def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
     """
     named, mark, function = text.partition("#")
     if not named or (mark and not function.isidentifier()):
-        raise ScriptInvalid(f"{text!r} names no script: write path.py#function, or path.py alone.")
+        raise ScriptInvalid(f"{text!r} does not name a script: write path.py#function or path.py.")
     places = [base]
     if project is not None and not named.startswith(("./", "../")):
         places.append(project)
@@ -125,7 +125,7 @@ def _imported(reference: Reference, source: bytes) -> ModuleType:
     name = "adapter_script_" + hashlib.sha256(str(reference.path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, reference.path)
     if spec is None or spec.loader is None:
-        raise ScriptInvalid(f"{reference.text!r} is no Python file; give it runtime: subprocess.")
+        raise ScriptInvalid(f"{reference.text!r} is not a Python file: set runtime: subprocess.")
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(name)
     # Dataclasses and pickle look a class's module up while it is being made.

@@ -77,7 +77,7 @@ def _taken(function: Callable[..., Any], reference: Reference, least: int, most:
     taken = most if possible is None else min(possible, most)
     if taken < least or needed > most:
         wanted = str(most) if least == most else f"{least} to {most}"
-        raise ScriptInvalid(f"{reference.text!r}: the function takes {wanted} arguments.")
+        raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted} arguments.")
     return taken
 
 

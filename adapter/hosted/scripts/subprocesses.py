@@ -108,7 +108,7 @@ class SubprocessScript:
         self._log = log
         self._python = reference.path.suffix == ".py"
         if not self._python and reference.function is not None:
-            raise ScriptInvalid(f"{reference.text!r}: only of a .py file can a function be called.")
+            raise ScriptInvalid(f"{reference.text!r}: a function can only be called in a .py file.")
         if not self._python and not os.access(reference.path, os.X_OK):
             raise ScriptInvalid(f"{reference.text!r} is not executable.")
 
@@ -158,7 +158,7 @@ class SubprocessScript:
         while (line := await talk.line()) is not None:
             said = _value(line, 0)
             if not isinstance(said, dict):
-                raise ScriptFailed("the script's process said what it should not")
+                raise ScriptFailed("the script's process sent an invalid message")
             if "progress" in said:
                 if tell is not None:
                     await tell(*said["progress"])
@@ -181,7 +181,7 @@ def _value(output: bytes, status: int | None) -> Any:
     try:
         return parse(output)
     except BadJson:
-        raise ScriptFailed("the script wrote no JSON") from None
+        raise ScriptFailed("the output of the script is not JSON") from None
 
 
 def _values_in(output: bytes) -> int:
@@ -206,7 +206,7 @@ def _ending(status: int | None) -> str | None:
         return None
     assert status is not None
     if status == -signal.SIGXCPU:
-        return "the script used more CPU time than it may"
+        return "the script used more CPU time than allowed"
     if status < 0:
         return f"the script was ended by signal {-status}"
     return f"the script ended with status {status}"

@@ -70,7 +70,7 @@ class Workers:
         is counted in ``leftover`` until it ends.
         """
         if self.leftover >= self._most_left_over:
-            raise ScriptFailed("too many calls of scripts were given up and have not ended")
+            raise ScriptFailed("too many abandoned calls of scripts are still running")
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         given = _Job(lambda: context.run(job), loop.create_future())

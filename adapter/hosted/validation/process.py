@@ -149,11 +149,11 @@ def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> CheckVerdic
 def _exceeded(what: str, limits: ValidationLimits) -> str:
     match what:
         case "steps":
-            return f"Checking the value takes more than the {limits.steps} steps that validation.max_steps allows."
+            return f"Checking the value needs more than the {limits.steps} steps that validation.max_steps allows."
         case "seconds":
-            return f"Checking the value takes more than the {limits.seconds:g} s that validation.max_seconds allows."
+            return f"Checking the value needs more than the {limits.seconds:g} s that validation.max_seconds allows."
         case "memory":
-            return f"Checking the value takes more than the {limits.memory} bytes that validation.max_memory allows."
+            return f"Checking the value needs more than the {limits.memory} bytes that validation.max_memory allows."
     return f"The schema has more than {PARTS} parts."
 
 

@@ -20,7 +20,7 @@ from adapter.hosted.validation.worker import LENGTHS
 from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict
 from adapter.wire.envelope import dump
 
-FAILED = "The value cannot be checked now: the process that checks values has failed."
+FAILED = "The value cannot be checked now: the worker process has failed."
 
 
 @dataclass(slots=True)
@@ -79,8 +79,8 @@ class ValidationWorkers:
             waiting = len(self._waiting.get(check.owner, ()))
             if self._closed or waiting >= self._limits.queue:
                 sentence = (
-                    f"{waiting} large checks for {check.owner.server} wait already, as many as validation.max_queue "
-                    "allows; try again shortly."
+                    f"{waiting} large checks for {check.owner.server} are waiting, and "
+                    "validation.max_queue allows no more; try again shortly."
                 )
                 raise LimitReached(sentence, retry_after=self._limits.seconds)
             # Threads that are idle may not have noticed yet that there is something to do.

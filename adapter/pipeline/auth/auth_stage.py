@@ -205,8 +205,8 @@ class Custom:
             ) from None
         if identity is not None and not isinstance(identity, str | Mapping):
             raise TypeError(
-                f"the auth plugin returned {type(identity).__name__}, which is no identity:"
-                " it returns a text, a mapping or None, and raises to refuse"
+                f"the auth plugin returned {type(identity).__name__}: it must return a text, a mapping or "
+                "None, or raise an exception to refuse"
             )
         return plain(identity)
 
@@ -231,11 +231,13 @@ def _named_keys(read: AuthPolicy) -> Iterator[tuple[bytes, str | None]]:
     for place, entry in read.entries("keys", ("name", "value", "sha256")):
         name, found = entry.text("name"), list(_nameless_keys(entry, place))
         if name is None or not name.isprintable() or len(name) > LONGEST_NAME:
-            raise read.refused(f"{place}.name is a text of 1 to {LONGEST_NAME} characters: whose key it is")
+            raise read.refused(
+                f"{place}.name must be a text of 1 to {LONGEST_NAME} characters: the owner of the key"
+            )
         if len(found) != 1:
-            raise read.refused(f"{place} is one key: it has a name, and either a value or a sha256")
+            raise read.refused(f"{place} must have a name, and either a value or a sha256")
         if seen.setdefault(found[0], name) != name:
-            raise read.refused(f"{place} is the key of two names")
+            raise read.refused(f"{place} has the same key as another name")
         yield found[0], name
 
 
@@ -247,12 +249,12 @@ def _nameless_keys(read: AuthPolicy, place: str) -> Iterator[bytes]:
         try:
             key = bytes.fromhex(text)
         except ValueError:
-            raise read.refused(f"{place}.sha256 is a SHA-256 digest in hex") from None
+            raise read.refused(f"{place}.sha256 must be a SHA-256 digest of 64 hexadecimal digits") from None
         if len(key) != hashlib.sha256().digest_size:
-            raise read.refused(f"{place}.sha256 is a SHA-256 digest in hex, which has 64 digits")
+            raise read.refused(f"{place}.sha256 must be a SHA-256 digest of 64 hexadecimal digits")
         if key == _digest(""):
             # What a pipeline makes of a variable that is not set, and what whoever sends no key would match.
-            raise read.refused(f"{place}.sha256 is the digest of an empty text, which is no key")
+            raise read.refused(f"{place}.sha256 is the digest of an empty text, which is not a key")
         yield key
 
 

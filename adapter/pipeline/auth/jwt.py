@@ -82,8 +82,7 @@ class Jwt:
         algorithms = frozenset(read.texts("algorithms")) or fitting
         if unfit := sorted(algorithms - fitting):
             raise read.refused(
-                f"policy.algorithms: {unfit[0]} is none that this key is for, which are"
-                f" {', '.join(sorted(fitting))}"
+                f"policy.algorithms: {unfit[0]} does not fit this key, use {', '.join(sorted(fitting))}"
             )
         rules = ClaimRules(
             issuers=read.texts("issuer"),
@@ -162,12 +161,12 @@ def _keys_of(read: AuthPolicy, key_set: Callable[[str], Keys]) -> tuple[Keys, fr
     """The keys of a policy, and the algorithms they are for."""
     given = [name for name in _KEYS if read.text(name) is not None]
     if len(given) != 1:
-        raise read.refused(f"policy has exactly one of {', '.join(_KEYS)}")
+        raise read.refused(f"policy must have exactly one of {', '.join(_KEYS)}")
     (name,) = given
     value = read.text(name) or ""
     if name == "jwks_url":
         if urlsplit(value).scheme not in ("https", "http") or not urlsplit(value).hostname:
-            raise read.refused("policy.jwks_url is a URL that begins with https:// or http://")
+            raise read.refused("policy.jwks_url must be a URL that begins with https:// or http://")
         return key_set(value), frozenset(OF_PUBLIC_KEYS)
     try:
         key = of_secret(value) if name == "secret" else of_pem(value)

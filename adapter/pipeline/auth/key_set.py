@@ -71,11 +71,11 @@ def of_secret(secret: str) -> SigningKey:
     material = secret.encode("utf-8")
     fitting = frozenset(name for name in OF_SECRETS if len(material) * 8 >= int(name[2:]))
     if not fitting:
-        raise ValueError("is shorter than the 32 bytes that HS256 needs")
+        raise ValueError("is shorter than the 32 bytes that HS256 requires")
     try:
         jwt.get_algorithm_by_name("HS256").prepare_key(material)
     except InvalidKeyError:
-        raise ValueError("is a public key or a certificate, which is no secret") from None
+        raise ValueError("is a public key or a certificate, not a secret") from None
     return SigningKey(material, fitting)
 
 
@@ -84,7 +84,7 @@ def of_pem(pem: str) -> SigningKey:
     try:
         material = load_pem_public_key(pem.replace("\\n", "\n").encode("utf-8"))
     except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("is no public key in PEM") from None
+        raise ValueError("is not a public key in PEM form") from None
     return SigningKey(material, _fitting(material))
 
 
@@ -121,15 +121,13 @@ def is_disclosed(member: Mapping[str, Any]) -> bool:
 def _fitting(material: object) -> frozenset[str]:
     if isinstance(material, RSAPublicKey):
         if material.key_size < _LEAST_RSA_BITS:
-            raise ValueError(
-                f"is an RSA key of {material.key_size} bits, and {_LEAST_RSA_BITS} are the least"
-            )
+            raise ValueError(f"is an RSA key of {material.key_size} bits; the minimum is {_LEAST_RSA_BITS}")
         return frozenset(_OF_RSA)
     if isinstance(material, EllipticCurvePublicKey) and material.curve.name in _OF_CURVES:
         return frozenset((_OF_CURVES[material.curve.name],))
     if isinstance(material, Ed25519PublicKey | Ed448PublicKey):
         return frozenset(("EdDSA",))
-    raise ValueError("is a key of a kind that tokens are not signed with")
+    raise ValueError("is a kind of key that cannot sign tokens")
 
 
 FRESH = 600.0
@@ -192,7 +190,7 @@ class KeySet:
             await self._renew()
         if self._age() >= LASTING:
             raise AuthRefused(
-                "unauthorized: the keys that tokens are checked with cannot be fetched now",
+                "unauthorized: the keys for checking tokens cannot be fetched now",
                 retry_after=PAUSE_WITHOUT_KEYS,
             )
         key = self._known(kid, algorithm)
@@ -244,16 +242,16 @@ def _members(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
     if sum(document.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
-        raise ValueError(f"the document holds more than {MOST_VALUES} values")
+        raise ValueError(f"the document has more than {MOST_VALUES} values")
     try:
         read: Any = orjson.loads(document)
     except orjson.JSONDecodeError:
         raise ValueError("the document is not JSON") from None
     listed = read.get("keys") if isinstance(read, Mapping) else None
     if not isinstance(listed, list):
-        raise ValueError("the document is no JWK set")
+        raise ValueError("the document is not a JWK set")
     if len(listed) > MOST_KEYS:
-        raise ValueError(f"the document holds more than {MOST_KEYS} keys")
+        raise ValueError(f"the document has more than {MOST_KEYS} keys")
     members = [member for member in listed if isinstance(member, Mapping)]
     keys: dict[bytes, SigningKey] = {}
     for member in members:

@@ -21,8 +21,8 @@ def refusals(concerned: list[Envelope]) -> list[bytes]:
     return [
         failure(
             BadRequest(
-                f"Call {shown(each.name or each.method, 100)} on its own, not in a batch: the adapter takes part in "
-                "that call."
+                f"Call {shown(each.name or each.method, 100)} on its own, not in a batch: the adapter "
+                "processes that call."
             ),
             each.id_bytes,
         )
@@ -58,7 +58,9 @@ async def joined(answer: ClientResponse, requests: list[Envelope], refused: list
     kind, coding = _field(answer, "content-type"), _field(answer, "content-encoding")
     answer.headers = of_changed_body(answer.headers)
     if coding not in ("", "identity"):
-        return await _replaced(answer, requests, refused, "compressed an answer that was asked for as it is.")
+        return await _replaced(
+            answer, requests, refused, "compressed an answer although no compression was requested."
+        )
     if kind.startswith("text/event-stream"):
         events = b"".join(map(encode, refused))
         answer.body = events + answer.body if isinstance(answer.body, bytes) else _around(events, answer.body)
@@ -125,7 +127,7 @@ async def _enclosed(answer: ClientResponse, requests: list[Envelope], refused: l
     elements = first[1:].lstrip()
     if first[:1] != b"[" or not elements:
         return await _replaced(
-            answer, requests, refused, "answered the batch with something else than responses."
+            answer, requests, refused, "answered the batch with something other than responses."
         )
     answer.body = _around(before + (b"" if elements[:1] == b"]" else b",") + elements, pieces)
     return answer

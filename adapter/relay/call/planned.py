@@ -27,12 +27,10 @@ from adapter.wire.spans import Drop, Insert, Replace, edit
 LIVE = "walk"
 """The live member of a call that holds its walk."""
 
-RESTARTED = (
-    "The adapter was started anew while this call ran, so its result cannot be shown. Call the tool again."
-)
+RESTARTED = "The adapter restarted while this call ran, so its result cannot be shown. Call the tool again."
 
 INVALID_PARAMS = -32602
-NO_OBJECT = "The arguments of a tool are an object."
+NO_OBJECT = "The arguments of a tool must be an object."
 
 
 class Planned:
@@ -213,7 +211,7 @@ class Plans:
         Raises LimitReached, and ToolUnknown for a name that is too long to be kept.
         """
         if len(tool) > LONGEST_NAME:
-            raise ToolUnknown(f"No tool has a name of more than {LONGEST_NAME} characters.")
+            raise ToolUnknown(f"The name of a tool may have at most {LONGEST_NAME} characters.")
         stages = self._stages.get(tool)
         if stages is None:
             if len(self._stages) >= PLANS:
@@ -229,9 +227,7 @@ class Plans:
             if any(not each.idle for each in stages):
                 self._stages[tool] = stages
         if len(self._stages) >= BUSY_PLANS:
-            raise LimitReached(
-                "So many tools were called lately that no other can be counted; try again later."
-            )
+            raise LimitReached("Too many different tools were called recently; try again later.")
 
     def withdraw(self, session: str, notification: Envelope) -> None:
         """See Withdraw: a call that has not reached its tool is ended; one that has hears of it by its signal."""

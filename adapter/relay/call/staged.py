@@ -109,7 +109,7 @@ class StagedExchange:
         elif call.guarded and body:
             whole = await _batch(stages, call, body)
             if whole is None and status < 400:
-                raise UpstreamBroken("The upstream server answered with something else than a response.")
+                raise UpstreamBroken("The upstream server answered with something other than a response.")
             body = whole or _refusal(call, body)
         recovery.finish()
         return ClientResponse(status, headers if body is raw else of_changed_body(headers), body)
@@ -142,7 +142,7 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
             return response
         whole = await _batch(stages, call, response)
         if whole is None:
-            raise UpstreamBroken("The upstream server answered with something else than a response.")
+            raise UpstreamBroken("The upstream server answered with something other than a response.")
         return whole
     except AdapterError as error:
         return failure(error, call.envelope.id_bytes)

@@ -17,7 +17,7 @@ TASK = "task"
 """The note of a planned call that says whether its client wants it to run as a task."""
 
 NO_TASK = (
-    "This tool cannot run as a task here: its result is made ready for its caller. Call it without a task."
+    "This tool cannot run as a task here, because the adapter processes its result. Call it without a task."
 )
 
 

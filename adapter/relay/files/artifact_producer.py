@@ -40,8 +40,8 @@ from adapter.rules.results.tool_results import (
 )
 from adapter.wire.envelope import parse
 
-NOT_CAPTURED = "The tool answered, but the file it was to produce could not be captured."
-NOT_ALL_CAPTURED = "The tool answered, but not every file it produced could be captured."
+NOT_CAPTURED = "The tool answered, but its file could not be captured."
+NOT_ALL_CAPTURED = "The tool answered, but not all of its files could be captured."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,13 @@ class Producer:
     async def _inject(self, call: Call, argument: str, note: dict[str, Any]) -> str | None:
         """Have the tool write to a place of this call's own; else the sentence that says why it cannot be told."""
         if ambiguous(call.request, argument):
-            return f"{argument} can be read in more than one way here; name it once, spelled exactly so, or not at all."
+            return (
+                f"{argument} can be read in more than one way here: write it exactly once in this "
+                "spelling, or leave it out."
+            )
         target = slot(call.request, argument)
         if target is None:
-            return f"The arguments have no place for {argument}, which names the file to write."
+            return f"The arguments have no object or list for {argument}, which names the file to write."
         given = target.value
         if "id" not in note:
             name = artifact_name(self._rule.tool, given if isinstance(given, str) else None)

@@ -95,7 +95,7 @@ class ResourceList:
         behind = _behind(cursor)
         if behind is None:
             id_bytes = call.envelope.id_bytes
-            return error_response(id_bytes, INVALID_PARAMS, "This cursor is none of resources/list.")
+            return error_response(id_bytes, INVALID_PARAMS, "This cursor is not from resources/list.")
         page, rest = self._page(call, behind)
         return _listed(call, "resources", page, rest)
 
@@ -210,10 +210,10 @@ class ResourceRead:
     def _too_large(self, call: Call, record: FileRecord) -> str:
         sentence = (
             f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
-            "artifacts.max_resource_bytes lets resources/read return."
+            "artifacts.max_resource_bytes allows for resources/read."
         )
         if self._links is None:
-            return f"{sentence} Downloads are off (core.allow_artifacts_download)."
+            return f"{sentence} Downloads are disabled (core.allow_artifacts_download)."
         return f"{sentence} Download it: {self._links.download(call.base, record)}"
 
 
@@ -263,7 +263,7 @@ def _cacheable(call: Call, result: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(call: Call, uri: str) -> bytes:
     code = NOT_FOUND_MODERN if call.modern else NOT_FOUND_LEGACY
-    return _failed(call, code, "Resource not found: it has expired, or never was.", uri)
+    return _failed(call, code, "Resource not found: it does not exist or has expired.", uri)
 
 
 def _failed(call: Call, code: int, message: str, uri: str) -> bytes:

@@ -74,8 +74,8 @@ class UploadQueue:
             self._let_in(scope_id, door)
             if isinstance(failure, TimeoutError):
                 raise QuotaReached(
-                    "Other uploads are on their way in, and with them sessions.max_total_session_size would be"
-                    " exceeded; try again when they are done.",
+                    "Together with other running uploads, this upload would exceed "
+                    "sessions.max_total_session_size; try again when they are finished.",
                     data={"limit": self._capacity, "setting": "sessions.max_total_session_size"},
                     retry_after=_RETRY_AFTER,
                 ) from None
@@ -167,8 +167,8 @@ class UploadBatch:
         self._check_scope()
         if len(self._arrived) >= self._limits.max_files:
             raise FileTooLarge(
-                f"One upload may bring {self._limits.max_files} files, as many as uploads.max_files allows;"
-                " send the others in another one.",
+                f"One upload may have {self._limits.max_files} files (uploads.max_files); send the other "
+                "files in another upload.",
                 data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
             )
         staging = await run_to_completion(self._files.stage(), lambda unwanted: unwanted.discard())
@@ -211,12 +211,12 @@ class UploadBatch:
             )
         if limits.batch_bytes is not None and self._staged.size + more > limits.batch_bytes:
             raise QuotaReached(
-                f"The files are more than the {limits.batch_bytes} bytes that sessions.max_total_session_size"
-                " allows.",
+                f"The files are larger than the {limits.batch_bytes} bytes that "
+                "sessions.max_total_session_size allows.",
                 data={"limit": limits.batch_bytes, "setting": "sessions.max_total_session_size"},
             )
         if self._bound is not None and self._staged.size + more > self._bound:
-            raise UploadRefused("The upload is larger than its Content-Length announced.")
+            raise UploadRefused("The upload is larger than its Content-Length.")
 
     async def end_file(self) -> None:
         """The file is whole. Raises StorageFull, StorageFailed."""
@@ -248,7 +248,7 @@ class UploadBatch:
 
     def _check_digests(self, digests: Sequence[str]) -> None:
         if not self._arrived:
-            raise UploadRefused("The upload holds no file: send each in a part named file.")
+            raise UploadRefused("The upload has no file: send each file in a part named file.")
         if not digests:
             return
         if len(digests) != len(self._arrived):
@@ -259,7 +259,7 @@ class UploadBatch:
         for number, (said, arrived) in enumerate(zip(digests, self._arrived, strict=True), 1):
             found = arrived.measure.sha256.lower().encode()
             if not hmac.compare_digest(said.strip().lower().encode("utf-8", "surrogatepass"), found):
-                raise UploadRefused(f"The SHA-256 of file {number} is not the one that was announced.")
+                raise UploadRefused(f"The SHA-256 of file {number} does not match the announced one.")
 
     def _check_scope(self) -> None:
         if self._cut_off:

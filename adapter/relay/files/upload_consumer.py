@@ -98,8 +98,8 @@ class Consumer:
         rule = self._rule
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(
-                f"{rule.argument} can be read in more than one way here. Name it once, spelled exactly so, with "
-                f"objects and lists where the tool's schema has them; {rule.helper} tells how to get a handle for it."
+                f"{rule.argument} can be read in more than one way here. Write it exactly once in this "
+                f"spelling, with the objects and lists of the tool's schema; call {rule.helper} to get a handle."
             )
         delivered = []
         delivery = _Delivery(rule, self._access)
@@ -143,8 +143,9 @@ class Consumer:
     def _unknown(self) -> str:
         rule = self._rule
         return (
-            f"{rule.argument} must hold a handle of a file that is staged here ({rule.schemes.upload}…); this is "
-            f"none, or its file has expired. Call {rule.helper} to get an upload URL, upload the file there, and "
+            f"{rule.argument} must be the handle of an uploaded file ({rule.schemes.upload}…); this is "
+            f"not a handle, or its file has expired. Call {rule.helper} to get an upload URL, upload the "
+            "file there, and "
             f"pass the upload_handle of the answer as {rule.argument}."
         )
 
@@ -170,7 +171,7 @@ class _Delivery:
             self._inline += record.content.size
             most = max(INLINE_AT_MOST, self._rule.inline_limit)
             if self._inline > most:
-                raise HandleRefused(f"The files have more than the {most} bytes that one call may hold.")
+                raise HandleRefused(f"The files have more than the {most} bytes that one call may contain.")
         return text
 
     async def _text(self, call: Call, record: FileRecord) -> str:
@@ -193,7 +194,8 @@ class _Delivery:
         limit = self._rule.inline_limit
         if record.content.size > limit:
             raise HandleRefused(
-                f"The file {record.filename} has {record.content.size} bytes; this tool takes files of at most {limit} "
+                f"The file {record.filename} has {record.content.size} bytes; this tool takes files of at "
+                f"most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
         file = await self._registry.read(record)

@@ -80,7 +80,7 @@ class HelperTool:
             ),
             "integrity_note": (
                 "Send one sha256 form field for each file, in the order of the files"
-                + (": it is required here." if offer.sha256_required else ", to have what arrives checked.")
+                + (": it is required here." if offer.sha256_required else ", to verify the upload.")
             ),
         }
 

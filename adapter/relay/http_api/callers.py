@@ -17,7 +17,7 @@ from adapter.wire.envelope import dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 
 METHOD_NOT_FOUND = -32601
-NO_INPUT = "The tool asks its caller for more input, which a call over HTTP cannot give."
+NO_INPUT = "The tool asks for more input, which a call over HTTP cannot give."
 CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
 Message = dict[str, Any]
@@ -116,7 +116,7 @@ class Asks:
         said: Sequence[tuple[str, str]] = list(who.fields.items())
         absent = missing(self.server.required, said)
         if absent is not None:
-            raise BadRequest(f"This server needs the header {absent} with every request.")
+            raise BadRequest(f"This server requires the header {absent} with every request.")
         server = self.server
         passed = to_upstream(
             said, passthrough=server.passthrough, static=server.static, withhold=who.withhold
@@ -164,7 +164,7 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
             error.get("data"),
         )
     if not isinstance(result, dict):
-        raise UpstreamBroken("The upstream server answered with something that is no result.")
+        raise UpstreamBroken("The upstream server answered with something that is not a result.")
     if result.get("resultType") not in (None, "complete"):
         raise ToolRefused(METHOD_NOT_FOUND, NO_INPUT)
     return result

@@ -101,7 +101,7 @@ class Conversation:
         elif await self._discover(who):
             self.era = Era.MODERN
         else:
-            raise UpstreamBroken("The upstream server speaks no version of MCP that is known here.")
+            raise UpstreamBroken("The upstream server does not support a known version of MCP.")
         self.is_open = True
 
     async def _initialize(self, who: Who) -> bool:
@@ -196,7 +196,7 @@ class Conversation:
             if ask.repeatable():
                 raise
             raise UpstreamUnanswered(
-                "The session ended before the upstream server's answer came; the call may have run."
+                "The session ended before the upstream server answered; the call may have run."
             ) from None
 
     async def _followed(
@@ -225,9 +225,7 @@ class Conversation:
             await asyncio.sleep(min((heard.retry or 0) / 1000, LONGEST_RETRY))
             answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
         await answer.close()
-        raise UpstreamBroken(
-            f"The upstream server put off its answer again and again, on {RESUMPTIONS} streams."
-        )
+        raise UpstreamBroken(f"The upstream server deferred its answer on {RESUMPTIONS} streams in a row.")
 
     async def _heard(
         self,
@@ -241,7 +239,9 @@ class Conversation:
         limit = self._asks.server.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
-                raise UpstreamBroken("The upstream server compressed an answer that was asked for as it is.")
+                raise UpstreamBroken(
+                    "The upstream server compressed an answer although no compression was requested."
+                )
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
                 body = await _whole(answer, limit)
@@ -283,14 +283,14 @@ class Conversation:
         if method == "ping":
             message: Message = {"jsonrpc": "2.0", "id": number, "result": {}}
         else:
-            message = refusal(number, METHOD_NOT_FOUND, "A caller over HTTP answers no requests.")
+            message = refusal(number, METHOD_NOT_FOUND, "A caller over HTTP cannot answer requests.")
         try:
             await self._send_quietly(who, message)
         finally:
             self._replies.release()
 
     async def _say_cancelled(self, who: Who, number: int) -> None:
-        params = {"requestId": number, "reason": "The caller has gone."}
+        params = {"requestId": number, "reason": "The caller has disconnected."}
         await self._send_quietly(
             who, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
         )

@@ -149,7 +149,10 @@ class Recent:
     def subscribe(self, whose: str | None = None) -> Subscription:
         """Be told of what ends from now on, until ``unsubscribe``. Raises LimitReached."""
         if len(self._watchers) >= WATCHERS:
-            raise LimitReached(f"{WATCHERS} watch the exchanges already; try again later.", retry_after=5)
+            raise LimitReached(
+                f"{WATCHERS} viewers watch the exchanges, and no more are allowed; try again later.",
+                retry_after=5,
+            )
         watcher = Subscription(whose)
         if self._closed:
             watcher.close()

@@ -144,7 +144,7 @@ class HttpSessions:
         )
         contents = result.get("contents")
         if not isinstance(contents, list) or not all(isinstance(each, dict) for each in contents):
-            raise UpstreamBroken("The upstream server answered with something that is no resource.")
+            raise UpstreamBroken("The upstream server answered with something that is not a resource.")
         return contents
 
     def key_of(self, who: Who) -> str | None:
@@ -210,7 +210,8 @@ class HttpSessions:
         resting = next(((key, held) for key, held in self._held.items() if not held.busy), None)
         if resting is None:
             raise LimitReached(
-                f"{self._most} callers over HTTP are being served; try again shortly.", retry_after=1
+                f"{self._most} callers over HTTP are connected, and no more are allowed; try again shortly.",
+                retry_after=1,
             )
         key, held = resting
         self._forget(key, held)
@@ -251,7 +252,7 @@ async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[di
         if isinstance(page, list):
             page = [each for each in page if isinstance(each, dict)]
         elif not isinstance(page, LongList):
-            raise UpstreamBroken(f"The upstream server answered {method} with something that is no list.")
+            raise UpstreamBroken(f"The upstream server answered {method} with something that is not a list.")
         pages.append(page)
         if not isinstance(cursor, str):
             break

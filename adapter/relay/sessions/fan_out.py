@@ -162,7 +162,7 @@ class FanOut:
         """
         if len(self._listeners) >= self._most:
             raise LimitReached(
-                f"{self._most} streams listen in this session, as many as core.upstream.max_streams allows.",
+                f"{self._most} streams are open in this session, and core.upstream.max_streams allows no more.",
                 data={
                     "limit": self._most,
                     "setting": "core.upstream.max_streams",

@@ -95,7 +95,7 @@ class Probe:
             self._opening = asyncio.get_running_loop().create_task(opening)
         await asyncio.wait((self._opening,), timeout=self._patience)
         if not self._opening.done():
-            raise UpstreamSilent(f"The upstream server opened no session for {self._patience:g} s.")
+            raise UpstreamSilent(f"The upstream server opened no session within {self._patience:g} s.")
         opened, self._opening = self._opening, None
         opened.result()
 

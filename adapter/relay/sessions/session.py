@@ -13,8 +13,8 @@ from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
 MOST = 4096
 """Ids of one session that are remembered; of a session with more every answer counts as guarded."""
 
-SENTENCE = "The answer came when its call was over, so it cannot be shown. Call the tool again."
-LISTED_BEFORE = "The list came when its request was over, so it cannot be shown. Ask for it again."
+SENTENCE = "The answer came after its call had ended, so it cannot be shown. Call the tool again."
+LISTED_BEFORE = "The list came after its request had ended, so it cannot be shown. Request it again."
 
 
 @dataclass(slots=True)

@@ -106,7 +106,8 @@ class Sessions:
         limit = self._limits.max_active
         if limit is not None and self.active >= limit:
             raise LimitReached(
-                f"{limit} sessions are open, as many as sessions.max_active allows; end one or try again later.",
+                f"{limit} sessions are open, and sessions.max_active allows no more; end a session or try "
+                "again later.",
                 data={"limit": limit, "setting": "sessions.max_active", "retry_after": 5},
                 retry_after=5,
             )
@@ -175,8 +176,8 @@ class Sessions:
         held = session.in_flight if session else self._modern_in_flight.get(principal, 0)
         if limit is not None and held + requests > limit:
             raise LimitReached(
-                f"{held} calls are in flight here and sessions.max_in_flight_per_session allows {limit}; "
-                "wait for one to end.",
+                f"{held} calls are running in this session, and sessions.max_in_flight_per_session allows "
+                f"{limit}; wait until one ends.",
                 data={"limit": limit, "setting": "sessions.max_in_flight_per_session", "retry_after": 1},
                 retry_after=1,
             )

@@ -239,8 +239,8 @@ class SharedSession:
         """The messages of an event or a body; None for what holds none. Raises UpstreamBroken for a huge one."""
         if len(data) > LARGEST or has_more_values(data, MOST_VALUES):
             raise UpstreamBroken(
-                "The upstream server sent a message that answers no request of its client and is too large to be read "
-                f"for another: at most {LARGEST} bytes and {MOST_VALUES} values are."
+                "The upstream server sent a message that is too large for a shared session: the limit is "
+                "{LARGEST} bytes and {MOST_VALUES} values."
             )
         try:
             message = parse(data)

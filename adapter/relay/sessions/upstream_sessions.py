@@ -178,10 +178,14 @@ class UpstreamSessions:
             reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # What may have run is only this, not the call that needs the session.
-            raise UpstreamBroken("The upstream server opens no session now; the call was not sent.") from None
+            raise UpstreamBroken(
+                "The upstream server cannot open a session now; the call was not sent."
+            ) from None
         if reply.status >= 500:
             reply.abort()
-            raise UpstreamBroken(f"The upstream server opens no session now (HTTP status {reply.status}).")
+            raise UpstreamBroken(
+                f"The upstream server cannot open a session now (HTTP status {reply.status})."
+            )
         upstream_session = header(reply.headers, "mcp-session-id")
         try:
             renewed = await self._complete(ask, record, reply, upstream_session, common)
@@ -209,7 +213,7 @@ class UpstreamSessions:
         result = initialize_result(answer.response)
         if result is None:
             raise SessionUnknown(
-                "The upstream server does not open this session again: send initialize again."
+                "The upstream server refused to open this session again: send initialize again."
             )
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         renewed = replace(
@@ -316,7 +320,9 @@ def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
     try:
         server.require_clear(read_envelope(record.initialize))
     except BadRequest as error:
-        raise SessionUnknown(f"This session's initialize is not sent again: {error} Send another.") from None
+        raise SessionUnknown(
+            f"This session's initialize cannot be repeated: {error} Send a new one."
+        ) from None
     if record.initialized is None:
         return record
     try:

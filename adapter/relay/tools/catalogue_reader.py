@@ -56,7 +56,7 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         if cursor is None:
             return pages
         if (cursor, page.listed) in asked:
-            raise UpstreamBroken("The upstream server's list of tools leads in a circle.")
+            raise UpstreamBroken("The pages of the upstream server's tool list form a loop.")
         asked.add((cursor, page.listed))
         params = {"cursor": cursor}
     raise UpstreamBroken(
@@ -91,7 +91,7 @@ PATIENCE = 120.0
 
 _ALL = ""
 
-UNREADABLE = "The upstream server did not list its tools, so none can be judged; try again."
+UNREADABLE = "The upstream server did not list its tools, so the adapter cannot check the call; try again."
 
 
 class CatalogueReader:

@@ -112,7 +112,7 @@ class CodeMode:
 
     async def _list(self, call: Call) -> bytes:
         if asked_cursor(call.request) is not None:
-            why = "This list has one page, which has no such cursor."
+            why = "This list has only one page, so it has no such cursor."
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, why)
         result: dict[str, Any] = {"tools": self._shown}
         if call.modern:
@@ -136,7 +136,7 @@ class CodeMode:
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:
-            raise Misasked(f"There is no tool {shown(name, 100)}; {self._names.search} finds tools.")
+            raise Misasked(f"The tool {shown(name, 100)} does not exist; {self._names.search} finds tools.")
         return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
 
     async def _explain(self, call: Call) -> bytes:

@@ -31,14 +31,12 @@ DRIFTS = 32
 
 class CatalogueMoved(AdapterError):
     code, rpc, http = "catalogue_moved", -32600, 409
-    hint = "The server's tools are others by now: look at them again before you accept them."
+    hint = "The server's tools have changed again: look at them again before you accept them."
 
 
 class BoundByFile(AdapterError):
     code, rpc, http = "bound_by_file", -32600, 409
-    hint = (
-        "This server starts from its lock file, so there is nothing to accept: use mcp-adapter pins export."
-    )
+    hint = "This server has a lock file, so nothing can be accepted here: use mcp-adapter pins export."
 
 
 class NothingToAccept(AdapterError):

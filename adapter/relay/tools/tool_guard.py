@@ -133,7 +133,7 @@ class ToolGuard:
         """
         name = call.envelope.name
         if name is None:
-            raise ToolUnknown("tools/call names its tool in params.name.")
+            raise ToolUnknown("tools/call requires the name of the tool in params.name.")
         if self._refuses(name):
             raise _unknown(name)
         if not self._watches:

@@ -95,7 +95,9 @@ class AuthPolicy:
         self._place = place
         self._members = {name: value for name, value in members.items() if value is not None}
         if unknown := sorted(set(self._members) - set(known)):
-            raise self.refused(f"{place} has no {unknown[0]}; it knows {', '.join(sorted(known))}")
+            raise self.refused(
+                f"{place} has no key {unknown[0]}; known keys: {', '.join(sorted(known)) or 'none'}"
+            )
         refuse_placeholders(plugin, self._members)
 
     def __repr__(self) -> str:

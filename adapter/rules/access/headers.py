@@ -144,7 +144,7 @@ class HeldBack(NamedTuple):
 
 HELD_BACK = (
     HeldBack(
-        "They change what a browser keeps for the adapter's address, which all servers behind it share.",
+        "They change browser data for the adapter's address, which all servers share.",
         (
             "activate-storage-access",
             "clear-site-data",
@@ -155,7 +155,7 @@ HELD_BACK = (
         ),
     ),
     HeldBack(
-        "They say which pages may read, embed or measure the adapter's answers: that is for `core.cors` to say.",
+        "They control which pages may read, embed or measure the adapter's answers; `core.cors` does that.",
         (
             "access-control-*",
             "cross-origin-*",
@@ -165,7 +165,7 @@ HELD_BACK = (
         ),
     ),
     HeldBack(
-        "They are policies for a page, or loosen one; the adapter writes its own.",
+        "They set or relax policies of a page; the adapter sets its own.",
         (
             "content-security-policy",
             "content-security-policy-report-only",
@@ -191,7 +191,7 @@ HELD_BACK = (
         ("alt-svc", "expect-ct", "public-key-pins*", "strict-transport-security"),
     ),
     HeldBack(
-        "They start or widen something in a browser that lives longer than the answer.",
+        "They start or extend a browser feature that lasts longer than the answer.",
         (
             "accept-ch*",
             "critical-ch",
@@ -202,11 +202,11 @@ HELD_BACK = (
         ),
     ),
     HeldBack(
-        "They send a client elsewhere, with its session id and its token, or make a browser load something.",
+        "They send a client to another address, with its session id and its token, or make a browser load something.",
         ("link", "location", "refresh", "sourcemap", "x-sourcemap"),
     ),
     HeldBack(
-        "They make a browser report to others on the adapter's behalf, or feed its measurements.",
+        "They make a browser send reports or measurements about the adapter's address.",
         (
             "attribution-reporting-*",
             "nel",
@@ -217,7 +217,7 @@ HELD_BACK = (
         ),
     ),
     HeldBack(
-        "They are orders to a proxy in front of the adapter, such as to send a file of its own machine.",
+        "They are commands for a proxy in front of the adapter, for example to send a file of its machine.",
         (
             "surrogate-control",
             "x-accel-charset",

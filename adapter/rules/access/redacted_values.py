@@ -106,5 +106,5 @@ def segments(path: str) -> tuple[Segment, ...]:
         else:
             segments.append(found["name"] or found["quoted"])
     if at != len(path) or not segments or path.startswith("."):
-        raise PathInvalid(f"A path is written a.b, *.b, a[*].b or a[0].b; not {path!r}.")
+        raise PathInvalid(f"A path must have a form such as a.b, *.b, a[*].b or a[0].b; not {path!r}.")
     return tuple(segments)

@@ -58,7 +58,7 @@ class Condition:
 def compile_condition(text: str) -> Condition:
     """Raises ConditionInvalid."""
     if len(text) > _LONGEST:
-        raise ConditionInvalid(f"A condition has {_LONGEST} characters at most.")
+        raise ConditionInvalid(f"A condition may have at most {_LONGEST} characters.")
     parser = _Parser(text)
     value = parser.either()
     parser.end()
@@ -248,14 +248,14 @@ class _Parser:
     def _next(self) -> _Token:
         found = _TOKEN.match(self._text, self._at)
         if found is None or found.lastgroup is None:
-            raise ConditionInvalid(f"A condition cannot hold what begins at character {self._at + 1}.")
+            raise ConditionInvalid(f"The condition has invalid text at character {self._at + 1}.")
         self._at = found.end()
         return _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
 
     def _descend(self) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ConditionInvalid(f"A condition is nested {_DEEPEST} levels deep at most.")
+            raise ConditionInvalid(f"A condition may be nested at most {_DEEPEST} levels deep.")
 
     def _refuse(self, expected: str) -> NoReturn:
         found = self._token.text or "its end"

@@ -99,7 +99,7 @@ class DeclaredInputs:
         whole = {"type": "object", **schema}
         properties = whole.get("properties", {})
         if whole["type"] != "object" or not isinstance(properties, Mapping):
-            raise ValueError("is a JSON Schema of an object, with the arguments as its properties")
+            raise ValueError("must be a JSON Schema of an object, with the arguments as its properties")
         required = whole.get("required")
         required = required if isinstance(required, list) else []
         checker = _checker(whole, strict=True)
@@ -169,12 +169,12 @@ class DeclaredInputs:
 
 def too_many() -> InputsRefused:
     """The refusal of arguments that hold too much to be checked."""
-    return InputsRefused((), (uncheckable(f"The arguments hold more than {MOST_VALUES} values."),))
+    return InputsRefused((), (uncheckable(f"The arguments have more than {MOST_VALUES} values."),))
 
 
 def too_long(steps: int) -> InputsRefused:
     """The refusal of arguments that take more ``steps`` to check than they may."""
-    sentence = f"Checking the arguments takes more than the {steps} steps that validation.max_steps allows."
+    sentence = f"Checking the arguments needs more than the {steps} steps that validation.max_steps allows."
     return InputsRefused((), (uncheckable(sentence),))
 
 
@@ -187,7 +187,7 @@ def keywords_of(kind: InputType, said: Mapping[str, Any]) -> dict[str, Any]:
     for name in said:
         if name not in KEYWORDS[kind]:
             of = ", ".join(KEYWORDS[kind]) or "nothing"
-            raise ValueError(f"{name} says nothing of the type {kind}, which may have {of}")
+            raise ValueError(f"{name} does not apply to the type {kind}; this type may have {of}")
     return _spelled_out({**said}, 0, ())
 
 
@@ -204,7 +204,7 @@ def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> 
         schema = {name: part for name, part in schema.items() if name != "type"}
     if depth and "optional" in schema:
         raise ValueError(
-            f"{where}has no optional: name what has to be there in required of what is around it"
+            f"{where}may not have optional: list the required members in required of the object around it"
         )
     _check_format(schema, where)
     if isinstance(pattern := schema.get("pattern"), str):
@@ -213,7 +213,7 @@ def _spelled_out(schema: dict[str, Any], depth: int, place: tuple[str, ...]) -> 
         schema.setdefault("additionalProperties", False)
         properties = schema["properties"]
         if not isinstance(properties, Mapping):
-            raise ValueError(f"{where}properties is a mapping of names to schemas")
+            raise ValueError(f"{where}properties must be a mapping of names to schemas")
         schema["properties"] = {
             str(name): _part(part, depth, (*place, str(name))) for name, part in properties.items()
         }
@@ -231,7 +231,7 @@ def _part(part: Any, depth: int, place: tuple[str, ...]) -> Any:
     if isinstance(part, bool):
         return part
     if not isinstance(part, Mapping):
-        raise ValueError(f"{'.'.join(place)}: is a schema, such as {{type: string}}")
+        raise ValueError(f"{'.'.join(place)}: must be a schema, such as {{type: string}}")
     return _spelled_out({**part}, depth + 1, place)
 
 
@@ -239,7 +239,7 @@ def _check_format(schema: Mapping[str, Any], where: str) -> None:
     word = schema.get("format")
     if word is not None and word not in FORMATS:
         (nearest,) = get_close_matches(str(word), FORMATS, n=1, cutoff=0) or [""]
-        raise ValueError(f"{where}format is one of {', '.join(FORMATS)}; the nearest is {nearest}")
+        raise ValueError(f"{where}format must be one of {', '.join(FORMATS)}; the nearest is {nearest}")
 
 
 def _check_pattern(pattern: str, where: str) -> None:
@@ -254,7 +254,7 @@ def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
     except SchemaInvalid as invalid:
         raise ValueError(str(invalid)) from None
     except SchemaTooLarge:
-        raise ValueError("has more parts than a schema may have") from None
+        raise ValueError("has too many parts for a schema") from None
     for pattern in checker.patterns:
         _check_pattern(pattern, "")
     return checker
@@ -275,5 +275,8 @@ def _unformatted(path: tuple[str | int, ...], word: str, sent: str) -> Fault:
     """The fault of a text that is not in its format, in the words of the others."""
     message = f"Invalid {word}"
     issue = Issue(path, message, sent, f"Expected format: {word}.")
-    sentence = f"input validation failed: validation error for field '{issue.field}': type validation failed: {message}"
+    sentence = (
+        f"input validation failed: validation error for field '{issue.field}': type validation "
+        f"failed: {message}"
+    )
     return Fault("format", path, f"is not a {json.dumps(word)}", issue, sentence)

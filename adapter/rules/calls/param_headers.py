@@ -64,9 +64,9 @@ def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, 
         if isinstance(value, list | dict) or (said is None and value is None):
             continue
         if said is None or value is None:
-            raise HeaderMismatch(f"The {name} header and the argument it mirrors must be given together.")
+            raise HeaderMismatch(f"The {name} header and its argument must be sent together.")
         if not _says(decode_mirror(said, header=name), value):
-            raise HeaderMismatch(f"The {name} header is not the argument it mirrors.")
+            raise HeaderMismatch(f"The {name} header and its argument have different values.")
 
 
 def value_at(value: object, path: Sequence[str]) -> object:

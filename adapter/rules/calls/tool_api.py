@@ -177,7 +177,7 @@ def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) 
             return refused(400, f"The body is not valid JSON: {error}")
         return Arguments({}, WARNING)
     if not isinstance(value, dict):
-        return refused(400, "The body is a JSON object: the tool's arguments by their names.")
+        return refused(400, "The body must be a JSON object with the tool's arguments by name.")
     return Arguments(value)
 
 
@@ -215,7 +215,7 @@ def _read(raw: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}.") from None
     if odd:
-        raise _Unusable(f"{odd[0][:20]} is no number that JSON can say.")
+        raise _Unusable(f"{odd[0][:20]} is not a number in JSON.")
     return value
 
 
@@ -289,7 +289,7 @@ def validated_arguments(raw: bytes) -> dict[str, Any] | HttpOutcome:
     except ValueError as error:
         return _invalid(400, [{"path": "", "message": f"Invalid JSON: {error}", "keyword": "format"}])
     if not isinstance(value, dict):
-        return _invalid(200, [{"path": "", "message": "Arguments are an object.", "keyword": "type"}])
+        return _invalid(200, [{"path": "", "message": "The arguments must be an object.", "keyword": "type"}])
     return value
 
 

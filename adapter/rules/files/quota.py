@@ -156,7 +156,7 @@ class Ledger:
         if limits.scope_bytes is not None:
             if new > limits.scope_bytes:
                 raise QuotaReached(
-                    "The files are larger than all files of one session may be together: "
+                    "The files are larger than the limit for all files of one session: "
                     f"sessions.max_total_session_size is {limits.scope_bytes} bytes."
                 )
             beyond_scope = self.used(scope) + new - limits.scope_bytes
@@ -169,7 +169,7 @@ class Ledger:
         free = sum(entry.size for entry in evictable)
         if free < beyond_scope:
             raise QuotaReached(
-                "The session's files in use leave no room: sessions.max_total_session_size is "
+                "The session's files in use leave no space: sessions.max_total_session_size is "
                 f"{limits.scope_bytes} bytes. Try again when they are released."
             )
         if free < beyond_total:
@@ -179,7 +179,9 @@ class Ledger:
     def _check_count(self, scope: str, kind: FileKind, new: int) -> None:
         most = self.limits.artifacts
         if kind is FileKind.ARTIFACT and most is not None and self.count(scope, kind) + new > most:
-            raise QuotaReached(f"A session may keep {most} artifacts: artifacts.max_per_session is reached.")
+            raise QuotaReached(
+                f"The session already has {most} artifacts: artifacts.max_per_session is reached."
+            )
 
     def _evictable(self, scope: str) -> list[Entry]:
         """The scope's entries that free something and are not held, the first to go first."""
@@ -201,5 +203,5 @@ def _first(entries: Sequence[Entry], needed: int) -> Iterator[str]:
 
 def _storage_full(limit: int | None) -> StorageFull:
     return StorageFull(
-        f"There is no room for the file: storage.max_size is {limit} bytes for all files together."
+        f"There is no space for the file: storage.max_size is {limit} bytes for all files together."
     )

@@ -37,8 +37,8 @@ class Wrapped:
         said = []
         if self.kind != "producer" and self.argument is not None:
             said.append(
-                f"To give it a local file, upload that first to the URL from {self.helper}, and pass the "
-                f"{self.upload_scheme} handle as {self.argument}."
+                f"To give it a local file, first upload the file to the URL from {self.helper}, then pass "
+                f"the {self.upload_scheme} handle as {self.argument}."
             )
         if self.kind != "consumer":
             said.append(f"A file it produces comes back as an {self.artifact_scheme} URI.")

@@ -256,7 +256,7 @@ class Presenter:
             told = says(plain(view), context)
             if inspect.iscoroutine(told):
                 told.close()
-                raise TypeError("a presenter's function is a plain one, without async")
+                raise TypeError("a presenter's function must be a plain function, without async")
             entries = told if isinstance(told, list | tuple) else [told]
             yield from [read(entry) for entry in entries if entry is not None]
         except Exception as error:
@@ -272,7 +272,7 @@ class Presenter:
 
 def _rule(entry: Any) -> str:
     if not isinstance(entry, str):
-        raise TypeError(f"a rule is a text, not {type(entry).__name__}")
+        raise TypeError(f"a rule must be a text, not {type(entry).__name__}")
     return entry
 
 
@@ -280,7 +280,7 @@ def _ui_block(entry: Any) -> UiBlock:
     block = UiBlock(**entry) if isinstance(entry, Mapping) else entry
     if isinstance(block, UiBlock) and isinstance(block.content, str):
         return block
-    raise TypeError(f"an interface block comes from a helper of ui, not as {type(entry).__name__}")
+    raise TypeError(f"an interface block must come from a helper of ui, not be a {type(entry).__name__}")
 
 
 def _suggestion(entry: Any) -> Suggestion:
@@ -288,7 +288,7 @@ def _suggestion(entry: Any) -> Suggestion:
         return entry
     if isinstance(entry, Mapping):
         return Suggestion(str(entry["tool"]), str(entry["reason"]))
-    raise TypeError(f"a suggestion has a tool and a reason, {type(entry).__name__} has not")
+    raise TypeError(f"a suggestion must have a tool and a reason; {type(entry).__name__} does not")
 
 
 # --- views ----------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
 
 def _members(schema: Mapping[str, Any], depth: int) -> Parse:
     if depth > _DEEPEST:
-        raise ShapeInvalid(f"A schema is nested {_DEEPEST} levels deep at most.")
+        raise ShapeInvalid(f"A schema may be nested at most {_DEEPEST} levels deep.")
     fields: dict[str, tuple[Parse, bool]] = {}
     for name, declared in schema.items():
         parse, optional = _declared(declared, depth + 1)
@@ -156,12 +156,12 @@ def _declared(declared: Any, depth: int) -> tuple[Parse, bool]:
         return _items(_declared(declared[0], depth + 1)), False
     found = _TYPE.fullmatch(declared.replace(" ", "")) if isinstance(declared, str) else None
     if found is None or depth > _DEEPEST:
-        raise ShapeInvalid(f"A type is a name, list[T], a mapping or a list of one; not {declared!r}.")
+        raise ShapeInvalid(f"A type must be a name, list[T], a mapping or a list of one; not {declared!r}.")
     optional = found["optional"] is not None
     if found["item"] is not None:
         return _items(_declared(found["item"], depth + 1)), optional
     if found["name"] not in _SCALARS:
-        raise ShapeInvalid(f"A type is one of {', '.join(_SCALARS)}, list[T]; not {declared!r}.")
+        raise ShapeInvalid(f"A type must be one of {', '.join(_SCALARS)}, list[T]; not {declared!r}.")
     return _SCALARS[found["name"]], optional
 
 

@@ -19,7 +19,7 @@ def echarts(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """A chart, by its ECharts options."""
+    """A chart with ECharts options."""
     return UiBlock("echarts", _fenced("echarts", indented(content)), title, width, priority)
 
 
@@ -30,7 +30,7 @@ def mermaid(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """A diagram in Mermaid's language."""
+    """A diagram in Mermaid syntax."""
     return UiBlock("mermaid", _fenced("mermaid", content), title, width, priority)
 
 
@@ -42,7 +42,7 @@ def code(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """Code in some language; the language is the block's type, where one is given."""
+    """Source code; the language, if given, is the type of the block."""
     return UiBlock(language or "code", _fenced(language, content), title, width, priority)
 
 
@@ -64,7 +64,7 @@ def markdown(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """Markdown as it is."""
+    """Markdown, unchanged."""
     return UiBlock("markdown", content, title, width, priority)
 
 
@@ -75,7 +75,7 @@ def table(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """A Markdown table: of objects, whose keys are its head, or of rows, of which the first is its head."""
+    """A Markdown table of objects (their keys are the header) or of rows (the first row is the header)."""
     rows = _rows(content)
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
     if lines:
@@ -90,7 +90,7 @@ def list(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """A Markdown list, one bullet an item."""
+    """A Markdown list with one bullet for each item."""
     return UiBlock("markdown", "\n".join(f"- {_inline(item)}" for item in content), title, width, priority)
 
 
@@ -101,7 +101,7 @@ def summary(
     width: str | None = None,
     priority: int | float | None = None,
 ) -> UiBlock:
-    """A sentence about the whole of the data."""
+    """A sentence that summarizes the data."""
     return UiBlock("summary", f"📊 **Summary**: {content}", title, width, priority)
 
 

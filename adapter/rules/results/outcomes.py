@@ -86,7 +86,7 @@ NOTHING: Final = _Nothing.NOTHING
 
 
 class ToolUserError(Exception):
-    """Raised by a tool's code to fail with a sentence for the caller: it is passed on verbatim."""
+    """Raised by a tool's code to fail with a message for the caller, which is passed on unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def progress(percent: float, message: str | None = None) -> Progress:
     Raises ValueError for any other number.
     """
     if not math.isfinite(percent) or not 0 <= percent <= 100:
-        raise ValueError(f"Progress is a number from 0 to 100, not {percent!r}.")
+        raise ValueError(f"Progress must be a number from 0 to 100, not {percent!r}.")
     return Progress(percent, message)
 
 
@@ -144,7 +144,7 @@ def success(data: Any = None) -> Result:
 
 
 class Response:
-    """Builds a result of several blocks: its data first, the others in their fixed order whatever was said first."""
+    """Builds a result of several blocks: the data first, then the others in a fixed order."""
 
     def __init__(self, data: Any = None) -> None:
         self._data = data
@@ -154,20 +154,20 @@ class Response:
         return f"<Response of {type(self._data).__name__}: {sum(1 for _ in self._blocks.texts())} blocks>"
 
     def ui_block(self, block: UiBlock) -> Response:
-        """Adds something to show."""
+        """Add an interface block."""
         return self._with(Blocks(ui=(block,)))
 
     def llm_hint(self, hint: str) -> Response:
-        """Adds a directive on this one result."""
+        """Add a directive for the model about this result."""
         return self._with(Blocks(hints=(hint,)))
 
     def system_rules(self, *rules: str | Iterable[str]) -> Response:
-        """Adds rules on results of this kind, one by one or as a list."""
+        """Add rules for the model about results of this kind, one by one or as a list."""
         flat = [each for rule in rules for each in ((rule,) if isinstance(rule, str) else rule)]
         return self._with(Blocks(rules=tuple(flat)))
 
     def suggest(self, tool: str, reason: str) -> Response:
-        """Adds a tool worth calling next."""
+        """Suggest a tool to call next."""
         return self._with(Blocks(suggestions=(Suggestion(tool, reason),)))
 
     def build(self) -> Result:
@@ -182,7 +182,7 @@ class Response:
 
 
 def response(data: Any = None) -> Response:
-    """Begins a result of several blocks; one that is returned unbuilt is built."""
+    """Begin a result of several blocks; the adapter also builds one that is returned unbuilt."""
     return Response(data)
 
 
@@ -190,7 +190,7 @@ def response(data: Any = None) -> Response:
 
 
 def error(message: str, code: str | None = None) -> Result:
-    """A failure in one sentence."""
+    """Return a failure with one sentence."""
     return _failed(tool_error_text(message, code=code), message, code)
 
 

@@ -21,7 +21,7 @@ PARTS = 200_000
 STEPS = 2_000_000
 """Steps of one judgement: about two seconds' at worst."""
 
-TOO_DEEP = "The arguments, or what the schema asks of them, are nested too deeply to be checked."
+TOO_DEEP = "The arguments or the schema are nested too deeply to be checked."
 
 _SPEAKING_OF_MEMBERS = frozenset(
     (
@@ -88,7 +88,7 @@ class Checker:
         try:
             return self.judged(value).faults
         except OutOfSteps:
-            return [uncheckable(f"Checking the arguments takes more than {STEPS} steps.")]
+            return [uncheckable(f"Checking the arguments needs more than {STEPS} steps.")]
 
     def _undeclared(self, value: Any, run: Evaluation) -> Fault | None:
         if self._declared is None or not isinstance(value, dict):

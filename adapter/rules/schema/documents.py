@@ -255,7 +255,7 @@ class SchemaDocument:
             # It stands where no keyword has schemas, so nobody has looked at it.
             self._survey(target, home, (reference,))
         elif not isinstance(target, dict | bool):
-            raise SchemaInvalid(f"The schema refers to what is no schema: {reference}")
+            raise SchemaInvalid(f"The schema refers to something that is not a schema: {reference}")
         return self.node(target, home)
 
     def _meta_schema(self, uri: str) -> SchemaResource | None:
@@ -300,7 +300,7 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _missing(reference: str) -> SchemaInvalid:
-    return SchemaInvalid(f"The schema refers to what it does not hold: {reference}")
+    return SchemaInvalid(f"The schema refers to a part that does not exist: {reference}")
 
 
 def _invalid(where: Sequence[str | int], value: Any, expected: str) -> SchemaInvalid:

@@ -63,9 +63,9 @@ class Paste:
         if self.placeholder.space == "env":
             text = str(value)
             if self.in_quotes and not _QUOTABLE.fullmatch(text):
-                raise EnvironmentFailed(name, "holds a character that cannot stand in quotes")
+                raise EnvironmentFailed(name, "has a character that is not allowed inside quotes")
             if not self.in_quotes and not _WORDS_AND_DOTS.fullmatch(text):
-                raise EnvironmentFailed(name, "is neither a name nor a number, which is all it may be there")
+                raise EnvironmentFailed(name, "must be a name or a number at this place")
             return text
         declared = self.placeholder.declared
         assert declared is not None, "inputs are declared, or parse refuses them"
@@ -156,7 +156,7 @@ def _pieces(template: Template, token: Token, dialect: Dialect, *, textual: bool
     if not has_hole(text):
         yield text
     elif token.kind == "comment":
-        raise StatementRefused(f"a placeholder stands in a comment: {template.source(text)}")
+        raise StatementRefused(f"a placeholder is in a comment: {template.source(text)}")
     elif token.kind == "literal" and not textual:
         _refuse_typed_literal(template, token, dialect)
         _refuse_joined(template, token.start, token.end)
@@ -178,20 +178,20 @@ def _in_code(template: Template, part: Part, at: int, dialect: Dialect, *, textu
     if part.ident or part.space == "env" or textual:
         before, after = template.shape[:at], template.shape[at + 1 :]
         if before.endswith(("--", "$")) or after.startswith(("'", '"', "$")):
-            raise StatementRefused(f"{part.source} stands directly beside a quote or a comment")
+            raise StatementRefused(f"{part.source} is directly next to a quote or a comment")
         return Paste(part, in_quotes=False)
     _refuse_joined(template, at, at + 1)
     if part.declared is not None and part.declared.structured and _IN_LIST.search(template.shape[:at]):
-        raise StatementRefused(f"{part.source} is bound as one text of JSON: {_AS_ROWS[dialect.name]}")
+        raise StatementRefused(f"{part.source} is bound as one JSON text: {_AS_ROWS[dialect.name]}")
     if re.search(r"\bby\s*\Z", template.shape[:at], re.IGNORECASE):
-        raise StatementRefused(f"{part.source} stands for a name: {_AS_A_NAME}")
+        raise StatementRefused(f"{part.source} is used as a name: {_AS_A_NAME}")
     return Bind((part,), is_text=False)
 
 
 def _in_quotes(part: Placeholder, token: Token, *, textual: bool) -> Piece:
     if token.kind == "literal" or part.ident or part.space == "env" or textual:
         return Paste(part, in_quotes=True)
-    raise StatementRefused(f"{part.source} stands in a quoted name: {_AS_A_NAME}")
+    raise StatementRefused(f"{part.source} is inside a quoted name: {_AS_A_NAME}")
 
 
 # --- where nothing can be bound -------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def _refuse_free_texts(template: Template) -> None:
         declared = placeholder.declared
         if declared is not None and declared.structured:
             raise StatementRefused(
-                f"textual substitution refuses input '{placeholder.name}': {declared.type} is no single value"
+                f"textual substitution refuses input '{placeholder.name}': {declared.type} is not a single value"
             )
         if declared is None or declared.type != "string":
             continue
@@ -255,7 +255,9 @@ def _refuse_free_texts(template: Template) -> None:
 
 def _refuse_foreign(code: str, dialect: Dialect) -> None:
     if dialect.foreign is not None and (found := dialect.foreign.search(code)):
-        raise StatementRefused(f"'{found[0]}' is a parameter of the database's own: write {{{{ inputs.x }}}}")
+        raise StatementRefused(
+            f"'{found[0]}' is a parameter of the database: write {{{{ inputs.x }}}} instead"
+        )
 
 
 def _one_statement(shape: str, lexed: tuple[Token, ...]) -> str:
@@ -266,7 +268,7 @@ def _one_statement(shape: str, lexed: tuple[Token, ...]) -> str:
     )
     statement, _, rest = code.partition(";")
     if rest.strip(" \t\r\n\f;"):
-        raise StatementRefused("the statement is more than one: a tool has one")
+        raise StatementRefused("these are several statements: a tool may have one")
     if not statement.strip():
         raise StatementRefused("the statement is empty")
     return statement.replace("\0", " ")

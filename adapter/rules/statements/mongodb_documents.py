@@ -83,12 +83,10 @@ class Leaf:
     def _structure(self, name: str, value: object) -> object:
         """An array or object as it is, where it is data and cannot be read as anything else."""
         if not self.is_data:
-            raise SubstitutionFailed(name, "is not a single value, which is all it may be there")
+            raise SubstitutionFailed(name, "must be a single value at this place")
         for key in _keys(value):
             if key.startswith("$") or "." in key or "\0" in key:
-                raise SubstitutionFailed(
-                    name, "has a member whose name is no plain one: without $, dots and zero bytes"
-                )
+                raise SubstitutionFailed(name, "has a member name with $, a dot or a zero byte")
         return value
 
 
@@ -110,9 +108,7 @@ def _scalar(name: str, text: str) -> object:
     except ValueError:
         value = None
     if not isinstance(value, str | int | float):
-        raise EnvironmentFailed(
-            name, "is neither a number nor a boolean, which is all it may be outside quotes"
-        )
+        raise EnvironmentFailed(name, "must be a number or a boolean outside quotes")
     return value
 
 
@@ -163,11 +159,11 @@ def compile_mongo(template: Template) -> MongoCommand:
     document = _document(template)
     command = next(iter(document["command"]))
     if has_hole(command):
-        raise StatementRefused("a placeholder stands for the command")
+        raise StatementRefused("the command must not be a placeholder")
     seen: list[str] = []
     compiled = _compiled(document, (), template, seen, command)
     if sorted(seen) != sorted(re.findall(f"[{HOLE}]", template.shape)):
-        raise StatementRefused("the statement spells a character of the private planes")
+        raise StatementRefused("the statement contains a private-use character")
     text = json.dumps(document)
     writes = '"$out"' in text or '"$merge"' in text
     return MongoCommand(compiled, template.placeholders, template.inputs, command in _READING and not writes)
@@ -185,16 +181,18 @@ def _document(template: Template) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise StatementRefused("the statement is not JSON") from None
     if not isinstance(document, dict) or not set(document) <= {"database", "command"}:
-        raise StatementRefused('a MongoDB statement is {"database": …, "command": {…}}')
+        raise StatementRefused('a MongoDB statement must be {"database": …, "command": {…}}')
     if not isinstance(document.get("command"), dict) or not document["command"]:
-        raise StatementRefused('the "command" of a MongoDB statement is an object with at least one member')
+        raise StatementRefused(
+            'the "command" of a MongoDB statement must be an object with at least one member'
+        )
     return document
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise StatementRefused("an object in the statement has a member twice")
+        raise StatementRefused("a member occurs twice in an object of the statement")
     return members
 
 
@@ -241,9 +239,9 @@ def _refuse_in_code_and_names(parts: tuple[Part, ...], path: Path, command: str)
     is_name = _is_name(path, command)
     for placeholder in named(parts):
         if is_code:
-            raise StatementRefused(f"{placeholder.source} stands in code that the server runs")
+            raise StatementRefused(f"{placeholder.source} is inside code that the server runs")
         if is_name and placeholder.space == "inputs" and not placeholder.ident:
-            raise StatementRefused(f"{placeholder.source} stands for a name: {_AS_A_NAME}")
+            raise StatementRefused(f"{placeholder.source} is used as a name: {_AS_A_NAME}")
 
 
 def _is_name(path: Path, command: str) -> bool:
@@ -266,8 +264,8 @@ def _refuse_structures(parts: tuple[Part, ...], *, is_data: bool) -> None:
             )
         if not is_data:
             raise StatementRefused(
-                f"{placeholder.source} is an {declared.type}, and stands where it would be part of the command: it may "
-                "stand in a filter, in a query, in documents, and behind an update's operator"
+                f"{placeholder.source} is an {declared.type}, and would become part of the command: use "
+                "it in a filter, a query, a document or an operand of an update operator"
             )
 
 

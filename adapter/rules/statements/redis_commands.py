@@ -66,7 +66,7 @@ def compile_redis(template: Template) -> RedisCommand:
     """
     name, *arguments = _words(template.shape) or [""]
     if not _NAME.fullmatch(name):
-        raise StatementRefused("a Redis statement begins with the name of a command")
+        raise StatementRefused("a Redis statement must begin with the name of a command")
     command = name.upper()
     runs = arguments if command in _CARRY_CODE else arguments[:1] if command in _RUN_THEIR_WORD else []
     for word in runs:
@@ -75,7 +75,9 @@ def compile_redis(template: Template) -> RedisCommand:
     for placeholder in template.placeholders:
         declared = placeholder.declared
         if declared is not None and declared.type in ("array", "object"):
-            raise StatementRefused(f"{placeholder.source} is an {declared.type}: Redis takes single values")
+            raise StatementRefused(
+                f"{placeholder.source} is an {declared.type}: Redis only accepts single values"
+            )
     words = tuple(template.parts(word) for word in (command, *arguments))
     return RedisCommand(words, template.inputs, command in _READING)
 
@@ -87,7 +89,7 @@ def _words(shape: str) -> list[str]:
     while at < len(shape):
         found = _WORD.match(shape, at)
         if found is None:
-            raise StatementRefused("a quote in the statement does not end with its word")
+            raise StatementRefused("a quote in the statement must end at the end of a word")
         quoted = found["single"] if found["double"] is None else found["double"]
         words.append(
             found["plain"] if quoted is None else re.sub(r"\\(.)", _unescaped, quoted, flags=re.DOTALL)
@@ -104,9 +106,9 @@ def _skip(shape: str, at: int) -> int:
 def _unescaped(found: re.Match[str]) -> str:
     if found[1] not in _ESCAPES:
         raise StatementRefused(
-            f"\\{found[1]} is no escape in a Redis statement" if found[1].isascii() else _BEFORE
+            f"\\{found[1]} is not an escape in a Redis statement" if found[1].isascii() else _BEFORE
         )
     return _ESCAPES[found[1]]
 
 
-_BEFORE = "a backslash stands in front of a placeholder"
+_BEFORE = "a backslash is in front of a placeholder"

@@ -96,7 +96,7 @@ def _comment(text: str, found: re.Match[str], dialect: Dialect) -> Token | None:
     start, body = found.span()
     if found[0] == "/*":
         if dialect.name == "mysql" and text.startswith(("!", "M!"), body):
-            raise StatementRefused("the statement holds a comment that is executed (/*! … */)")
+            raise StatementRefused("the statement contains a comment that is executed (/*! … */)")
         end = _comment_end(text, body, nested=dialect.nested_comments)
         return Token("comment", start, end, body, end - 2)
     if found[0] in ("--", "#"):
@@ -112,7 +112,7 @@ def _comment_end(text: str, at: int, *, nested: bool) -> int:
         depth += 1 if edge[0] == "/*" else -1
         if depth == 0:
             return edge.end()
-    raise StatementRefused("the statement holds a comment without an end")
+    raise StatementRefused("the statement contains a comment without an end")
 
 
 _CLOSING: Final = {"[": "]"}
@@ -136,12 +136,12 @@ def _quote_end(text: str, at: int, closing: str, *, escapes: bool) -> int:
         if escapes and (len(text[at:found]) - len(text[at:found].rstrip("\\"))) % 2:
             # Whether a backslash escapes a quote is a setting of MySQL's server, and one there reads code where
             # the other reads a literal.
-            raise StatementRefused("a quote in a literal is written twice, not behind a backslash")
+            raise StatementRefused("write a quote in a literal twice instead of behind a backslash")
         if closing in _SELF_CLOSING and text.startswith(closing, end):
             at = end + 1
             continue
         return end
-    raise StatementRefused(f"the statement holds a {closing} without an end")
+    raise StatementRefused(f"the statement contains a {closing} without an end")
 
 
 # --- what a literal says --------------------------------------------------------------------------------------
@@ -166,12 +166,12 @@ def literal_text(text: str, token: Token, dialect: Dialect) -> str:
     if token.quote.startswith("$"):
         return body
     if token.quote in ("e'", "E'"):
-        raise StatementRefused("a placeholder stands in an escape literal (E'…'): write it without the E")
+        raise StatementRefused("a placeholder is in an escape literal (E'…'): write it without the E")
     body = body.replace(token.quote * 2, token.quote)
     if not dialect.escapes:
         return body
     if re.search(rf"(?<!\\)(?:\\\\)*\\[{HOLE}]", body):
-        raise StatementRefused("a backslash stands in front of a placeholder")
+        raise StatementRefused("a backslash is in front of a placeholder")
     return re.sub(r"\\(.)", lambda found: _MYSQL_ESCAPES.get(found[1], found[1]), body, flags=re.DOTALL)
 
 

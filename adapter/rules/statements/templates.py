@@ -102,7 +102,7 @@ def parse(text: str, inputs: Mapping[str, Input]) -> Template:
     to be taken from an input without an enum of names.
     """
     if has_hole(text):
-        raise StatementRefused("the statement holds a character of the private planes")
+        raise StatementRefused("the statement contains a private-use character")
     pieces: list[str] = []
     placeholders: list[Placeholder] = []
     at = 0
@@ -123,7 +123,7 @@ def _placeholder(found: re.Match[str], inputs: Mapping[str, Input]) -> Placehold
     space, name, ident = found.groups()
     if space == "env":
         if ident:
-            raise StatementRefused(f"'{found[0]}': only an input can be asked for as a name")
+            raise StatementRefused(f"'{found[0]}': only an input can be used as a name")
         return Placeholder("env", name, found[0])
     declared = inputs.get(name)
     if declared is None:
@@ -177,7 +177,7 @@ class Sources:
         # By exact type: what a subclass does when a driver asks it for its text is its own affair.
         if type(value) is str or type(value) is int or type(value) is float or type(value) is bool:
             if placeholder.ident and value not in ((declared and declared.enum) or ()):
-                raise SubstitutionFailed(name, "is none of the names it may be")
+                raise SubstitutionFailed(name, "is not one of the allowed names")
             return value
         if (type(value) is dict or type(value) is list) and declared is not None and declared.structured:
             return value

@@ -40,9 +40,11 @@ class Glob:
     def __post_init__(self) -> None:
         segments = tuple(self.pattern.split("."))
         if not all(segments) or len(self.pattern) > _LONGEST:
-            raise GlobInvalid(f"A pattern is names with dots between them, {_LONGEST} characters at most.")
+            raise GlobInvalid(
+                f"A pattern must be names with dots between them, with at most {_LONGEST} characters."
+            )
         if any("**" in segment and segment != "**" for segment in segments):
-            raise GlobInvalid(f"In a pattern ** stands alone between dots; not {self.pattern!r}.")
+            raise GlobInvalid(f"In a pattern, ** must be alone between dots; not {self.pattern!r}.")
         object.__setattr__(self, "segments", segments)
 
     def __str__(self) -> str:

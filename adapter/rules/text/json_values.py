@@ -46,7 +46,7 @@ def require_size(value: Any) -> None:
         within = stack.pop()
         values += len(within)
         if values > MOST_VALUES:
-            raise TooLarge(f"The value holds more than {MOST_VALUES} values, or holds itself.")
+            raise TooLarge(f"The value has more than {MOST_VALUES} values, or contains itself.")
         for each in within:
             kind = type(each)
             if kind is str or kind is bytes:
@@ -60,7 +60,7 @@ def require_size(value: Any) -> None:
             elif kind not in _SCALARS:
                 stack.append(_members(each))
         if text > MOST_TEXT:
-            raise TooLarge(f"The value holds more than {MOST_TEXT} characters.")
+            raise TooLarge(f"The value has more than {MOST_TEXT} characters.")
 
 
 def _members(value: Any) -> list[Any]:
@@ -84,7 +84,7 @@ def plain(value: Any) -> Any:
     try:
         return _plain(value)
     except RecursionError:
-        raise NotJson("The value is nested too deeply, or holds itself.") from None
+        raise NotJson("The value is nested too deeply, or contains itself.") from None
 
 
 def compact(value: Any) -> str:
@@ -119,7 +119,7 @@ def _spelled(value: Any, option: int) -> str:
     except NotJson:
         raise
     except (RecursionError, ValueError):
-        raise NotJson("The value is nested too deeply, or holds itself.") from None
+        raise NotJson("The value is nested too deeply, or contains itself.") from None
     return text
 
 
@@ -168,7 +168,7 @@ def _plain_object(value: Any) -> Any:
         if hasattr(value, "__fspath__") or hasattr(value, "total_seconds"):
             return str(value)
     # Its repr would be a success that tells where it lies in memory, and nothing else.
-    raise NotJson(f"{type(value).__name__} is no JSON.")
+    raise NotJson(f"{type(value).__name__} cannot be written as JSON.")
 
 
 def _key(key: Any) -> str:

@@ -57,8 +57,8 @@ class CodeModeNames:
     def hint(self) -> str:
         """The way to call a tool, in words for a client that called it by its own name."""
         return (
-            f"Tools of this server are called through {self.call}, with the tool's name and its arguments; "
-            f"{self.search} finds tools and {self.schema} tells their arguments."
+            f"Tools of this server are called through {self.call}, with the tool's name and its "
+            f"arguments; {self.search} finds tools and {self.schema} shows their arguments."
         )
 
 
@@ -73,10 +73,10 @@ def unfold(envelope: Envelope, names: CodeModeNames) -> bytes:
     asked = _asked(envelope, known=("name", "arguments"))
     name = _name(asked, names)
     if name == names.call:
-        raise Misasked(f"{names.call} does not call itself: give the name of another tool.")
+        raise Misasked(f"{names.call} cannot call itself: pass the name of another tool.")
     arguments = asked.get("arguments")
     if arguments is not None and not isinstance(arguments, dict):
-        raise Misasked("arguments has to be an object with the arguments of the tool.")
+        raise Misasked("arguments must be an object with the arguments of the tool.")
     edits: list[Edit] = [Replace(("params", "name"), _bytes(envelope.body, (*_ARGUMENTS, "name")))]
     if arguments is None:
         edits.append(Drop(_ARGUMENTS))
@@ -95,11 +95,11 @@ def asked_query(envelope: Envelope) -> Query:
     asked = _asked(envelope, known=("query", "limit"))
     words, limit = asked.get("query"), asked.get("limit")
     if not isinstance(words, str):
-        raise Misasked("query has to be a text: the words to look for.")
+        raise Misasked("query must be a text: the words to look for.")
     if limit is None:
         return Query(words, DEFAULT_LIMIT)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_FOUND:
-        raise Misasked(f"limit has to be a number from 1 to {MOST_FOUND}.")
+        raise Misasked(f"limit must be a number from 1 to {MOST_FOUND}.")
     return Query(words, limit)
 
 
@@ -110,7 +110,7 @@ def _asked(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
     if asked is None:
         return {}
     if not isinstance(asked, dict):
-        raise Misasked("arguments has to be an object.")
+        raise Misasked("arguments must be an object.")
     # Which of two an upstream would read is not known, and the one that was judged has to be the one that runs.
     if _stands_twice(envelope.body, ("params",)) or _stands_twice(envelope.body, _ARGUMENTS):
         raise Misasked("An argument is given twice.")
@@ -131,7 +131,7 @@ def _stands_twice(body: bytes, path: tuple[str, ...]) -> bool:
 def _name(asked: Mapping[str, Any], names: CodeModeNames) -> str:
     name = asked.get("name")
     if not isinstance(name, str):
-        raise Misasked(f"name has to be the name of a tool, as {names.search} gives it.")
+        raise Misasked(f"name must be the name of a tool, as {names.search} returns it.")
     return name
 
 
@@ -212,8 +212,8 @@ def definitions(names: CodeModeNames) -> tuple[dict[str, Any], ...]:
             "name": names.call,
             "title": "Call a tool",
             "description": (
-                f"Calls one tool of {names.server} and answers what it answers. {names.search} finds tools, and "
-                f"{names.schema} tells their arguments."
+                f"Calls one tool of {names.server} and answers what it answers. {names.search} finds "
+                f"tools, and {names.schema} shows their arguments."
             ),
             "inputSchema": _object(
                 {

@@ -101,7 +101,7 @@ class _Reader:
         self._line += 1
         if line.startswith(" "):
             if self._tool is None:
-                self._fail("an indented line belongs to a tool, and there is none before it.")
+                self._fail("an indented line belongs to a tool, but no tool is before it.")
             self._definition.append(line)
         elif line and not line.startswith("#"):
             self.end_tool()
@@ -110,7 +110,7 @@ class _Reader:
     def _read_head(self, line: str) -> None:
         if not self.is_begun:
             if line != _FORMAT:
-                self._fail(f'the first line that is no comment says "{_FORMAT}".')
+                self._fail(f'the first line that is not a comment must be "{_FORMAT}".')
             self.is_begun = True
         elif found := _SERVER.fullmatch(line):
             name = _unquoted(found[1], self._line)
@@ -120,7 +120,7 @@ class _Reader:
         elif (found := _TOOL.fullmatch(line)) and self._tools is not None:
             self._tool, self._tool_line = found, self._line
         else:
-            self._fail("this is neither a server nor a tool of one.")
+            self._fail("this line is neither a server nor a tool of a server.")
 
     def end_tool(self) -> None:
         """Take in the tool whose definition has been read, if there is one."""
@@ -130,9 +130,7 @@ class _Reader:
         name = _unquoted(found[1], line)
         definition = _canonical("\n".join(self._definition), name, line)
         if hashlib.sha256(definition).hexdigest() != found[2]:
-            raise LockError(
-                line, "the definition is not the one that the digest belongs to; export it again."
-            )
+            raise LockError(line, "the definition does not match its digest; export it again.")
         if name in self._tools:
             raise LockError(line, "this tool appears twice.")
         self._tools[name] = PinnedTool(found[2], found[3], definition)
@@ -149,7 +147,7 @@ def _canonical(text: str, name: str, line: int) -> bytes:
         raise LockError(line, "the lines below are not JSON.") from None
     stated = value.get("name") if isinstance(value, dict) else None
     if not isinstance(stated, str) or nfkc(stated) != nfkc(name):
-        raise LockError(line, "the definition below is not one of this tool.")
+        raise LockError(line, "the definition below is not of this tool.")
     return canonical(value)
 
 
@@ -157,7 +155,7 @@ def _unquoted(quoted: str, line: int) -> str:
     try:
         name: str = json.loads(quoted)
     except ValueError:
-        raise LockError(line, f"{quoted} is no JSON string.") from None
+        raise LockError(line, f"{quoted} is not a JSON string.") from None
     return name
 
 

@@ -164,7 +164,7 @@ class ToolPage:
 
 @dataclass(frozen=True, slots=True)
 class NoTools:
-    """The upstream answered with something that is no list. ``absent``: it knows no such method at all."""
+    """The upstream answered with something that is not a list. ``absent``: it knows no such method at all."""
 
     absent: bool = False
 
@@ -180,7 +180,7 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
         raise PageRefused(f"has more than core.max_tools ({limits.tools}) tools") from None
     rest = response if found is None else found.rest(response)
     if len(rest) > LONGEST_REST:
-        raise PageRefused(f"has more than {LONGEST_REST} bytes beside its tools")
+        raise PageRefused(f"has more than {LONGEST_REST} bytes besides its tools")
     message = yield from one_piece(partial(parse, rest), len(rest))
     doubt = yield from one_piece(partial(_doubt, message, rest), len(rest))
     if doubt is not None:

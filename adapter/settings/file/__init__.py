@@ -1,1 +1,1 @@
-"""The file of settings as it is read: YAML, placeholders, folders of tools."""
+"""Reading the settings file: YAML, placeholders, folders of tools."""

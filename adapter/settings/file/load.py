@@ -19,7 +19,9 @@ from adapter.settings.root import Settings
 
 
 class Missing(NamedTuple):
-    """A path (``[]`` stands for every entry of a list), the values that ask for the feature, and its name."""
+    """An unsupported feature: a path (``[]`` stands for every entry of a list), the values that need it, and its
+    name.
+    """
 
     path: str
     asks: Callable[[Any], bool]
@@ -38,8 +40,8 @@ MISSING = (
     Missing("servers[].upstream.transport", _is("sse"), "upstreams over SSE"),
     Missing("servers[].upstream.transport", _is("stdio"), "upstreams over stdio"),
     Missing("state_persistence.type", _is("redis"), "state in Redis"),
-    Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "going on in memory"),
-    Missing("state_persistence.refresh_on_startup", bool, "forgetting stored state at start"),
+    Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
+    Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
     Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
     Missing("state_persistence", _snapshots_memory, "snapshots of memory to disk.local_path"),
@@ -48,7 +50,7 @@ MISSING = (
 
 
 def missing_features(settings: Settings) -> Iterator[Problem]:
-    """Every explicit value that asks for a feature which is not there. Defaults ask for nothing."""
+    """Every explicit value that needs an unsupported feature. Defaults need none."""
     written = settings.model_dump(exclude_unset=True)
     for missing in MISSING:
         for location, value in _values_at(written, missing.path.replace("[]", ".[]").split(".")):
@@ -59,7 +61,7 @@ def missing_features(settings: Settings) -> Iterator[Problem]:
 
 def _refusal(asked: str | None, feature: str) -> str:
     cause = f"{asked} asks for {feature}" if asked else f"this asks for {feature}"
-    return f"{cause}, and this version of the adapter cannot do that yet; leave the key out or turn it off"
+    return f"{cause}, which this version of the adapter does not support yet; remove the key or choose another value"
 
 
 def _values_at(value: Any, steps: list[str]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -111,7 +113,9 @@ def load(
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The tree with lock files found from ``directory``: version control keeps them beside the settings file."""
+    """The tree with paths of lock files relative to ``directory``: version control keeps them next to the settings
+    file.
+    """
     servers = tree.get("servers")
     for entry in servers if isinstance(servers, list) else ():
         if isinstance(entry, dict) and isinstance(lock := entry.get("tools_lock"), str) and lock.strip():
@@ -120,7 +124,9 @@ def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:
-    """``ADAPTER_CORE__PORT`` is ``core.port``; variables that name no section are not ours to judge."""
+    """The settings in variables: ``ADAPTER_CORE__PORT`` is ``core.port``. Variables that name no section are
+    ignored.
+    """
     for name, text in sorted(environ.items()):
         prefix, _, rest = name.partition("_")
         steps = rest.lower().split("__")
@@ -147,7 +153,7 @@ def _put(tree: Any, location: Location, value: object) -> None:
     elif isinstance(tree, dict):
         tree[str(last)] = value
     else:
-        raise SettingsError([Problem(spelled(location), "cannot be set: what is above it is no section")])
+        raise SettingsError([Problem(spelled(location), "cannot be set: the key above it is not a section")])
 
 
 def _member(tree: Any, step: str | int, path: str, following: str | int) -> Any:
@@ -177,8 +183,8 @@ _SENTENCES = {
     "bool_parsing": "must be true or false",
     "list_type": "must be a list",
     "dict_type": "must be a mapping of keys to values",
-    "model_type": "must be a section with keys of its own",
-    "model_attributes_type": "must be a section with keys of its own",
+    "model_type": "must be a section with keys",
+    "model_attributes_type": "must be a section with keys",
     "union_tag_not_found": "needs a type: upload_consumer or artifact_producer",
     "union_tag_invalid": "has an unknown type: it must be upload_consumer or artifact_producer",
 }
@@ -194,7 +200,7 @@ def _problem(error: ErrorDetails, origins: Mapping[Location, str]) -> Problem:
 
 
 def _sentence(error: ErrorDetails, location: Location) -> str:
-    """Our words where we have some; pydantic's never quote the value, which may be a secret."""
+    """Our own message if there is one, else pydantic's, which never quotes the value: it may be a secret."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return nearest_key(location)

@@ -16,16 +16,16 @@ from adapter.settings.file.yaml_text import interpolated, read_yaml
 from adapter.settings.problems import Problem, SettingsError
 
 CONFIGS = ("config.yaml", "config.yml")
-"""The file that says what the tool of its folder is."""
+"""The file that defines the tool of its folder."""
 
 LARGEST_FILE = 1 << 20
-"""Bytes of a tool's file; what is larger was not written as one."""
+"""Maximum size of a tool's file, in bytes."""
 
 _YAML = (".yaml", ".yml")
 
 
 class Conventions(NamedTuple):
-    """The scripts of a folder that need no mention, by their names."""
+    """The scripts of a folder that are found by their names."""
 
     handler: str | None
     input: str | None
@@ -51,7 +51,7 @@ def conventions(names: Iterable[str]) -> Conventions:
 
 
 def default_name(path: Path) -> str:
-    """The name of a tool at ``path`` below the directory, unless its file gives one; empty if nothing is left of it."""
+    """The default name of a tool at ``path`` below the directory; empty if the path has no usable character."""
     parts = (re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-").lower() for part in path.parts)
     return "-".join(part for part in parts if part)
 
@@ -128,7 +128,7 @@ class _Reading:
             return []
         self._walk(Path(), ())
         if not self._found and not self.problems:
-            self.problems.append(Problem(place, f"{self.directory} holds no tool"))
+            self.problems.append(Problem(place, f"{self.directory} contains no tool"))
         return self._found
 
     # --- finding ----------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ class _Reading:
     def _walk(self, folder: Path, above: tuple[Path, ...]) -> None:
         real = self._at(folder).resolve()
         if real in above:
-            self._refuse(folder, "is a link to a folder that it lies in")
+            self._refuse(folder, "is a link to a folder that contains it")
             return
         if "#" in str(self.directory / folder):
-            self._refuse(folder, "has a # in its name, after which no reference to a script goes on")
+            self._refuse(folder, "has a # in its name, which references to scripts cannot contain")
             return
         folders, files = self._entries(folder)
         self._read_folder(folder, files)
@@ -147,7 +147,7 @@ class _Reading:
             self._walk(entry, (*above, real))
 
     def _entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """The folders and the files in a folder that may matter; private ones and links out of it do not."""
+        """The relevant folders and files in a folder, without private ones and without links that lead out of it."""
         try:
             names = sorted(entry.name for entry in self._at(folder).iterdir())
         except OSError as error:
@@ -171,17 +171,21 @@ class _Reading:
         scripts = conventions(file.name for file in files)
         if folder == Path() or not (configs or scripts.handler):
             for config in configs:
-                self._refuse(config, "belongs into a folder of its own, which the tool has its name from")
+                self._refuse(
+                    config, "must be in a separate folder, because the folder gives the tool its name"
+                )
             for file in others:
                 self._read_tool(file.with_suffix(""), folder, file, Conventions(None, None, None))
         elif len(configs) > 1:
-            self._refuse(configs[1], f"stands beside {configs[0].name}: one of them is the tool's")
+            self._refuse(configs[1], f"is next to {configs[0].name}: keep only one of them")
         elif configs:
             # Any other YAML in such a folder is something that the tool's scripts read.
             self._read_tool(folder, folder, configs[0], scripts)
         elif others:
             self._refuse(
-                others[0], f"its folder is a tool already, by {scripts.handler}: call this file {CONFIGS[0]}"
+                others[0],
+                f"its folder is already a tool because of {scripts.handler}: rename this file "
+                f"to {CONFIGS[0]}",
             )
         else:
             self._read_tool(folder, folder, None, scripts)
@@ -189,27 +193,27 @@ class _Reading:
     # --- one tool ---------------------------------------------------------------------------------------------
 
     def _read_tool(self, path: Path, folder: Path, file: Path | None, scripts: Conventions) -> None:
-        """``path`` names the tool, ``folder`` is where its scripts are looked for."""
+        """Read one tool. ``path`` gives its name, ``folder`` has its scripts."""
         said = {} if file is None else self._written(file)
         if said is None:
             return
         if _unset(said.get("name")):
             said["name"] = default_name(path)
         if said["name"] == "":
-            self._refuse(file or path, "needs a name: its path holds no letter or digit to make one of")
+            self._refuse(file or path, "needs a name: its path has no letter or digit for one")
             return
         _fill(said, scripts)
         self._anchor(said, folder)
         self._found.append(FoundTool(self._place(file or path), said))
 
     def _written(self, file: Path) -> dict[str, Any] | None:
-        """The content of a tool's file, or None where it cannot be used."""
+        """The content of a tool's file, or None if it cannot be used."""
         path, place = self._at(file), self._place(file)
         if not path.is_file():
-            self._refuse(file, "is no file that can be read")
+            self._refuse(file, "cannot be read as a file")
             return None
         if path.stat().st_size > LARGEST_FILE:
-            self._refuse(file, "is larger than 1 MiB, which is too large for the file of a tool")
+            self._refuse(file, "is larger than 1 MiB, the maximum size for the file of a tool")
             return None
         try:
             said: dict[str, Any] = interpolated(read_yaml(path, "keys of a tool such as use"), self.environ)
@@ -222,7 +226,7 @@ class _Reading:
         return said
 
     def _anchor(self, said: dict[str, Any], folder: Path) -> None:
-        """Makes references to scripts of the tool's own folder such from the settings file's."""
+        """Make references to scripts in the tool's own folder relative to the settings file."""
 
         def anchored(reference: Any) -> Any:
             if not isinstance(reference, str):
@@ -247,7 +251,9 @@ class _Reading:
         return self.base / self.directory / path
 
     def _place(self, path: Path, relative: str = "") -> str:
-        """The path from where the settings file lies; one of an absolute directory is absolute, else ``relative``."""
+        """The path relative to the settings file, with the prefix ``relative``; below an absolute directory, the
+        absolute path.
+        """
         whole = self.directory / path
         return whole.as_posix() if whole.is_absolute() else relative + whole.as_posix()
 
@@ -256,7 +262,9 @@ class _Reading:
 
 
 def _fill(said: dict[str, Any], scripts: Conventions) -> None:
-    """Puts the scripts found by their names where the tool names none; one with a statement has no handler."""
+    """Add the scripts that were found by their names, unless the tool sets them; a tool with a statement gets no
+    handler.
+    """
     if scripts.handler and _unset(said.get("handler")) and _unset(said.get("use")):
         said["handler"] = f"./{scripts.handler}"
     mappers = {} if said.get("mappers") is None else said["mappers"]

@@ -63,7 +63,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]*+))?+(\}|\Z)")
 
 
 class _OnceOnly(yaml.SafeLoader):
-    """YAML lets a repeated key win silently; here it is a mistake."""
+    """Loader that refuses repeated keys, which YAML would accept silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -71,7 +71,7 @@ class _OnceOnly(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value} stands here twice", key.start_mark
+                        None, None, f"the key {key.value} occurs twice here", key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
@@ -93,7 +93,7 @@ def read_yaml(path: Path, keys: str = "sections such as core and servers") -> di
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise SettingsError([Problem(str(path), f"must hold a mapping of {keys}")])
+        raise SettingsError([Problem(str(path), f"must contain a mapping of {keys}")])
     return found
 
 

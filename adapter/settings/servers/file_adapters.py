@@ -1,4 +1,4 @@
-"""``servers[].adapters[]``: which tools take or produce files."""
+"""``servers[].adapters[]``: tools that take or produce files."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ class UploadConsumer(Section):
     type: Literal["upload_consumer"] = Field(description="`upload_consumer`: these tools take files.")
     tools: Tools = Field(description="Names of the tools.")
     file_path_argument: Text = Field(
-        description="Argument that holds the file or files; dotted and through lists, as in `files[].path`."
+        description="Argument that names the file or files; may be nested and go through lists, as in "
+        "`files[].path`."
     )
-    uri_scheme: UriScheme = Field(default="upload://", description="How handles in that argument begin.")
+    uri_scheme: UriScheme = Field(default="upload://", description="Scheme of handles in that argument.")
     uri_prefix: bool | None = Field(
-        default=None, description="True is `delivery: file_uri`, under the reference's name."
+        default=None, description="True means `delivery: file_uri`; the name that remote-mcp-adapter uses."
     )
     delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = Field(
-        default="path", description="What the tool gets in place of the handle."
+        default="path", description="Form in which the tool gets the file."
     )
     max_inline_bytes: ByteSize = Field(
-        default=1024**2, description="Largest file that base64 and data_uri deliver."
+        default=1024**2, description="Maximum size of a file for `base64` and `data_uri`."
     )
-    allow_plain_paths: bool = Field(default=False, description="Passes text that is no handle on as it is.")
+    allow_plain_paths: bool = Field(
+        default=False, description="Pass on text that is not a handle, instead of refusing it."
+    )
     overrides: ToolDefaultsOverride = Field(
-        default_factory=ToolDefaultsOverride, description="How these tools are called."
+        default_factory=ToolDefaultsOverride, description="Overrides of `core.defaults` for these tools."
     )
 
 
 class OutputLocator(Section):
-    """Where a produced file is found when it is not at the path that was asked for."""
+    """Location of a produced file that is not at the requested path."""
 
     mode: Literal["structured", "regex", "embedded", "resource", "none"] = Field(
-        default="none", description="Where in the result the file is named or held."
+        default="none", description="Part of the result that names or contains the file."
     )
     output_path_key: OptionalText = Field(
-        default=None, description="Dotted path into structuredContent, for `structured`."
+        default=None, description="Dotted path in structuredContent, for `structured`."
     )
     output_path_regexes: ToolPatterns = Field(
-        default_factory=list, description="Expressions for `regex`; empty uses the built-in ones."
+        default_factory=list, description="Expressions for `regex`; an empty list uses the built-in ones."
     )
 
     @field_validator("mode", mode="before")
@@ -61,21 +64,21 @@ class ArtifactProducer(Section):
     type: Literal["artifact_producer"] = Field(description="`artifact_producer`: these tools produce files.")
     tools: Tools = Field(description="Names of the tools.")
     output_path_argument: OptionalText = Field(
-        default=None, description="Argument that tells the tool where to write; null when it has none."
+        default=None, description="Argument that tells the tool where to write; null if there is none."
     )
     output_locator: OutputLocator = Field(
-        default_factory=OutputLocator, description="Where the file is found otherwise."
+        default_factory=OutputLocator, description="Location of a file that is not at the requested path."
     )
-    persist: bool = Field(default=True, description="Keeps the file; false leaves the result alone.")
-    expose_as_resource: bool = Field(default=True, description="Lists these artifacts as resources.")
+    persist: bool = Field(default=True, description="Keep the file; false does not change the result.")
+    expose_as_resource: bool = Field(default=True, description="List these artifacts as resources.")
     allow_raw_output: bool | None = Field(
         default=None,
         validation_alias=AliasChoices("allow_raw_output", "include_raw_output"),
-        description="Embeds the bytes in the result as well; null keeps `core.defaults.allow_raw_output`.",
+        description="Embed the content in the result too; null uses `core.defaults.allow_raw_output`.",
     )
-    required: bool = Field(default=False, description="Makes a failed capture an error of the call.")
+    required: bool = Field(default=False, description="Fail the call if the file cannot be captured.")
     overrides: ToolDefaultsOverride = Field(
-        default_factory=ToolDefaultsOverride, description="How these tools are called."
+        default_factory=ToolDefaultsOverride, description="Overrides of `core.defaults` for these tools."
     )
 
     @model_validator(mode="after")

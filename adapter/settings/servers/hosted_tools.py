@@ -1,4 +1,4 @@
-"""``servers[].tools``: the tools of a server that the adapter hosts itself."""
+"""``servers[].tools``: the tools of a hosted server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ScriptRuntime = Literal["inprocess", "subprocess"]
 
 
 def _spelled_out(value: object) -> object:
-    """YAML makes a date of ``2026-01-02``; to a tool it is the text that was written."""
+    """Convert dates back to text: YAML reads ``2026-01-02`` as a date."""
     if isinstance(value, list):
         return [_spelled_out(member) for member in value]
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -51,80 +51,83 @@ Schema = Annotated[dict[str, Any] | bool, Spelled("JSON Schema, with the same wo
 
 
 class ToolInput(Section):
-    """One argument of a tool. Beside these first keys it has those of JSON Schema that fit its type."""
+    """One argument of a tool. It may also have the JSON Schema keywords for its type."""
 
     type: InputKind = Field(
-        description="What a value has to be; a `string`, `int`, `float`, `boolean` or `datetime` is also read from "
-        "what spells one."
+        description="Type of the value; `string`, `int`, `float`, `boolean` and `datetime` are converted from "
+        "text and numbers."
     )
-    description: str = Field(default="", description="What models read about it.")
-    optional: bool = Field(default=False, description="Whether calls may leave it out.")
+    description: str = Field(default="", description="Description for models.")
+    optional: bool = Field(default=False, description="Allow calls to leave it out.")
     default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = Field(
-        default=None, description="Stands for an argument that is left out; null is none."
+        default=None, description="Value of an argument that is left out; null means none."
     )
     enum: Annotated[
         list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
-    ] = Field(default=None, description="The values it may have; null allows all.")
-    minimum: Number | None = Field(default=None, description="The least number.")
-    maximum: Number | None = Field(default=None, description="The greatest number.")
+    ] = Field(default=None, description="Allowed values; null allows all.")
+    minimum: Number | None = Field(default=None, description="Minimum number.")
+    maximum: Number | None = Field(default=None, description="Maximum number.")
     exclusive_minimum: Number | None = Field(
-        default=None, alias="exclusiveMinimum", description="A number that it has to be above."
+        default=None, alias="exclusiveMinimum", description="The number must be greater than this."
     )
     exclusive_maximum: Number | None = Field(
-        default=None, alias="exclusiveMaximum", description="A number that it has to be below."
+        default=None, alias="exclusiveMaximum", description="The number must be less than this."
     )
     multiple_of: Annotated[int | float, Field(gt=0), Spelled("number above 0")] | None = Field(
-        default=None, alias="multipleOf", description="A number that it is a multiple of."
+        default=None, alias="multipleOf", description="The number must be a multiple of this."
     )
     min_length: Length | None = Field(
-        default=None, alias="minLength", description="Fewest characters of a `string`."
+        default=None, alias="minLength", description="Minimum length of a `string`, in characters."
     )
     max_length: Length | None = Field(
-        default=None, alias="maxLength", description="Most characters of a `string`."
+        default=None, alias="maxLength", description="Maximum length of a `string`, in characters."
     )
     pattern: Text | None = Field(
-        default=None, description="Regular expression that occurs in a `string`; `^…$` is for all of it."
+        default=None,
+        description="Regular expression that must match in a `string`; write `^…$` to match all of it.",
     )
     format: Text | None = Field(
         default=None,
-        description="What a `string` is: `date`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `time`, "
-        "`uri` or `uuid`.",
+        description="Format of a `string`: `date`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, "
+        "`ipv6`, `time`, `uri` or `uuid`.",
     )
-    items: Schema | None = Field(default=None, description="What each item of an `array` has to be.")
+    items: Schema | None = Field(default=None, description="Schema of each item of an `array`.")
     prefix_items: Annotated[list[Schema] | None, Spelled("list of JSON Schemas, or null")] = Field(
         default=None,
         alias="prefixItems",
-        description="What the first items of an `array` have to be, in turn.",
+        description="Schemas of the first items of an `array`, in order.",
     )
     contains: Schema | None = Field(
-        default=None, description="What at least one item of an `array` has to be."
+        default=None, description="Schema that at least one item of an `array` must match."
     )
     min_items: Length | None = Field(
-        default=None, alias="minItems", description="Fewest items of an `array`."
+        default=None, alias="minItems", description="Minimum number of items of an `array`."
     )
-    max_items: Length | None = Field(default=None, alias="maxItems", description="Most items of an `array`.")
+    max_items: Length | None = Field(
+        default=None, alias="maxItems", description="Maximum number of items of an `array`."
+    )
     unique_items: bool | None = Field(
-        default=None, alias="uniqueItems", description="Whether no two items of an `array` may be equal."
+        default=None, alias="uniqueItems", description="Refuse an `array` with equal items."
     )
     properties: Annotated[dict[str, Schema] | None, Spelled("mapping of names to JSON Schemas, or null")] = (
-        Field(default=None, description="The members of an `object`; any others are refused.")
+        Field(default=None, description="Members of an `object`; others are refused.")
     )
-    required: TextList | None = Field(default=None, description="Members that an `object` has to have.")
+    required: TextList | None = Field(default=None, description="Required members of an `object`.")
     additional_properties: Schema | None = Field(
         default=None,
         alias="additionalProperties",
-        description="What other members an `object` may have; false, where `properties` are named.",
+        description="Schema of other members of an `object`; the default is false if `properties` is set.",
     )
     min_properties: Length | None = Field(
-        default=None, alias="minProperties", description="Fewest members of an `object`."
+        default=None, alias="minProperties", description="Minimum number of members of an `object`."
     )
     max_properties: Length | None = Field(
-        default=None, alias="maxProperties", description="Most members of an `object`."
+        default=None, alias="maxProperties", description="Maximum number of members of an `object`."
     )
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The values given beside the keys of the short form, under their names in JSON Schema."""
+        """The values of keys outside the short form, by their names in JSON Schema."""
         fields = type(self).model_fields
         return {
             fields[name].alias or name: value for name, value in self.said.items() if name not in _SHORT_FORM
@@ -137,59 +140,61 @@ _SHORT_FORM = frozenset(("type", "description", "optional", "default", "enum"))
 class ToolSettings(Section):
     """One tool: a statement for a connector (`use`), or a script (`handler`)."""
 
-    name: str = Field(description="What clients call it, unique: letters, digits, `_`, `-` and `.`.")
-    title: OptionalText = Field(default=None, description="Its name for people.")
-    description: str = Field(default="", description="What models read about it.")
+    name: str = Field(description="Unique name: letters, digits, `_`, `-` and `.`.")
+    title: OptionalText = Field(default=None, description="Name for people.")
+    description: str = Field(default="", description="Description for models.")
     annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(
         default_factory=dict,
-        description="Hints such as `readOnlyHint`; with `destructiveHint: true` calls run one after the other "
+        description="Hints such as `readOnlyHint`. With `destructiveHint: true`, calls run one after the other "
         "and are never cached.",
     )
     use: OptionalText = Field(default=None, description="Name of the connector that runs the statement.")
     statement: OptionalText = Field(
         default=None,
-        description="What is asked of the connector; `{{ inputs.x }}` is bound, `{{ env.X }}` read at each call.",
+        description="Statement for the connector; `{{ inputs.x }}` is bound, `{{ env.X }}` is read at each "
+        "call.",
     )
     handler: OptionalText = Field(
         default=None,
-        description="Script to call, as `file.py#function` or another program; relative to the settings file.",
+        description="Script to call, as `file.py#function`, or another program; relative to the settings file.",
     )
     runtime: ScriptRuntime = Field(
         default="inprocess",
-        description="`inprocess` is for trusted Python; `subprocess` runs any program, confined, ended with its call.",
+        description="`inprocess` runs trusted Python code in the adapter. `subprocess` runs any program with "
+        "limits and ends it with its call.",
     )
     inputs: dict[str, ToolInput] = Field(
-        default_factory=dict, description="The arguments by name; any others are refused."
+        default_factory=dict, description="Arguments by name; others are refused."
     )
     input_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema of an object, or null")] = Field(
-        default=None, description="All arguments in JSON Schema, in place of `inputs`."
+        default=None, description="One JSON Schema for all arguments, instead of `inputs`."
     )
     substitution: Literal["bound", "textual"] = Field(
         default="bound",
-        description="`textual` pastes inputs into an SQL statement where nothing can be bound; it refuses a `string` "
-        "without an `enum` of plain words.",
+        description="`textual` inserts inputs into the text of an SQL statement, where nothing can be bound; a "
+        "`string` needs an `enum` of plain words.",
     )
     rows: bool = Field(
         default=False,
-        description="Answers with a list of objects, whatever the statement or script returned.",
+        description="Convert every result to a list of objects.",
     )
     auth: ToolAuth | None = Field(
-        default=None, description="Who may call it; null: whoever may call the server."
+        default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = Field(default_factory=Mappers, description="Functions around the call.")
+    mappers: Mappers = Field(
+        default_factory=Mappers, description="Functions that change arguments and results."
+    )
     middleware: Entries = Field(
         default_factory=list,
-        description="Functions around the execution, as `file.py#function`; first is outermost.",
+        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = Field(default_factory=StageLimits, description="What calls may take.")
-    cache: StageCache = Field(default_factory=StageCache, description="Keeping this tool's results.")
-    presenter: OptionalText = Field(
-        default=None, description="Name in `presenters` of what becomes of the tool's data."
-    )
+    limits: StageLimits = Field(default_factory=StageLimits, description="Limits of calls.")
+    cache: StageCache = Field(default_factory=StageCache, description="Caching of this tool's results.")
+    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
     state_sync: ToolStateSync = Field(
-        default_factory=ToolStateSync, description="What models are told about how long its data stays true."
+        default_factory=ToolStateSync, description="Messages to models about outdated data of this tool."
     )
-    errors: StageErrors = Field(default_factory=StageErrors, description="How its failures look.")
+    errors: StageErrors = Field(default_factory=StageErrors, description="Form of this tool's errors.")
 
     @field_validator("name")
     @classmethod
@@ -210,22 +215,24 @@ class ToolSettings(Section):
 
     @property
     def stages(self) -> ToolStages:
-        """The stages that the tool itself sets, in the form of ``servers[].stages``."""
+        """The stages in the tool's own definition, in the form of ``servers[].stages``."""
         said = {key: value for key, value in self.said.items() if key in ToolStages.model_fields}
         return ToolStages().model_copy(update=said)
 
     @property
     def destructive(self) -> bool:
-        """Tell whether the tool says of itself that it destroys something."""
+        """Tell whether the tool has ``destructiveHint: true``."""
         return bool(self.annotations.get("destructiveHint"))
 
 
 class ToolsCache(Section):
-    """Results that are kept, of statements that only read."""
+    """Caching of results of read-only statements."""
 
-    enabled: bool = Field(default=False, description="Whether results are kept.")
-    ttl: Duration = Field(default=120, description="How long a result is kept.")
-    max_bytes: ByteSize = Field(default=128 << 20, description="Size of all results of this server together.")
+    enabled: bool = Field(default=False, description="Cache results.")
+    ttl: Duration = Field(default=120, description="Time that a result is cached.")
+    max_bytes: ByteSize = Field(
+        default=128 << 20, description="Maximum size of all cached results of this server."
+    )
 
 
 class Tools(Section):
@@ -233,10 +240,10 @@ class Tools(Section):
 
     directory: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="Folder in which each folder or file is a tool; relative to the settings file.",
+        description="Folder of tools: each folder or file in it is a tool. Relative to the settings file.",
     )
-    require_auth: bool = Field(default=False, description="Refuses to start with a tool that has no `auth`.")
-    cache: ToolsCache = Field(default_factory=ToolsCache, description="Keeping results.")
+    require_auth: bool = Field(default=False, description="Refuse to start if a tool has no `auth`.")
+    cache: ToolsCache = Field(default_factory=ToolsCache, description="Caching of results.")
     define: list[ToolSettings] = Field(
-        default_factory=list, description="The tools, in the order clients see them."
+        default_factory=list, description="The tools, in the order in which clients see them."
     )

@@ -1,4 +1,4 @@
-"""``upstream_ping``: watching upstreams, for all of them under ``core`` and for one under ``servers[]``."""
+"""``upstream_ping``: pings of all upstreams (``core``) or of one (``servers[]``), and the circuit breaker."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from adapter.settings.section import Count, Seconds, Section
 
 
 class UpstreamPing(Section):
-    """The ping of each upstream and its circuit breaker."""
+    """Pings of each upstream, and its circuit breaker."""
 
-    enabled: bool = Field(default=True, description="Pings every upstream; off, the breaker never opens.")
-    interval_seconds: Seconds = Field(default=15, description="Time between two pings.")
-    timeout_seconds: Seconds = Field(
-        default=5, description="A ping without an answer for this long has failed."
+    enabled: bool = Field(
+        default=True, description="Ping every upstream; if false, the circuit breaker never opens."
     )
-    failure_threshold: Count = Field(default=3, description="Failed pings in a row that open the breaker.")
+    interval_seconds: Seconds = Field(default=15, description="Time between two pings.")
+    timeout_seconds: Seconds = Field(default=5, description="Time after which an unanswered ping has failed.")
+    failure_threshold: Count = Field(
+        default=3, description="Number of failed pings in a row that opens the breaker."
+    )
     open_cooldown_seconds: Seconds = Field(
-        default=30, description="How long an open breaker refuses before it probes again."
+        default=30, description="Time that an open breaker refuses calls before the next ping."
     )
     half_open_probe_allowance: Count = Field(
-        default=2, description="Good probes in a row that close the breaker again."
+        default=2,
+        description="Maximum number of simultaneous pings while the breaker is half-open; one success closes it.",
     )
 
 
 class UpstreamPingOverride(Section):
-    """The same for one server; null keeps what `core.upstream_ping` says."""
+    """Overrides for one server; null keeps the value of `core.upstream_ping`."""
 
     enabled: bool | None = Field(
         default=None, description="Overrides `core.upstream_ping.enabled` for this server."

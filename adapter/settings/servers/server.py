@@ -1,4 +1,4 @@
-"""``servers[]``: the upstream MCP servers and where each is mounted."""
+"""``servers[]``: the MCP servers and their mounts."""
 
 from __future__ import annotations
 
@@ -38,49 +38,50 @@ def _transport(value: object) -> object:
 
 
 class ClientHeaders(Section):
-    """Which headers of a client reach the upstream."""
+    """Client headers that are forwarded to the upstream."""
 
     required: HeaderNames = Field(
-        default_factory=list, description="Headers that every request has to carry, else it gets 400."
+        default_factory=list, description="Headers that every request must have, otherwise it gets 400."
     )
     passthrough: HeaderNames = Field(
         default_factory=list,
-        description="Headers that are passed on; all others of the client's own are not.",
+        description="Client headers that are forwarded, in addition to the standard ones in `docs/headers.md`.",
     )
 
 
 class ServerHeaders(Section):
-    """Headers of the upstream's answers that reach clients: all but those that `docs/headers.md` lists."""
+    """Headers of the upstream's answers that are forwarded: all except those that `docs/headers.md` lists."""
 
-    drop: HeaderNames = Field(default_factory=list, description="Further headers that are not passed on.")
+    drop: HeaderNames = Field(default_factory=list, description="Additional headers that are removed.")
     passthrough: HeaderNames = Field(
         default_factory=list,
-        description="Headers of that list that are passed on all the same; none of the connection's is.",
+        description="Headers of that list that are forwarded anyway; connection headers never are.",
     )
 
 
 class UpstreamSettings(Section):
-    """How the upstream is reached."""
+    """Connection to the upstream."""
 
     transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
         default="streamable_http",
-        description="How the upstream speaks MCP; `http` and `streamable-http` mean the default. `hosted`: it is "
-        "the adapter itself, with the tools of `servers[].tools`.",
+        description="Transport of the upstream; `http` and `streamable-http` mean the default. With `hosted` "
+        "the adapter itself runs the tools in `servers[].tools`.",
     )
     url: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None, description="URL of the upstream's MCP endpoint; required for streamable_http and sse."
     )
-    insecure_tls: bool = Field(default=False, description="Does not check the upstream's certificate.")
+    insecure_tls: bool = Field(default=False, description="Do not verify the upstream's certificate.")
     static_headers: dict[str, str] = Field(
         default_factory=dict,
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
     )
     client_headers: ClientHeaders = Field(
-        default_factory=ClientHeaders, description="Which headers of a client reach the upstream."
+        default_factory=ClientHeaders, description="Client headers that are forwarded to the upstream."
     )
     server_headers: ServerHeaders = Field(
-        default_factory=ServerHeaders, description="Which headers of the upstream's answers reach clients."
+        default_factory=ServerHeaders,
+        description="Headers of the upstream's answers that are forwarded to clients.",
     )
 
     @field_validator("static_headers")
@@ -90,41 +91,41 @@ class UpstreamSettings(Section):
             if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
                 raise ValueError(f"{name!r} is not the name of an HTTP header")
             if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
-                raise ValueError(f"the value of {name} holds a control character")
+                raise ValueError(f"the value of {name} contains a control character")
         return headers
 
 
 class ServerSettings(Section):
-    """One upstream MCP server and where it is mounted."""
+    """One MCP server and its mount."""
 
-    id: str = Field(description="Name of the server, unique: letters, digits, `_` and `-`.")
+    id: str = Field(description="Unique name of the server: letters, digits, `_` and `-`.")
     mount_path: UrlPath = Field(
         default="",
-        description="Path at which clients reach this server, unique.",
+        description="Unique path at which clients reach this server.",
         json_schema_extra={"shown": "`/mcp/{id}`"},
     )
-    upstream: UpstreamSettings = Field(description="How the upstream is reached.")
+    upstream: UpstreamSettings = Field(description="Connection to the upstream.")
     upstream_ping: UpstreamPingOverride = Field(
-        default_factory=UpstreamPingOverride, description="Watching this upstream."
+        default_factory=UpstreamPingOverride, description="Overrides of `core.upstream_ping` for this server."
     )
     tool_defaults: ToolDefaultsOverride = Field(
-        default_factory=ToolDefaultsOverride, description="How this server's tools are called."
+        default_factory=ToolDefaultsOverride,
+        description="Overrides of `core.defaults` for this server's tools.",
     )
-    tools: Tools = Field(
-        default_factory=Tools, description="The tools of a server that the adapter hosts itself."
-    )
+    tools: Tools = Field(default_factory=Tools, description="Tools of a hosted server.")
     stages: dict[str, ToolStages] = Field(
         default_factory=dict,
-        description="What calls pass on their way to tools, by globs for their names (`*`, `?`). Of all that match, "
-        "the last word on a key counts; a hosted tool's own word counts more.",
+        description="Stages of tools, by globs for their names (`*`, `?`). If several globs match, the last "
+        "one that sets a key wins; keys in a hosted tool's own definition win over all.",
     )
     errors: StageErrors = Field(
-        default_factory=StageErrors, description="How failures of this server's tools look."
+        default_factory=StageErrors, description="Form of errors of this server's tools."
     )
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     disabled_tools: ToolPatterns = Field(
         default_factory=list,
-        description="Tools that clients neither see nor call: exact names or full-match expressions.",
+        description="Tools that clients can neither see nor call: exact names, or expressions that match whole "
+        "names.",
     )
     code_mode_enabled: bool | None = Field(
         default=None, description="Overrides `core.code_mode_enabled` for this server."
@@ -147,7 +148,8 @@ class ServerSettings(Section):
     )
     tools_lock: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="File of pinned definitions that every session starts from; relative to the settings file.",
+        description="Lock file with the tool definitions that every session starts from; relative to the "
+        "settings file.",
     )
 
     @model_validator(mode="before")
@@ -161,15 +163,15 @@ class ServerSettings(Section):
     @classmethod
     def _is_a_name(cls, value: str) -> str:
         if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value.strip(), re.IGNORECASE) is None:
-            raise ValueError("must begin with a letter or digit and hold only letters, digits, _ and -")
+            raise ValueError("must begin with a letter or digit and contain only letters, digits, _ and -")
         return value.strip()
 
     def stages_for(self, tool: str) -> ToolStages:
-        """The stages that ``stages`` sets for the tool of this name: all matching globs taken together."""
+        """The stages of all matching globs for the tool of this name, merged."""
         return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
 
     def stages_of(self, tool: ToolSettings) -> ToolStages:
-        """The same for a hosted tool, with what it says itself instead; of limits, each one that it says."""
+        """The same for a hosted tool; keys in its own definition win, and each limit by itself."""
         shared, own = self.stages_for(tool.name), tool.stages
         return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})
 

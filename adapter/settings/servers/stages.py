@@ -1,4 +1,4 @@
-"""``servers[].stages``: what calls pass on their way to a tool and back. Hosted tools have the same keys."""
+"""``servers[].stages``: stages around calls of tools. Hosted tools have the same keys."""
 
 from __future__ import annotations
 
@@ -26,48 +26,49 @@ CacheControl = Literal["no-store", "immutable"]
 
 
 class SyncDefaults(Section):
-    """What holds for tools of which nothing is said."""
+    """Defaults for tools without a policy."""
 
     cache_control: CacheControl | None = Field(
-        default=None, description="What may be kept of their results; null says nothing."
+        default=None, description="Cache directive in their descriptions; null adds none."
     )
 
 
 class SyncPolicy(Section):
-    """What holds for the tools that a glob matches; of several policies the first counts."""
+    """Policy for the tools that a glob matches; the first policy that matches applies."""
 
     match: Line = Field(
-        description="Glob for names as clients see them and for `server.tool`: `*` is one part, `**` any number."
+        description="Glob for tool names as clients see them, or for `server.tool`: `*` matches one part, `**` "
+        "any number of parts."
     )
     cache_control: CacheControl | None = Field(
-        default=None, description="What may be kept of their results; null: what `state_sync.defaults` says."
+        default=None, description="Cache directive in their descriptions; null uses `state_sync.defaults`."
     )
     invalidates: Entries = Field(
-        default_factory=list, description="Tools, as globs, whose data a success makes stale."
+        default_factory=list, description="Globs for tools: a successful call makes their data outdated."
     )
 
 
 class StateSyncSettings(Section):
-    """What models are told about how long the data of tools stays true."""
+    """Messages to models about outdated tool data."""
 
     defaults: SyncDefaults = Field(
-        default_factory=SyncDefaults, description="What holds for tools of which nothing is said."
+        default_factory=SyncDefaults, description="Defaults for tools without a policy."
     )
     wording: Literal["element", "system"] = Field(
         default="element",
-        description="How results name what is stale: in an XML `element`, or in a sentence of the `system`.",
+        description="Form of the message about outdated data: an XML `element`, or a `system` sentence.",
     )
-    policies: list[SyncPolicy] = Field(default_factory=list, description="What holds for which tools.")
+    policies: list[SyncPolicy] = Field(default_factory=list, description="Policies for tools.")
     observer: CodeReference = Field(
-        default=None, description="Function that is told of everything that gets stale."
+        default=None, description="Function that is called when data becomes outdated."
     )
 
 
 AUTH_PLUGINS = ("allow_all", "api_key", "jwt")
-"""The plugins that come with the adapter; any other is a function of the user's."""
+"""The built-in plugins; any other plugin is the user's own function."""
 
 SMALLEST_EGRESS = 1024
-"""Bytes that a limit for results leaves at least: the sentence about what was cut off has to fit."""
+"""Minimum value of a limit for results, in bytes: the message about the cut must fit."""
 
 RateKey = Literal["identity", "principal", "session", "tool"]
 ErrorMode = Literal["result", "jsonrpc"]
@@ -93,15 +94,15 @@ Vary = Annotated[list[Annotated[str, AfterValidator(_varying)]], Listed]
 
 
 class ToolAuth(Section):
-    """Who may call a tool."""
+    """Authentication for a tool."""
 
     plugin: Text = Field(
-        description="What decides: `allow_all`, `api_key`, `jwt`, or a function as `file.py#function`."
+        description="Plugin: `allow_all`, `api_key`, `jwt`, or a function as `file.py#function`."
     )
     policy: Annotated[dict[str, Any], Spelled("mapping of names to values")] = Field(
         default_factory=dict,
         repr=False,
-        description="What the plugin goes by; may hold `{{ env.NAME }}`, its values are secrets.",
+        description="Options of the plugin; may contain `{{ env.NAME }}`. The values are secrets.",
     )
 
     @field_validator("plugin")
@@ -119,7 +120,7 @@ class ToolAuth(Section):
     @field_validator("policy")
     @classmethod
     def _is_filled_in(cls, policy: dict[str, Any]) -> dict[str, Any]:
-        """A placeholder that stayed would be taken literally, and so would be a key that everybody knows."""
+        """Refuse a remaining placeholder: used literally, it would be a key that everybody knows."""
         for name, value in policy.items():
             if _holds_placeholder(value):
                 raise ValueError(
@@ -137,59 +138,61 @@ def _holds_placeholder(value: Any) -> bool:
 
 
 class Mappers(Section):
-    """Functions that change what goes to a tool and what comes back."""
+    """Functions that change arguments and results."""
 
-    input: CodeReference = Field(default=None, description="Makes the arguments anew.")
-    output: CodeReference = Field(default=None, description="Makes the result anew.")
+    input: CodeReference = Field(default=None, description="Function that returns new arguments.")
+    output: CodeReference = Field(default=None, description="Function that returns a new result.")
 
 
 class RateSettings(Section):
-    """How often a tool may be called."""
+    """Rate limit of a tool."""
 
-    window: Duration = Field(default=60, description="The time in which calls are counted, up to now.")
-    max: Count = Field(description="Most calls in that time; more are refused, and do not count.")
+    window: Duration = Field(
+        default=60, description="Length of the sliding window in which calls are counted."
+    )
+    max: Count = Field(
+        description="Maximum number of calls in that window; more are refused and are not counted."
+    )
     key: RateKey = Field(
         default="identity",
-        description="Whose calls count together: those of an `identity` that auth found (without one: of a "
-        "`principal`), of a `principal`, of a `session`, or all of the `tool`.",
+        description="Calls that are counted together: those of one `identity` from auth (without one, of a "
+        "`principal`), of one `principal`, of one `session`, or all calls of the `tool`.",
     )
 
 
 class ConcurrencySettings(Section):
-    """How many calls of a tool may run at once."""
+    """Concurrency limit of a tool."""
 
-    max_active: Count = Field(description="Most calls that run at the same time.")
+    max_active: Count = Field(description="Maximum number of running calls.")
     max_queue: Annotated[int, Field(ge=0), Spelled("whole number")] = Field(
-        default=0, description="Most calls that may wait for their turn; more are refused."
+        default=0, description="Maximum number of waiting calls; more are refused."
     )
 
 
 class StageLimits(Section):
-    """What calls of a tool may take; null sets no limit."""
+    """Limits for calls of a tool; null sets no limit."""
 
-    concurrency: ConcurrencySettings | None = Field(
-        default=None, description="How many calls may run at once."
-    )
-    rate: RateSettings | None = Field(default=None, description="How often it may be called.")
+    concurrency: ConcurrencySettings | None = Field(default=None, description="Limit of simultaneous calls.")
+    rate: RateSettings | None = Field(default=None, description="Limit of calls in a time window.")
     egress: Annotated[ByteSize, AfterValidator(_large_enough)] | None = Field(
-        default=None, description="Most bytes of a result, at least `1Ki`; what is beyond is left out."
+        default=None, description="Maximum size of a result, at least `1Ki`; the rest is left out."
     )
     timeout: Duration | None = Field(
         default=None,
-        description="How long a call of a hosted tool may take, all stages together; null: 30 s, or the "
-        "`timeout_seconds` of its connector where those are more. Of an upstream's tool the stages have "
+        description="Deadline of a call of a hosted tool, for all stages together; null means 30 s, or the "
+        "`timeout_seconds` of its connector if that is more. The stages of an upstream tool have "
         "`tool_call_timeout_seconds`.",
     )
 
     def merged(self, later: StageLimits) -> StageLimits:
-        """These limits, with what ``later`` says instead."""
+        """These limits, overridden by those that ``later`` sets."""
         return self.model_copy(update=later.said)
 
 
 class StageCache(Section):
-    """Whether a tool's results are kept; a key that is left out follows `servers[].tools.cache`.
+    """Caching of a tool's results. A key that is left out has the value in `servers[].tools.cache`.
 
-    A block that nothing enables, neither itself nor the server's, is refused.
+    The section is refused if neither it nor the server's section enables caching.
     """
 
     enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
@@ -198,63 +201,64 @@ class StageCache(Section):
         Vary | None, Spelled("list of `identity`, `principal`, `session`, `header:NAME`, or null")
     ] = Field(
         default=None,
-        description="Callers who differ in these share no result; null: in `identity` if the tool has auth.",
+        description="Callers that differ in these do not share a result; null means `identity` if the tool has "
+        "auth.",
     )
 
     def idle(self, server_keeps: bool) -> bool:
-        """Tell whether it sets something about results that nobody keeps, which is a mistake."""
+        """Tell whether it configures a cache that is not enabled, which is a mistake."""
         return bool(self.said) and self.enabled is None and not server_keeps
 
 
 class ToolStateSync(Section):
-    """What models are told about how long a tool's data stays true."""
+    """Messages to models about outdated data of a tool."""
 
     cache_control: CacheControl | None = Field(
-        default=None, description="What may be kept of its results; null: what `state_sync` says."
+        default=None, description="Cache directive in its description; null uses `state_sync`."
     )
     invalidates: Entries = Field(
-        default_factory=list, description="Tools, as globs, whose data a success makes stale."
+        default_factory=list, description="Globs for tools: a successful call makes their data outdated."
     )
 
 
 class StageErrors(Section):
-    """How failures look; null keeps what holds one level up."""
+    """Form of errors; null keeps the value of the level above."""
 
     mode: ErrorMode | None = Field(default=None, description="Overrides `core.errors.mode` here.")
     expose: Expose | None = Field(default=None, description="Overrides `core.errors.expose` here.")
 
 
 class ToolStages(Section):
-    """What calls pass on their way to the tools that a glob matches; a null key is one that is left out."""
+    """Stages of the tools that a glob matches; null means that a key is not set."""
 
     auth: ToolAuth | None = Field(
-        default=None, description="Who may call them; null: whoever may call the server."
+        default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = Field(default_factory=Mappers, description="Functions around the call.")
+    mappers: Mappers = Field(
+        default_factory=Mappers, description="Functions that change arguments and results."
+    )
     # BaseModel has a method of the name that the file uses.
     validated: bool = Field(
         default=False,
         alias="validate",
-        description="Checks arguments against the tool's schema before the upstream does.",
+        description="Check arguments against the tool's schema before the upstream gets them.",
     )
     middleware: Entries = Field(
         default_factory=list,
-        description="Functions around the execution, as `file.py#function`; first is outermost.",
+        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = Field(default_factory=StageLimits, description="What calls may take.")
+    limits: StageLimits = Field(default_factory=StageLimits, description="Limits of calls.")
     cache: StageCache = Field(
-        default_factory=StageCache, description="Keeping results, of tools with `readOnlyHint` only."
+        default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
     )
-    presenter: OptionalText = Field(
-        default=None, description="Name in `presenters` of what becomes of the tool's data."
-    )
+    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
     state_sync: ToolStateSync = Field(
-        default_factory=ToolStateSync, description="What models are told about how long the data stays true."
+        default_factory=ToolStateSync, description="Messages to models about outdated data."
     )
-    errors: StageErrors = Field(default_factory=StageErrors, description="How failures look.")
+    errors: StageErrors = Field(default_factory=StageErrors, description="Form of errors.")
 
     def merged(self, others: Sequence[ToolStages]) -> ToolStages:
-        """These stages with what each of the others says instead, key by key; the last one's word counts."""
+        """These stages, overridden key by key by each of the others; the last one wins."""
         merged = self
         for other in others:
             merged = merged.model_copy(update=other.said)

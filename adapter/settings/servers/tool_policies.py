@@ -1,4 +1,4 @@
-"""The part of upstream tools that clients see: models shared by ``core`` and ``servers[]``."""
+"""Policies for tools of upstreams: models shared by ``core`` and ``servers[]``."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ PinningBaseline = Literal["session", "server"]
 
 
 class ToolDefaults(Section):
-    """How tools are called."""
+    """Defaults for calls of tools."""
 
     tool_call_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=60,
-        description="Silence after which a tool call fails; progress resets it, null waits for ever.",
+        description="Silence of an upstream after which a tool call fails; progress restarts it. Null waits "
+        "without limit.",
     )
     allow_raw_output: bool = Field(
-        default=False, description="Embeds the bytes of a captured artifact in the tool's result as well."
+        default=False, description="Embed the content of a captured artifact in the tool's result too."
     )
 
 
 class ToolDefaultsOverride(Section):
-    """The same for some tools; null keeps what holds one level up."""
+    """Overrides for some tools; null keeps the value of the level above."""
 
     tool_call_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
@@ -54,29 +55,29 @@ class ToolDefaultsOverride(Section):
 
 
 class MetadataSanitization(Section):
-    """Cleans the text of tool definitions before a model reads it."""
+    """Sanitization of the text in tool definitions before a model reads it."""
 
     mode: Annotated[SanitizationMode, OffWord] = Field(
         default="sanitize",
-        description="`sanitize` cleans the text, `block` hides a tool that would have changed.",
+        description="`sanitize` cleans the text, `block` hides a tool with text that needs cleaning.",
     )
-    normalize_unicode: bool = Field(default=True, description="Brings text into Unicode form NFKC.")
+    normalize_unicode: bool = Field(default=True, description="Convert text to Unicode form NFKC.")
     remove_invisible_characters: bool = Field(
-        default=True, description="Removes zero-width, bidirectional, tag and control characters."
+        default=True, description="Remove zero-width, bidirectional, tag and control characters."
     )
     max_tool_title_chars: Count | None = Field(
-        default=256, description="Longest title of a tool, in characters."
+        default=256, description="Maximum length of a tool's title, in characters."
     )
     max_tool_description_chars: Count | None = Field(
-        default=16384, description="Longest description of a tool, in characters."
+        default=16384, description="Maximum length of a tool's description, in characters."
     )
     max_schema_text_chars: Count | None = Field(
-        default=8192, description="Longest title or description inside a schema, in characters."
+        default=8192, description="Maximum length of a title or description inside a schema, in characters."
     )
 
 
 class MetadataSanitizationOverride(Section):
-    """The same for one server; null keeps what `core.tool_metadata_sanitization` says."""
+    """Overrides for one server; null keeps the value of `core.tool_metadata_sanitization`."""
 
     mode: Annotated[SanitizationMode | None, OffWord] = Field(
         default=None, description="Overrides `core.tool_metadata_sanitization.mode` for this server."
@@ -99,11 +100,11 @@ class MetadataSanitizationOverride(Section):
 
 
 class DescriptionPolicy(Section):
-    """How much of the upstream's prose is passed on."""
+    """Length of tool descriptions that clients see."""
 
     mode: DescriptionMode = Field(
         default="preserve",
-        description="`truncate` shortens descriptions to the limits below, `strip` drops them.",
+        description="`truncate` cuts descriptions at the limits below, `strip` removes them.",
     )
     max_tool_description_chars: Count | None = Field(
         default=280, description="Limit of `truncate` for a tool's description, in characters."
@@ -114,7 +115,7 @@ class DescriptionPolicy(Section):
 
 
 class DescriptionPolicyOverride(Section):
-    """The same for one server; null keeps what `core.tool_description_policy` says."""
+    """Overrides for one server; null keeps the value of `core.tool_description_policy`."""
 
     mode: DescriptionMode | None = Field(
         default=None, description="Overrides `core.tool_description_policy.mode` for this server."
@@ -128,28 +129,32 @@ class DescriptionPolicyOverride(Section):
 
 
 class DefinitionPinning(Section):
-    """What happens when a tool's definition changes after a client first saw it."""
+    """Reaction to a tool definition that changes after a client first saw it."""
 
     mode: Annotated[PinningMode, OffWord] = Field(
         default="warn",
-        description="`warn` serves the new definition with a warning, `block` refuses it, "
-        "`off` never compares.",
+        description="`warn` shows the new definition with a warning, `block` refuses it, `off` does not "
+        "compare.",
     )
     block_strategy: BlockStrategy = Field(
-        default="error", description="`block` either fails with an error or shows only the unchanged tools."
+        default="error",
+        description="Reaction of `block`: answer with an error, or show only the unchanged tools "
+        "(`baseline_subset`).",
     )
     block_error_session_action: SessionAction = Field(
-        default="invalidate", description="Whether the error of `block` also ends the session."
+        default="invalidate",
+        description="Treatment of the session after the error of `block`: end it, or keep it.",
     )
     baseline: PinningBaseline = Field(
         default="session",
-        description="`session` holds each session against what it saw first, `server` against what anybody saw "
-        "first; what an operator accepted takes the place of both.",
+        description="Tools that a session is compared with: those that it first saw itself (`session`), or "
+        "those that any session first saw (`server`). Tools that an operator accepted replace "
+        "both.",
     )
 
 
 class DefinitionPinningOverride(Section):
-    """The same for one server; null keeps what `core.tool_definition_pinning` says."""
+    """Overrides for one server; null keeps the value of `core.tool_definition_pinning`."""
 
     mode: Annotated[PinningMode | None, OffWord] = Field(
         default=None, description="Overrides `core.tool_definition_pinning.mode` for this server."

@@ -210,7 +210,7 @@ async def test_what_is_accepted_is_what_was_shown(tmp_path: Path, upstream: Star
         shop.tools = (EVIL,)
         await listed(agent)
         status, answer = await front.accept(digest)
-        assert status == 409 and "others by now" in answer["detail"]
+        assert status == 409 and "have changed again" in answer["detail"]
         assert (await front.get("/pins/raw"))["origin"] == "first_seen"
 
 

@@ -131,7 +131,11 @@ async def test_a_database_that_cannot_be_opened_ends_the_start(place: Path) -> N
             "app/nothing.py",
             r"define\[14\]\.handler: The script app/nothing.py does not exist",
         ),
-        ("scripts.py#greet", "scripts.py#hello", r"define\[8\]\.handler: .*no function 'hello'"),
+        (
+            "scripts.py#greet",
+            "scripts.py#hello",
+            r"define\[8\]\.handler: .*the function 'hello' does not exist",
+        ),
         ("{{ inputs.user_id }}", "{{ inputs.id }}", r"define\[0\]\.statement: .*input 'id' not found"),
         ('default: ""', "default: [1]", r"define\[1\]\.inputs\.but: expected string, got array"),
         ("env.FOLDER", "env.OTHER", r"connectors\[0\]: the environment variable OTHER is not set"),

@@ -81,13 +81,13 @@ async def test_a_file_alone_stands_for_its_default(load: Load, source: str, answ
     [
         ("def a(p): ...\ndef b(p): ...", "script.py", "has 2 public functions"),
         ("x = 1", "script.py", "has 0 public functions"),
-        ("def a(p): ...", "script.py#b", "there is no function 'b'"),
-        ("def a(): ...", "script.py", r"takes \(payload\) or \(payload, context\)"),
-        ("def a(p, c, x): ...", "script.py", r"takes \(payload\) or \(payload, context\)"),
+        ("def a(p): ...", "script.py#b", "the function 'b' does not exist"),
+        ("def a(): ...", "script.py", r"must take \(payload\) or \(payload, context\)"),
+        ("def a(p, c, x): ...", "script.py", r"must take \(payload\) or \(payload, context\)"),
         ("1 / 0", "script.py", "cannot be loaded: ZeroDivisionError"),
         ("def", "script.py", "cannot be loaded: SyntaxError"),
         ("import sys; sys.exit(3)", "script.py", "cannot be loaded: SystemExit"),
-        ("def a(p): ...", "script.py#not a name", "names no script"),
+        ("def a(p): ...", "script.py#not a name", "does not name a script"),
         ("def a(p): ...", "missing.py", "does not exist"),
     ],
 )
@@ -210,7 +210,7 @@ async def test_threads_that_never_end_have_a_limit() -> None:
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.wait([call])
-    with pytest.raises(ScriptFailed, match="have not ended"):
+    with pytest.raises(ScriptFailed, match="are still running"):
         await workers.run(lambda: 1)
     stuck.set()
     async with asyncio.timeout(5):

@@ -78,9 +78,9 @@ def test_how_many_arguments_it_takes_is_known(load: Load, source: str, parameter
 @pytest.mark.parametrize(
     ("source", "least", "most", "said"),
     [
-        ("def f(): ...", 1, 3, "takes 1 to 3 arguments"),
-        ("def f(a, b, c, d): ...", 1, 3, "takes 1 to 3 arguments"),
-        ("def f(a): ...", 2, 2, "takes 2 arguments"),
+        ("def f(): ...", 1, 3, "must take 1 to 3 arguments"),
+        ("def f(a, b, c, d): ...", 1, 3, "must take 1 to 3 arguments"),
+        ("def f(a): ...", 2, 2, "must take 2 arguments"),
         ("def a(x): ...\ndef b(x): ...", 1, 1, "has 2 public functions"),
         ("def", 1, 1, "cannot be loaded: SyntaxError"),
     ],

@@ -150,7 +150,7 @@ async def test_what_it_writes_to_standard_error_is_logged(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("source", "reference", "said"),
     [
-        ("print('no json')", "script.py", "wrote no JSON"),
+        ("print('no json')", "script.py", "is not JSON"),
         ("raise SystemExit(3)", "script.py", "ended with status 3"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "script.py", "ended by signal 15"),
         ("def run(p): raise ValueError('bad\\nline')", "script.py#run", "bad"),
@@ -182,7 +182,7 @@ async def test_a_sentence_for_the_caller_stays_one(load: Load) -> None:
 
 def test_what_cannot_run_is_refused_when_it_is_loaded(load: Load, tmp_path: Path) -> None:
     """A file without the permission, and a function of what is no Python."""
-    with pytest.raises(ScriptInvalid, match=r"only of a \.py file"):
+    with pytest.raises(ScriptInvalid, match=r"only be called in a \.py file"):
         load("#!/bin/sh", "script.sh#run")
     (tmp_path / "script.sh").chmod(0o644)
     with pytest.raises(ScriptInvalid, match="is not executable"):

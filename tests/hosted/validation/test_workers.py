@@ -120,7 +120,7 @@ def test_a_request_is_answered_in_json() -> None:
 async def test_steps_are_bounded() -> None:
     """And the process goes on."""
     async with workers(ValidationLimits(steps=100_000)) as some:
-        said = "Checking the value takes more than the 100000 steps that validation.max_steps allows."
+        said = "Checking the value needs more than the 100000 steps that validation.max_steps allows."
         assert (await asked(some, DOUBLING, {})).exceeded == said
         before = children()
         assert (await asked(some, NAMES, [])).faults == []
@@ -130,7 +130,7 @@ async def test_steps_are_bounded() -> None:
 async def test_time_is_bounded() -> None:
     """The process is ended, and there is another one for the next check."""
     async with workers(ValidationLimits(steps=10**12, seconds=0.5)) as some:
-        said = "Checking the value takes more than the 0.5 s that validation.max_seconds allows."
+        said = "Checking the value needs more than the 0.5 s that validation.max_seconds allows."
         assert (await asked(some, DOUBLING, {})).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
 
@@ -139,7 +139,7 @@ async def test_time_is_bounded() -> None:
 async def test_memory_is_bounded(items: int) -> None:
     """A value that does not fit into the process is told so, wherever the process notices."""
     async with workers(ValidationLimits(memory=48 << 20)) as some:
-        said = f"Checking the value takes more than the {48 << 20} bytes that validation.max_memory allows."
+        said = f"Checking the value needs more than the {48 << 20} bytes that validation.max_memory allows."
         assert (await asked(some, {}, [[n] for n in range(items)])).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
 
@@ -178,7 +178,7 @@ async def test_a_process_that_hangs_is_ended_at_the_deadline() -> None:
         (pid,) = children()
         await until(lambda: is_busy(pid))
         os.kill(pid, signal.SIGSTOP)
-        said = "Checking the value takes more than the 3 s that validation.max_seconds allows."
+        said = "Checking the value needs more than the 3 s that validation.max_seconds allows."
         assert (await running).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
         assert pid not in children()

@@ -276,28 +276,40 @@ async def test_v22_every_key_is_compared_whichever_is_right() -> None:
         ({"value": "{{ env.API_KEY }}"}, "policy.value holds a placeholder that was not resolved"),
         ({"values": ["a", "${KEY}"]}, "policy.values holds a placeholder that was not resolved"),
         ({"sha256": "${HASH}"}, "policy.sha256 holds a placeholder that was not resolved"),
-        ({"key": "a"}, "policy has no key; it knows keys, sha256, value, values"),
+        ({"key": "a"}, "policy has no key key; known keys: keys, sha256, value, values"),
         ({"value": 12345}, "policy.value is a text; write it in quotes"),
         ({"values": [1]}, "policy.values is a text or a list of texts; write each in quotes"),
-        ({"sha256": "abc"}, "policy.sha256 is a SHA-256 digest in hex"),
-        ({"sha256": "abcd"}, "policy.sha256 is a SHA-256 digest in hex, which has 64 digits"),
+        ({"sha256": "abc"}, "policy.sha256 must be a SHA-256 digest of 64 hexadecimal digits"),
+        ({"sha256": "abcd"}, "policy.sha256 must be a SHA-256 digest of 64 hexadecimal digits"),
         ({"keys": "a"}, "policy.keys is a list of mappings with name, value, sha256"),
-        ({"keys": [{"value": "a"}]}, "policy.keys[0].name is a text of 1 to 128 characters: whose key it is"),
+        (
+            {"keys": [{"value": "a"}]},
+            "policy.keys[0].name must be a text of 1 to 128 characters: the owner of the key",
+        ),
         (
             {"keys": [{"name": "x" * 129, "value": "a"}]},
-            "policy.keys[0].name is a text of 1 to 128 characters: whose key it is",
+            "policy.keys[0].name must be a text of 1 to 128 characters: the owner of the key",
         ),
         (
             {"keys": [{"name": "a"}]},
-            "policy.keys[0] is one key: it has a name, and either a value or a sha256",
+            "policy.keys[0] must have a name, and either a value or a sha256",
         ),
         (
             {"keys": [{"name": "a", "value": "b", "sha256": "0" * 64}]},
-            "policy.keys[0] is one key: it has a name, and either a value or a sha256",
+            "policy.keys[0] must have a name, and either a value or a sha256",
         ),
-        ({"keys": [{"name": "a", "sha256": "b"}]}, "policy.keys[0].sha256 is a SHA-256 digest in hex"),
-        ({"keys": [{"name": "a", "key": "b"}]}, "policy.keys[0] has no key; it knows name, sha256, value"),
-        ({"keys": [{"name": n, "value": "b"} for n in "xy"]}, "policy.keys[1] is the key of two names"),
+        (
+            {"keys": [{"name": "a", "sha256": "b"}]},
+            "policy.keys[0].sha256 must be a SHA-256 digest of 64 hexadecimal digits",
+        ),
+        (
+            {"keys": [{"name": "a", "key": "b"}]},
+            "policy.keys[0] has no key key; known keys: name, sha256, value",
+        ),
+        (
+            {"keys": [{"name": n, "value": "b"} for n in "xy"]},
+            "policy.keys[1] has the same key as another name",
+        ),
         (
             {"keys": [{"name": "a", "value": "${B}"}]},
             "policy.keys.value holds a placeholder that was not resolved",
@@ -370,7 +382,7 @@ async def test_what_is_no_identity_lets_nobody_in(returned: Any) -> None:
         return returned
 
     assert (await told(Custom(UserFunction(check), {}))).startswith(
-        f"unauthorized: the auth plugin returned {type(returned).__name__}, which is no identity"
+        f"unauthorized: the auth plugin returned {type(returned).__name__}: it must return"
     )
 
 
@@ -407,7 +419,7 @@ def test_w4_an_unknown_plugin_is_known_at_the_start(plugins: Plugins) -> None:
     """And a policy that the named one has no use for as well."""
     with pytest.raises(ValueError, match=r"^auth plugin 'jwt_baerer' is not registered$"):
         plugins.built_in("jwt_baerer", {})
-    with pytest.raises(ValueError, match="policy has no value"):
+    with pytest.raises(ValueError, match="policy has no key value"):
         plugins.built_in("allow_all", {"value": "x"})
 
 

@@ -245,37 +245,43 @@ async def test_v22_algorithms_can_be_narrowed() -> None:
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
-        ({}, "policy has exactly one of jwks_url, secret, public_key"),
-        ({"secret": ""}, "policy has exactly one of jwks_url, secret, public_key"),
-        ({**POLICY, "jwks_url": "https://id"}, "policy has exactly one of jwks_url, secret, public_key"),
-        ({"secret": "short"}, "policy.secret is shorter than the 32 bytes that HS256 needs"),
-        ({"secret": pem(rsa_key())}, "policy.secret is a public key or a certificate, which is no secret"),
+        ({}, "policy must have exactly one of jwks_url, secret, public_key"),
+        ({"secret": ""}, "policy must have exactly one of jwks_url, secret, public_key"),
+        (
+            {**POLICY, "jwks_url": "https://id"},
+            "policy must have exactly one of jwks_url, secret, public_key",
+        ),
+        ({"secret": "short"}, "policy.secret is shorter than the 32 bytes that HS256 requires"),
+        ({"secret": pem(rsa_key())}, "policy.secret is a public key or a certificate, not a secret"),
         ({"secret": "${SECRET}"}, "policy.secret holds a placeholder that was not resolved"),
-        ({"public_key": "MIIB"}, "policy.public_key is no public key in PEM"),
+        ({"public_key": "MIIB"}, "policy.public_key is not a public key in PEM form"),
         (
             {"public_key": pem(rsa_key("small", 1024))},
-            "policy.public_key is an RSA key of 1024 bits, and 2048 are the least",
+            "policy.public_key is an RSA key of 1024 bits; the minimum is 2048",
         ),
         (
             {"public_key": pem(ec_key(ec.BrainpoolP256R1))},
-            "policy.public_key is a key of a kind that tokens are not signed with",
+            "policy.public_key is a kind of key that cannot sign tokens",
         ),
         (
             {"public_key": pem(ec_key()), "algorithms": ["ES256", "HS256"]},
-            "policy.algorithms: HS256 is none that this key is for, which are ES256",
+            "policy.algorithms: HS256 does not fit this key, use ES256",
         ),
         (
             {"secret": SECRET, "algorithms": ["none"]},
-            "policy.algorithms: none is none that this key is for, which are HS256",
+            "policy.algorithms: none does not fit this key, use HS256",
         ),
-        ({"jwks_url": "file:///etc/keys"}, "policy.jwks_url is a URL that begins with https:// or http://"),
+        (
+            {"jwks_url": "file:///etc/keys"},
+            "policy.jwks_url must be a URL that begins with https:// or http://",
+        ),
         ({**POLICY, "leeway": "soon"}, "policy.leeway is a number of seconds"),
         ({**POLICY, "leeway": -1}, "policy.leeway is a number of seconds"),
         ({**POLICY, "leeway": True}, "policy.leeway is a number of seconds"),
         ({**POLICY, "scopes": {"a": 1}}, "policy.scopes is a text or a list of texts; write each in quotes"),
         (
             {**POLICY, "scope": "a"},
-            "policy has no scope; it knows algorithms, audience, issuer, jwks_url, leeway, public_key,"
+            "policy has no key scope; known keys: algorithms, audience, issuer, jwks_url, leeway, public_key,"
             " required_claims, scopes, secret",
         ),
     ],

@@ -192,7 +192,7 @@ async def test_v22_without_any_keys_nobody_is_let_in(
     )
     with capture_logs() as logged, pytest.raises(AuthRefused) as refusal:
         await keys.find("k1", "RS256")
-    assert str(refusal.value) == "unauthorized: the keys that tokens are checked with cannot be fetched now"
+    assert str(refusal.value) == "unauthorized: the keys for checking tokens cannot be fetched now"
     assert refusal.value.retry_after == PAUSE_WITHOUT_KEYS
     assert [entry["why"] for entry in logged] == [str(publisher.document)]
     with pytest.raises(AuthRefused):

@@ -109,7 +109,7 @@ MISSING = "the database file does not exist or cannot be opened (mode: rwc creat
         (
             "",
             b"no database at all, but long enough" * 99,
-            "connectors[0]: connector 'main' (sqlite): the file is no SQLite database",
+            "connectors[0]: connector 'main' (sqlite): the file is not a SQLite database",
         ),
         (", required: false", None, None),
         (", options: {mode: rwc}", None, None),

@@ -189,7 +189,7 @@ def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(
     lock.write_text(write_lock({"up": tools}))
     text = Path(config).read_text()
     Path(config).write_text(text.replace("  - id: up\n", f"  - id: up\n    tools_lock: {lock}\n"))
-    told = "   7  validate          get_one: does not judge the pattern '^(?=a)b': look-around"
+    told = "   7  validate          get_one: does not check the pattern '^(?=a)b': look-around"
     assert run(["plan", "up", "get_one", "--config", config]) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if "pattern" in line] == [told]
     assert run(["plan", "up", "--config", config]) == 0
@@ -221,7 +221,7 @@ def test_h26_an_upstreams_tool_follows_its_server_where_a_stage_speaks_of_its_re
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["nowhere"], "mcp-adapter: there is no server nowhere; there are: shop, up"),
+        (["nowhere"], "mcp-adapter: there is no server nowhere; the configured servers are: shop, up"),
         (["shop", "nothing"], "mcp-adapter: shop has no tool nothing"),
     ],
 )
@@ -324,7 +324,7 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> No
         await until(lambda: _is(port, session, "another"))
         assert "code.py changed" in log_of(watcher)
         script.write_text("def say(:\n")
-        await until(lambda: told("going on as before"))
+        await until(lambda: told("continues with the old ones"))
         assert await said(port, session) == "another"
         script.write_text(saying("the third"))
         await until(lambda: _is(port, session, "the third"))

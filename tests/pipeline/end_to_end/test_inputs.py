@@ -168,8 +168,8 @@ async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) 
         ),
         ("enum: [ASC, DESC]", 'enum: [a, "b\' --"]', "textual substitution refuses input 'way'"),
         ("most: {type: int, minimum: 1}", "most: {type: array}", "textual substitution refuses input 'most'"),
-        ("format: email", "format: emial", "tools.define[0].inputs.email: format is one of"),
-        ("maxItems: 5", "maxLength: 5", "inputs.tags: maxLength says nothing of the type array"),
+        ("format: email", "format: emial", "tools.define[0].inputs.email: format must be one of"),
+        ("maxItems: 5", "maxLength: 5", "inputs.tags: maxLength does not apply to the type array"),
         ("maxItems: 5", "max_items: 5", "inputs.tags.max_items: is not a known key; the nearest is maxItems"),
         ("minimum: 0, maximum: 150", "minimum: 0, default: -1", "inputs: the default of age does not fit"),
         ("type: integer, default: 3", "type: intger", "tools.define[1].input_schema: The schema is invalid"),
@@ -181,12 +181,12 @@ async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) 
         (
             "name: whole",
             "name: whole\n          inputs: {n: {type: int}}",
-            "input_schema: stands in place of inputs",
+            "input_schema: replaces inputs",
         ),
         (
             'handler: "code.py#order"',
             'handler: "code.py#order"\n          substitution: textual',
-            "is for statements",
+            "is only for statements",
         ),
     ],
 )
@@ -211,7 +211,7 @@ async def test_v5_much_is_refused_before_it_is_looked_at(tmp_path: Path) -> None
     ):
         began = time.monotonic()
         refused = await speaker.call("order", {"tags": ["x"] * 100_000, "age": 1})
-        assert "The arguments hold more than 10000 values." in refused.text
+        assert "The arguments have more than 10000 values." in refused.text
         assert time.monotonic() - began < 2
         taken = await speaker.call("order", {"tags": [str(number) for number in range(9_000)], "age": 1})
         assert len(taken.data["tags"]) == 9_000

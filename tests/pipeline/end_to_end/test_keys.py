@@ -67,4 +67,4 @@ def test_w3_check_shows_no_key(
     file.write_text(SETTINGS.replace("name: ci", "nam: ci"))
     assert run(["check", "--config", str(file)]) == 2
     said = capsys.readouterr().err
-    assert "policy.keys[1] has no nam; it knows name, sha256, value" in said and "s3cret" not in said
+    assert "policy.keys[1] has no key nam; known keys: name, sha256, value" in said and "s3cret" not in said

@@ -229,7 +229,7 @@ async def test_a_task_that_nobody_asked_for_is_refused_too(result: str) -> None:
 async def test_a_name_that_no_tool_has_is_not_remembered() -> None:
     """Plans are kept by names that come from clients, so these have an end."""
     relaying = planned(ScriptedUpstream([]), Watching())
-    with pytest.raises(ToolUnknown, match="more than 1024"):
+    with pytest.raises(ToolUnknown, match="at most 1024"):
         await relaying.post(ASKED.replace(b"save", b"x" * 1025), await relaying.open())
 
 

@@ -363,7 +363,7 @@ async def test_some_of_several_files_fit(tmp_path: Path, required: bool) -> None
     rule = producing("embedded", argument=None, required=required)
     async with tools(tmp_path, act, producing=rule, limits=Limits(100, None, None, POLICY)) as one:
         came = (await one.call("write", "{}"))["result"]
-        assert "not every file" in came["_meta"]["artifact_error"]
+        assert "not all of its files" in came["_meta"]["artifact_error"]
         if required:
             assert came["isError"] is True and "artifact" not in came["_meta"] and one.artifacts() == []
         else:
@@ -377,7 +377,7 @@ async def test_files_of_one_result_do_not_evict_each_other(tmp_path: Path) -> No
     async with tools(tmp_path, act, producing=producing("embedded", argument=None), limits=limits) as one:
         came = (await one.call("write", "{}"))["result"]
         assert [record.id for record in one.artifacts()] == [came["_meta"]["artifact"]["artifact_id"]]
-        assert "not every file" in came["_meta"]["artifact_error"]
+        assert "not all of its files" in came["_meta"]["artifact_error"]
 
 
 # --- failures of the adapter's own ----------------------------------------------------------------------------

@@ -330,7 +330,7 @@ async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
         for number in range(1, 200)
     ]
     serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
-    with pytest.raises(UpstreamBroken, match=f"again and again, on {RESUMPTIONS} streams"):
+    with pytest.raises(UpstreamBroken, match=f"deferred its answer on {RESUMPTIONS} streams"):
         await serving.sessions.call(ANN, "save", {})
     assert serving.methods.count("GET") == RESUMPTIONS
 
@@ -341,7 +341,7 @@ async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
         (ScriptedAnswer(500, chunks=[b"oops"]), "status 500"),
         (ScriptedAnswer(403, chunks=[b"oops"]), "credentials"),
         (ScriptedAnswer(200, chunks=[b"{}"]), "without a response"),
-        (answer(2, [1]), "no result"),
+        (answer(2, [1]), "not a result"),
         (ScriptedAnswer(200, (JSON, ("Content-Encoding", "br")), [b"x"]), "compressed"),
         (ScriptedAnswer(200, SSE, [b": hello\n\n"]), "without a response"),
     ],
@@ -575,5 +575,5 @@ async def test_a_server_of_no_known_era_is_said_to_be_one() -> None:
         (Expect("POST", asks("initialize")), ScriptedAnswer(404)),
         (Expect("POST", asks("server/discover")), ScriptedAnswer(404)),
     )
-    with pytest.raises(UpstreamBroken, match="no version of MCP"):
+    with pytest.raises(UpstreamBroken, match="does not support a known version of MCP"):
         await serving.sessions.tools(ANN)

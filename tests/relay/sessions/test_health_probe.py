@@ -160,7 +160,7 @@ async def test_hanging_upstream_opens_the_breaker(tmp_path: Path, hanging: str) 
         front.client() as client,
     ):
         _, body = await health_when(front, breaker_is_open)
-        assert "opened no session for 0.2 s" in body["servers"][0]["ping"]["last_error"]
+        assert "opened no session within 0.2 s" in body["servers"][0]["ping"]["last_error"]
         head, text = await client.request("POST", INITIALIZE, path="/hanging")
         assert head.status == 200 and error_of(text)["code"] == -32012
 

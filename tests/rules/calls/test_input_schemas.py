@@ -258,20 +258,28 @@ def test_v5_a_missing_member_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("kind", "said", "why"),
     [
-        ("string", {"minimum": 1}, "minimum says nothing of the type string, which may have minLength"),
-        ("boolean", {"pattern": "x"}, "pattern says nothing of the type boolean, which may have nothing"),
-        ("string", {"format": "e-mail"}, "format is one of date, .* the nearest is email"),
+        ("string", {"minimum": 1}, "minimum does not apply to the type string; this type may have minLength"),
+        (
+            "boolean",
+            {"pattern": "x"},
+            "pattern does not apply to the type boolean; this type may have nothing",
+        ),
+        ("string", {"format": "e-mail"}, "format must be one of date, .* the nearest is email"),
         ("string", {"pattern": "(a"}, r"pattern '\(a' is not a valid regular expression of RE2: "),
         ("string", {"pattern": "(?=a)b"}, r"pattern '\(\?=a\)b' is not a valid regular expression of RE2: "),
         ("array", {"items": {"pattern": r"(a)\1"}}, "items: pattern .* is not a valid regular expression"),
-        ("array", {"items": {"type": "array", "items": {"format": "x"}}}, "items.items: format is one of"),
-        ("array", {"items": "string"}, "items: is a schema, such as"),
+        (
+            "array",
+            {"items": {"type": "array", "items": {"format": "x"}}},
+            "items.items: format must be one of",
+        ),
+        ("array", {"items": "string"}, "items: must be a schema, such as"),
         (
             "object",
             {"properties": {"a": {"optional": True}}},
-            "a: has no optional: name what has to be there",
+            "a: may not have optional: list the required",
         ),
-        ("object", {"properties": ["a"]}, "properties is a mapping"),
+        ("object", {"properties": ["a"]}, "properties must be a mapping"),
     ],
 )
 def test_h14_what_says_nothing_is_refused(kind: str, said: dict[str, Any], why: str) -> None:
@@ -301,13 +309,16 @@ def test_h20_inputs_that_contradict_themselves_are_refused(each: dict[str, Input
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ({"type": "array"}, "is a JSON Schema of an object"),
-        ({"properties": ["a"]}, "is a JSON Schema of an object|The schema is invalid"),
+        ({"type": "array"}, "must be a JSON Schema of an object"),
+        ({"properties": ["a"]}, "must be a JSON Schema of an object|The schema is invalid"),
         ({"properties": {"a": {"type": "strnig"}}}, "The schema is invalid at properties.a.type"),
         ({"properties": {"a": {"type": "integer", "default": "x"}}}, "expected int"),
         ({"properties": {"a": {"minimum": 3, "default": 1}}}, "the default of a does not fit"),
         ({"properties": {"a": {"not": {"pattern": "(?!a)"}}}}, "is not a valid regular expression of RE2"),
-        ({"allOf": [{"required": [str(number)]} for number in range(200_000)]}, "more parts than a schema"),
+        (
+            {"allOf": [{"required": [str(number)]} for number in range(200_000)]},
+            "too many parts for a schema",
+        ),
     ],
 )
 def test_h20_a_json_schema_that_is_none_is_refused(schema: dict[str, Any], why: str) -> None:
@@ -327,7 +338,7 @@ def test_v5_a_check_may_take_so_many_steps() -> None:
     """Whoever asks gives them, and begins anew elsewhere when they do not suffice."""
     with pytest.raises(OutOfSteps):
         LINES.fitted({"tags": ["a"] * 5, "anything": [1] * 500}, steps=10)
-    assert "takes more than the 10 steps that validation.max_steps allows" in str(too_long(10))
+    assert "needs more than the 10 steps that validation.max_steps allows" in str(too_long(10))
 
 
 def test_v5_nesting_has_an_end() -> None:

@@ -28,7 +28,7 @@ def test_sentences_follow_the_description() -> None:
     rule = Wrapped("both", "path", "one_get_upload_url", "art://", "up://")
     sent = b'{"name":"x", "description":"Edits. ","n":1e400,"inputSchema":{"type":"object"} }'
     said = (
-        "Edits.\\n\\nTo give it a local file, upload that first to the URL from one_get_upload_url, and pass the "
+        "Edits.\\n\\nTo give it a local file, first upload the file to the URL from one_get_upload_url, then pass the "
         "up:// handle as path. A file it produces comes back as an art:// URI."
     )
     assert wrapped(sent, rule) == (sent.replace(b"Edits. ", said.encode()), frozenset({"description"}))

@@ -82,7 +82,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     """It would never end; ValueError is what a stage reports."""
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(ValueError, match="holds itself"):
+    with pytest.raises(ValueError, match="contains itself"):
         as_result(endless)
 
 

@@ -173,7 +173,7 @@ def test_w1_names_come_out_of_an_enum() -> None:
     """A collection and the field to sort by are asked for as names."""
     command = '{"find":"{{ inputs.by | ident }}","sort":{"{{ inputs.by | ident }}":-1}}'
     assert document(command, by="address.city") == {"find": "address.city", "sort": {"address.city": -1}}
-    with pytest.raises(SubstitutionFailed, match="none of the names"):
+    with pytest.raises(SubstitutionFailed, match="not one of the allowed names"):
         document(command, by="$where")
     assert document('{"distinct":"u","key":"{{ inputs.by | ident }}"}', by="name")["key"] == "name"
 

@@ -165,8 +165,8 @@ def test_h22_a_variable_in_code_is_a_name_or_a_number() -> None:
         with pytest.raises(EnvironmentFailed, match=r"EVIL|QUOTE"):
             bound(template)
     for template in ("SELECT {{ env.SCHEMA }}'{{ inputs.q }}'", "SELECT ${{ env.SCHEMA }} $"):
-        assert "stands directly beside" in refused(template, "postgres")
-    assert "stands directly beside" in refused("SELECT 1 --{{ env.SCHEMA }}", "mysql")
+        assert "is directly next to" in refused(template, "postgres")
+    assert "is directly next to" in refused("SELECT 1 --{{ env.SCHEMA }}", "mysql")
 
 
 @pytest.mark.parametrize(

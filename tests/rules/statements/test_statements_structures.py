@@ -80,7 +80,7 @@ def test_w1_a_scalars_place_takes_no_array(value: Any) -> None:
 def test_w1_an_array_is_no_list_of_in(dialect: Sql) -> None:
     """The text would be compared as one value, so the sentence says what to write instead."""
     said = refused("SELECT 1 WHERE x IN ( {{ inputs.tags }})", dialect)
-    assert "is bound as one text of JSON: write IN (SELECT" in said
+    assert "is bound as one JSON text: write IN (SELECT" in said
     assert refused("SELECT 1 WHERE x not in({{ inputs.any }})", dialect) == said.replace("tags", "any", 1)
 
 
@@ -159,7 +159,7 @@ OPERATORS: list[dict[str, Any]] = [
 def test_w1_operator_objects_are_refused_at_any_depth(who: dict[str, Any], name: str) -> None:
     """And names with dots, which lead into other members, and with zero bytes."""
     value = [who] if name == "tags" else who
-    with pytest.raises(SubstitutionFailed, match="whose name is no plain one"):
+    with pytest.raises(SubstitutionFailed, match="has a member name with"):
         document(f'{{"find": "c", "filter": {{"x": {{{{ inputs.{name} }}}}}}}}', **{name: value})
 
 
@@ -179,10 +179,10 @@ def test_w1_operator_objects_are_refused_at_any_depth(who: dict[str, Any], name:
 )
 def test_w1_the_structure_of_a_command_is_its_authors(command: str) -> None:
     """An array or object there would be part of the command; one that may be anything is refused when it is one."""
-    assert "is an" in (said := refused(f'{{"command": {command}}}', "mongodb")) or "stands for a name" in said
+    assert "is an" in (said := refused(f'{{"command": {command}}}', "mongodb")) or "is used as a name" in said
     freely = command.replace("inputs.tags", "inputs.any").replace("inputs.who", "inputs.any")
     if '"find": {' not in freely:
-        with pytest.raises(SubstitutionFailed, match="is not a single value"):
+        with pytest.raises(SubstitutionFailed, match="must be a single value"):
             document(freely, any=[{"q": {}, "limit": 0}])
 
 
@@ -228,7 +228,7 @@ def names(value: Any) -> list[str]:
 @pytest.mark.parametrize("name", ["tags", "who"])
 def test_w1_redis_takes_single_values(name: str) -> None:
     """Its commands are words; what may be anything is refused when it is no single value, or none at all."""
-    assert "Redis takes single values" in refused(f"SET k {{{{ inputs.{name} }}}}", "redis")
+    assert "Redis only accepts single values" in refused(f"SET k {{{{ inputs.{name} }}}}", "redis")
     assert bound("SET k {{ inputs.any }}", "redis", any=7).argv == ("SET", "k", "7")
     for values, said in (({"any": [1]}, "is not a single value"), ({}, "not found")):
         with pytest.raises(SubstitutionFailed, match=said):

@@ -71,7 +71,7 @@ ODD: list[tuple[Any, Any]] = [
 def test_what_stands_for_no_json_is_refused(value: Any, spell: Callable[[Any], Any]) -> None:
     """Wherever it stands, by its class: its repr would be taken for an answer."""
     for place in (value, [value], {"a": {"b": value}}):
-        with pytest.raises(NotJson, match=rf"^{type(value).__name__} is no JSON\.$"):
+        with pytest.raises(NotJson, match=rf"^{type(value).__name__} cannot be written as JSON\.$"):
             spell(place)
 
 
@@ -139,7 +139,7 @@ class Members:
 )
 def test_text_without_end_is_refused(value: Any) -> None:
     """However it is wrapped, before anything of it is written."""
-    with pytest.raises(TooLarge, match=f"holds more than {MOST_TEXT} characters"):
+    with pytest.raises(TooLarge, match=f"has more than {MOST_TEXT} characters"):
         require_size(value)
 
 
@@ -157,7 +157,7 @@ def test_text_without_end_is_refused(value: Any) -> None:
 )
 def test_values_without_end_are_refused(value: Any) -> None:
     """Also those that hold themselves."""
-    with pytest.raises(TooLarge, match=f"holds more than {MOST_VALUES} values"):
+    with pytest.raises(TooLarge, match=f"has more than {MOST_VALUES} values"):
         require_size([value])
 
 

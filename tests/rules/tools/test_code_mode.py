@@ -58,12 +58,12 @@ def test_a_call_without_arguments_stays_one(arguments: object) -> None:
 @pytest.mark.parametrize(
     ("params", "why"),
     [
-        ('{"name": "one_call_tool"}', "name has to be"),
-        ('{"name": "one_call_tool", "arguments": "draw"}', "has to be an object"),
-        ('{"name": "one_call_tool", "arguments": {"name": 1}}', "name has to be"),
-        ('{"name": "one_call_tool", "arguments": {"name": "a", "arguments": "{}"}}', "has to be an object"),
+        ('{"name": "one_call_tool"}', "name must be"),
+        ('{"name": "one_call_tool", "arguments": "draw"}', "must be an object"),
+        ('{"name": "one_call_tool", "arguments": {"name": 1}}', "name must be"),
+        ('{"name": "one_call_tool", "arguments": {"name": "a", "arguments": "{}"}}', "must be an object"),
         ('{"name": "one_call_tool", "arguments": {"name": "a", "path": "b"}}', "go into arguments"),
-        ('{"name": "one_call_tool", "arguments": {"name": "one_call_tool"}}', "does not call itself"),
+        ('{"name": "one_call_tool", "arguments": {"name": "one_call_tool"}}', "cannot call itself"),
         ('{"name": "one_call_tool", "arguments": {"name": "a", "name": "b"}}', "twice"),
         ('{"name": "one_call_tool", "arguments": {"name": "a"}, "arguments": {"name": "b"}}', "twice"),
     ],

@@ -221,7 +221,7 @@ def test_a_server_may_know_no_tools() -> None:
         (response(*[b"7"] * (BOUNDS.tools + 1)), "has more than core.max_tools (20000) tools"),
         (
             response(more=b',"x":"%b"' % (b"x" * LONGEST_REST)),
-            f"has more than {LONGEST_REST} bytes beside its tools",
+            f"has more than {LONGEST_REST} bytes besides its tools",
         ),
         (b'{"error":{"message":"%b"}}' % (b"x" * LONGEST_REST), f"has more than {LONGEST_REST} bytes"),
     ],

@@ -109,7 +109,7 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
         ("core: {host: 5}", "core.host: must be text; put it in quotes"),
         ("core: {readiness: some}", "core.readiness: must be any or all"),
         ("core: {max_request_bytes: 4Q}", "core.max_request_bytes: must be a byte size such as 10Mi"),
-        ("core: 5", "core: must be a section with keys of its own"),
+        ("core: 5", "core: must be a section with keys"),
         ("core: {allowed_origins: ['*']}", "core.allowed_origins: '*' is not an origin"),
         (
             "core: {trusted_proxies: [10.0.0.0/99]}",
@@ -125,9 +125,9 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             "core: {auth: {tokens: [{name: n, sha256: abc}]}}",
             "core.auth.tokens[0].sha256: must be 64 hexadecimal",
         ),
-        ("core: {port: 1}\ncore: {port: 2}", "the key core stands here twice, line 2"),
+        ("core: {port: 1}\ncore: {port: 2}", "the key core occurs twice here, line 2"),
         ("core: [", "is not valid YAML"),
-        ("- core", "must hold a mapping of sections"),
+        ("- core", "must contain a mapping of sections"),
         ("servers: []", "servers: no server is configured"),
         ("", "servers: no server is configured"),
         ("servers: [{upstream: {url: 'http://u/'}}]", "servers[0].id: is required"),
@@ -157,7 +157,7 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
         (server("mount_path: /a/../b"), "servers[0].mount_path: must be a plain path"),
         (server("mount_path: /livez/"), "servers[0].mount_path: /livez is a route of the adapter itself"),
         (server("mount_path: /artifacts/x"), "servers[0].mount_path: /artifacts/x is a route of the adapter"),
-        (server("mount_path: /upload"), "servers[0].mount_path: /upload belongs to core.upload_path"),
+        (server("mount_path: /upload"), "servers[0].mount_path: /upload is below core.upload_path"),
         (
             server(
                 "adapters: [{type: artifact_producer, tools: [t]}, {type: artifact_producer, tools: [t]}]"
@@ -177,14 +177,14 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
                 "adapters: [{type: artifact_producer, tools: [t], output_path_argument: file.path}, "
                 "{type: upload_consumer, tools: [t], file_path_argument: 'file[]'}]"
             ),
-            "servers[0].adapters[0].output_path_argument: file.path of t is read as file[] by adapters[1]",
+            "servers[0].adapters[0].output_path_argument: file.path of t is already",
         ),
         (
             server(
                 "adapters: [{type: upload_consumer, tools: [t], file_path_argument: p}, "
                 "{type: artifact_producer, tools: [a_get_upload_url]}]"
             ),
-            "servers[0].adapters[1].tools: a_get_upload_url is the name of the tool that hands out",
+            "servers[0].adapters[1].tools: a_get_upload_url is the name of the adapter's own tool",
         ),
     ],
 )
@@ -215,7 +215,10 @@ def test_without_a_helper_tool_its_name_is_free(file: Path, consumer: str, uploa
 
 def test_ids_and_mounts_are_unique(file: Path) -> None:
     """Ids are compared without case, mounts after normalizing."""
-    text = "servers: [{id: a, upstream: {url: 'http://u/'}}, {id: A, mount_path: 'mcp/a/', upstream: {url: 'http://u/'}}]"
+    text = (
+        "servers: [{id: a, upstream: {url: 'http://u/'}}, "
+        "{id: A, mount_path: 'mcp/a/', upstream: {url: 'http://u/'}}]"
+    )
     assert refusal(file, text).splitlines() == [
         "servers[1].id: A is already the id of servers[0]",
         "servers[1].mount_path: /mcp/a is already the mount_path of servers[0]",

@@ -47,7 +47,7 @@ def test_asking_is_refused_by_name(key: str, value: object) -> None:
         with_setting(key, value)
     path = key.replace(".0", "[0]")
     assert str(refused.value).startswith(f"{path}: ")
-    assert "this version of the adapter cannot do that yet" in str(refused.value)
+    assert "this version of the adapter does not support yet" in str(refused.value)
 
 
 @pytest.mark.parametrize(("key", "value"), NOT_ASKING)

@@ -176,7 +176,7 @@ def test_h14_unknown_keys_are_refused_with_their_file(project: Project) -> None:
         load(settings, environ={})
     assert list(map(str, refusal.value.problems)) == [
         "app/tools/ask.yaml: statement: is required where use names a connector",
-        "app/tools/far.yaml: far has both of use and handler: exactly one says what it does",
+        "app/tools/far.yaml: far has both of use and handler: set exactly one",
     ]
 
 
@@ -301,16 +301,16 @@ def test_every_problem_is_told_at_once(project: Project) -> None:
     project.write("ü.yaml")
     os.mkfifo(project.directory / "g.yaml")
     assert project.problems() == [
-        "app/tools/config.yaml: belongs into a folder of its own, which the tool has its name from",
-        "app/tools/a.yaml: must hold a mapping of keys of a tool such as use",
-        "app/tools/g.yaml: is no file that can be read",
-        "app/tools/ü.yaml: needs a name: its path holds no letter or digit to make one of",
+        "app/tools/config.yaml: must be in a separate folder, because the folder gives the tool its name",
+        "app/tools/a.yaml: must contain a mapping of keys of a tool such as use",
+        "app/tools/g.yaml: cannot be read as a file",
+        "app/tools/ü.yaml: needs a name: its path has no letter or digit for one",
         "app/tools/b/config.yaml: is not valid YAML: expected the node content, but found '<stream end>',"
         " line 1, column 5",
-        "app/tools/c/config.yaml: is larger than 1 MiB, which is too large for the file of a tool",
-        "app/tools/d/config.yml: stands beside config.yaml: one of them is the tool's",
-        "app/tools/e/tool.yaml: its folder is a tool already, by handler.py: call this file config.yaml",
-        "app/tools/f#: has a # in its name, after which no reference to a script goes on",
+        "app/tools/c/config.yaml: is larger than 1 MiB, the maximum size for the file of a tool",
+        "app/tools/d/config.yml: is next to config.yaml: keep only one of them",
+        "app/tools/e/tool.yaml: its folder is already a tool because of handler.py: rename this file to config.yaml",
+        "app/tools/f#: has a # in its name, which references to scripts cannot contain",
     ]
 
 
@@ -328,20 +328,20 @@ def test_links_may_not_lead_out(project: Project, tmp_path: Path) -> None:
     assert project.problems() == [
         "app/tools/out: is a link that leads out of app/tools",
         "app/tools/billing/input.py: is a link that leads out of app/tools",
-        "app/tools/billing/again: is a link to a folder that it lies in",
+        "app/tools/billing/again: is a link to a folder that contains it",
     ]
 
 
 def test_a_directory_has_to_be_there(project: Project) -> None:
     """One that is missing, or holds no tool, is a mistake rather than a server without tools."""
-    assert project.problems() == ["servers[0].tools.directory: app/tools holds no tool"]
+    assert project.problems() == ["servers[0].tools.directory: app/tools contains no tool"]
     assert project.problems(directory="tols") == ["servers[0].tools.directory: there is no directory tols"]
 
 
 def test_what_shows_itself_later_is_traced_to_its_file_too(project: Project) -> None:
     """Statements are compiled and scripts loaded after the settings are read; their problems name the tool's file."""
     project.write("ask.yaml", "{use: main, statement: 'SELECT {{ inputs.n }}'}")
-    project.write("run/handler.py", "no Python")
+    project.write("run/handler.py", "not a Python")
     settings = project.base / "config.yaml"
     settings.write_text(
         "connectors: [{name: main, connector: sqlite, connection_string: a.db}]\n"

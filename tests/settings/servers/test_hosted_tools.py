@@ -57,7 +57,7 @@ DEFINE = "servers[0].tools.define"
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (hosting("{}"), f"{DEFINE}: is required for the transport hosted"),
+        (hosting("{}"), f"{DEFINE}: is required for upstream.transport hosted"),
         (hosting("{define: [{name: q}]}"), f"{DEFINE}[0]: q has neither of use and handler"),
         (
             hosting("{define: [{name: q, use: main, statement: x, handler: y.py}]}"),
@@ -67,19 +67,19 @@ DEFINE = "servers[0].tools.define"
         (hosting("{define: [{name: q, handler: a.py, statement: x}]}"), f"{DEFINE}[0].use: is required"),
         (
             hosting("{define: [{name: q, use: other, statement: x}]}"),
-            f"{DEFINE}[0].use: there is no connector of the name other",
+            f"{DEFINE}[0].use: there is no connector with the name other",
         ),
         (
             hosting("{define: [{name: q, use: main, statement: x, runtime: subprocess}]}"),
-            f"{DEFINE}[0].runtime: is for scripts",
+            f"{DEFINE}[0].runtime: is only for scripts",
         ),
         (
             hosting("{define: [{name: q, handler: a.py, cache: {enabled: true}}]}"),
-            f"{DEFINE}[0].cache: is for statements",
+            f"{DEFINE}[0].cache: is only for read-only statements",
         ),
         (
             hosting("{define: [{name: q, use: main, statement: x, cache: {ttl: 5}}]}"),
-            f"{DEFINE}[0].cache: says how results are kept, but none are: add enabled: true",
+            f"{DEFINE}[0].cache: configures a cache that is not enabled: add enabled: true",
         ),
         (
             hosting(f"{{define: [{STATEMENT}, {STATEMENT}]}}"),
@@ -87,11 +87,11 @@ DEFINE = "servers[0].tools.define"
         ),
         (
             hosting(f"{{define: [{STATEMENT}]}}", upstream=", url: 'http://u/'"),
-            "servers[0].upstream.url: is for other transports",
+            "servers[0].upstream.url: is not for hosted servers",
         ),
         (
             f"servers: [{{id: a, upstream: {{url: 'http://u/'}}, tools: {{define: [{STATEMENT}]}}}}]",
-            f"{DEFINE}: is for a server that the adapter hosts itself",
+            f"{DEFINE}: is only for hosted servers",
         ),
         (hosting("{define: [{name: 'a b', handler: x}]}"), f"{DEFINE}[0].name: must be 1 to 128"),
         (

@@ -201,12 +201,12 @@ STAGES = "servers[0].stages.t"
             {"cache": {"vary": ["ip"]}},
             f"{STAGES}.cache.vary[0]: must be identity, principal, session or header:",
         ),
-        ({"cache": {"ttl": 5}}, f"{STAGES}.cache: says how results are kept, but none are"),
+        ({"cache": {"ttl": 5}}, f"{STAGES}.cache: configures a cache that is not enabled"),
         (
             {"cache": {"vary": ["header:"]}},
             f"{STAGES}.cache.vary[0]: must be identity, principal, session or",
         ),
-        ({"presenter": "user"}, f"{STAGES}.presenter: there is no presenter of the name user"),
+        ({"presenter": "user"}, f"{STAGES}.presenter: there is no presenter with the name user"),
         (
             {"state_sync": {"cache_control": "max-age"}},
             f"{STAGES}.state_sync.cache_control: must be no-store or",
@@ -233,10 +233,10 @@ def test_h26_a_cache_that_says_whether_it_is_one_is_no_mistake(file: Path, said:
     ("tool", "said"),
     [
         ({"validate": True}, "validate: is not a known key"),
-        ({"presenter": "user"}, "presenter: there is no presenter of the name user"),
+        ({"presenter": "user"}, "presenter: there is no presenter with the name user"),
         ({"limits": {"egress": 1023}}, "limits.egress: must be at least 1024 bytes"),
         ({"rows": "many"}, "rows: must be true or false"),
-        ({"cache": {"enabled": True}}, "cache: is for statements that read"),
+        ({"cache": {"enabled": True}}, "cache: is only for read-only statements"),
     ],
 )
 def test_a_mistake_in_a_hosted_tool_is_told_at_its_place(file: Path, tool: dict[str, Any], said: str) -> None:
@@ -249,7 +249,7 @@ def test_a_script_is_not_cached_by_its_name_either(file: Path) -> None:
     cached = {"cache": {"enabled": True}}
     assert loaded(file, hosted(SCRIPT, STATEMENT, stages={"*": cached})).servers
     said = refusal(file, hosted(SCRIPT, stages={"s": cached}))
-    assert said.startswith("servers[0].tools.define[0].cache: is for statements that read")
+    assert said.startswith("servers[0].tools.define[0].cache: is only for read-only statements")
 
 
 # --- auth -----------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_w4_require_auth_names_each_tool_without(file: Path) -> None:
     tools = [SCRIPT, SCRIPT | {"name": "null", "auth": None}, public, SCRIPT | {"name": "user.get"}]
     stages = {"user.*": {"auth": {"plugin": "jwt"}}}
     said = refusal(file, hosted(*tools, tools={"require_auth": True}, stages=stages)).splitlines()
-    sentence = "has no auth, which tools.require_auth demands; for everybody, the plugin is allow_all"
+    sentence = "has no auth, but tools.require_auth is set; to allow everybody, use the plugin allow_all"
     assert said == [
         f"servers[0].tools.define[0]: s {sentence}",
         f"servers[0].tools.define[1]: null {sentence}",
@@ -302,7 +302,7 @@ def test_w4_require_auth_covers_tools_in_files(file: Path) -> None:
     (file.parent / "tools").mkdir()
     (file.parent / "tools" / "pay.yaml").write_text("handler: pay.py")
     said = refusal(file, hosted(tools={"directory": "tools", "require_auth": True}))
-    assert "pay has no auth, which tools.require_auth demands" in said
+    assert "pay has no auth, but tools.require_auth is set" in said
 
 
 @pytest.mark.parametrize("key", ["directory", "require_auth"])
@@ -313,7 +313,7 @@ def test_w4_nothing_is_demanded_of_tools_that_are_elsewhere(file: Path, key: str
     (file.parent / "t").mkdir()
     (file.parent / "t" / "q.yaml").write_text("handler: q.py")
     said = refusal(file, written)
-    assert f"servers[0].tools.{key}: is for a server that the adapter hosts itself" in said
+    assert f"servers[0].tools.{key}: is only for hosted servers" in said
 
 
 def test_w3_a_policy_is_filled_in_at_load(file: Path) -> None:

@@ -18,7 +18,7 @@ def forecast(payload: dict[str, Any]) -> Generator[Any, None, Any]:
     known = _figures(payload["inputs"]["figures"])
     months = payload["inputs"]["months"]
     if not 1 <= months <= LONGEST:
-        raise ToolUserError(f"A forecast is for 1 to {LONGEST} months, not for {months}.")
+        raise ToolUserError(f"months must be between 1 and {LONGEST}, not {months}.")
     yield progress(10, f"fitting a line to {len(known)} figures")
     slope, start = linear_regression(range(len(known)), known)
     expected = []
@@ -28,7 +28,7 @@ def forecast(payload: dict[str, Any]) -> Generator[Any, None, Any]:
     return (
         response({"forecast": expected, "per_month": round(slope, 2)})
         .ui_block(ui.echarts(_chart(known, expected), title="Forecast"))
-        .llm_hint("This is a straight line: it knows no season. Say so when you pass it on.")
+        .llm_hint("This forecast is a straight line without seasons. Say so when you show it.")
         .suggest("sales-by-month", "The figures of another region or year")
     )
 
@@ -39,9 +39,9 @@ def _figures(text: str) -> list[float]:
     except ValueError:
         figures = []
     if not figures or not all(map(isfinite, figures)):
-        raise ToolUserError("The figures are numbers with commas between them, such as 120, 135.5, 150.")
+        raise ToolUserError("figures must be numbers with commas between them, such as 120, 135.5, 150.")
     if len(figures) < 2:
-        raise ToolUserError("A trend needs two figures at least.")
+        raise ToolUserError("A trend needs at least two figures.")
     return figures
 
 

@@ -70,7 +70,7 @@ export function fileCard(server, file, { open = false } = {}) {
           h(
             'p',
             { class: 'notice' },
-            `Files of type ${plain(blob.type || 'unknown', 60)} are not shown here; download it.`,
+            `Files of type ${plain(blob.type || 'unknown', 60)} cannot be shown here; download the file.`,
           ),
       );
       look.remove();
@@ -141,5 +141,5 @@ function near(text) {
 
 const why = (failure) =>
   failure instanceof Refused && failure.status === 404
-    ? 'It is not there any more, or was never kept.'
+    ? 'It does not exist any more.'
     : reason(failure);

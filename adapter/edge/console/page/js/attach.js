@@ -24,17 +24,17 @@ export class Helper {
     if (url.origin !== base.origin) {
       throw new Refused(
         0,
-        `Uploads go to ${url.origin}, and this page is not from there. Open the console under that address.`,
+        `Uploads go to ${url.origin}, which is not the origin of this page. Open the console under that address.`,
       );
     }
     if (file.size > (offer.max_file_bytes ?? Infinity)) {
-      throw new Refused(413, `${file.name} has ${bytes(file.size)}; at most ${bytes(offer.max_file_bytes)} are taken.`);
+      throw new Refused(413, `${file.name} has ${bytes(file.size)}; the maximum is ${bytes(offer.max_file_bytes)}.`);
     }
     const form = new FormData();
     form.append(offer.field_name ?? 'file', file, file.name);
     if (offer.sha256_required) form.append(offer.sha256_field_name ?? 'sha256', await digest(file));
     const answer = await sent(url, form, progress, signal);
-    if (typeof answer?.upload_handle !== 'string') throw new Refused(0, 'The upload was answered without a handle.');
+    if (typeof answer?.upload_handle !== 'string') throw new Refused(0, 'The answer to the upload has no handle.');
     return answer.upload_handle;
   }
 }
@@ -51,12 +51,12 @@ function offered(result) {
       // Other texts may stand beside it.
     }
   }
-  throw new Refused(0, 'The helper tool named no upload URL.');
+  throw new Refused(0, 'The helper tool returned no upload URL.');
 }
 
 async function digest(file) {
   if (!crypto.subtle)
-    throw new Refused(0, 'This adapter wants digests of files, which browsers make on https and localhost only.');
+    throw new Refused(0, 'This adapter requires digests of files. Browsers can compute them only on https and localhost.');
   const sum = await crypto.subtle.digest('SHA-256', await file.arrayBuffer());
   return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }

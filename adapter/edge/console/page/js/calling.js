@@ -41,15 +41,15 @@ export function refusal({ status, body }) {
   if (status === 401)
     return [
       'Unauthorized',
-      'This call needs a credential. Enter your bearer token above (the key symbol), then run it again.',
+      'This call needs a token. Enter your bearer token above (the key symbol), then run it again.',
     ];
   if (status === 403)
     return [
       'Execution is disabled',
-      'This adapter lets the console look, not run: its settings have console.allow_execute: false. Whoever operates it can set console.allow_execute: true.',
+      'This adapter does not allow the console to run tools. Its operator can set console.allow_execute: true.',
     ];
   if (status === 404)
     return ['Tool not found', said ?? 'The server does not list this tool any more. Reload the catalogue.'];
   if (status === 413) return ['Too large', said ?? 'The arguments are larger than console.max_body allows.'];
-  return [`The adapter answered ${status}`, said ?? 'The answer holds no result.'];
+  return [`The adapter answered ${status}`, said ?? 'The answer has no result.'];
 }

@@ -64,10 +64,10 @@ export function argumentForm(schema, helper, changed) {
     try {
       value = JSON.parse(text.value);
     } catch (failure) {
-      throw new SyntaxError(`This is no JSON: ${failure.message}`);
+      throw new SyntaxError(`This is not valid JSON: ${failure.message}`);
     }
     if (value === null || typeof value !== 'object' || Array.isArray(value))
-      throw new SyntaxError('Arguments are an object: { … }');
+      throw new SyntaxError('Arguments must be an object: { … }');
     return value;
   }
 
@@ -82,7 +82,7 @@ export function argumentForm(schema, helper, changed) {
       try {
         return side === 'json' ? parsed() : fields.read();
       } catch (failure) {
-        throw new SyntaxError(side === 'json' ? failure.message : `A field holds no JSON: ${failure.message}`);
+        throw new SyntaxError(side === 'json' ? failure.message : `A field is not valid JSON: ${failure.message}`);
       }
     },
     write: fields.write,

@@ -25,7 +25,7 @@
   function chart(text, look) {
     const option = JSON.parse(text);
     if (option === null || typeof option !== 'object' || Array.isArray(option))
-      throw new Error('its options are no object');
+      throw new Error('its options are not an object');
     place.style.height = `${CHART_HEIGHT}px`;
     const drawn = echarts.init(place, look.dark ? 'dark' : null, { renderer: 'svg' });
     const tooltip = {

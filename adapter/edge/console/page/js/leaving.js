@@ -10,7 +10,7 @@ export function copyButton(label, text, look = 'small') {
     label,
     async () => {
       if (!(await copied(await text()))) {
-        toast('This browser does not let the page copy.', { bad: true });
+        toast('This browser does not allow the page to copy.', { bad: true });
         return;
       }
       copy.lastChild.textContent = 'Copied!';

@@ -56,7 +56,7 @@ function show({ anew = false, stranger = false } = {}) {
   title(VIEWS.find(([name]) => name === parts[0])?.[1]);
   const view =
     SHOWS[parts[0]]?.({ signal: leave.signal, parts, title }) ??
-    nothing('There is nothing here', 'The address names no view.', link('servers'));
+    nothing('There is nothing here', 'This address is not a page of the console.', link('servers'));
   now = { key, leave, moved: view.moved, signedIn: view.signedIn };
   fill(main, view.node ?? view);
   now.moved?.(parts);

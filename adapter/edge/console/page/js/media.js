@@ -35,7 +35,7 @@ export function decoded(text) {
 /** A picture or a sound whose bytes came in base64; a sentence where that cannot be. */
 export function inline(type, data, name) {
   const content = decoded(data);
-  if (content === null) return h('p', { class: 'notice' }, 'The result holds media whose bytes cannot be read.');
+  if (content === null) return h('p', { class: 'notice' }, 'The result has media that cannot be decoded.');
   const blob = new Blob([content], {
     type: isPicture(type) || isSound(type) ? essence(type) : 'application/octet-stream',
   });
@@ -68,7 +68,7 @@ function picture(url, blob, name, save = saving(blob, name)) {
         size.textContent = `${essence(blob.type)} · ${image.naturalWidth} × ${image.naturalHeight} · ${bytes(blob.size)}`;
       },
       error: () => {
-        size.textContent = 'The browser cannot read this picture.';
+        size.textContent = 'The browser cannot show this picture.';
       },
     },
   });

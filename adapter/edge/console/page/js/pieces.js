@@ -16,7 +16,7 @@ export const badge = (text, look = '', title = null) => h('span', { class: `badg
 export function annotationBadges(annotations) {
   const claims = annotations && typeof annotations === 'object' ? annotations : {};
   return [
-    claims.readOnlyHint === true ? badge('read only', 'ok', 'readOnlyHint: it changes nothing, says its server') : null,
+    claims.readOnlyHint === true ? badge('read only', 'ok', 'readOnlyHint: the server says that it changes nothing') : null,
     claims.destructiveHint === true && claims.readOnlyHint !== true
       ? badge('destructive', 'bad', 'destructiveHint: it may delete or overwrite')
       : null,
@@ -24,9 +24,9 @@ export function annotationBadges(annotations) {
       ? badge('idempotent', '', 'idempotentHint: calling it again changes nothing more')
       : null,
     claims.openWorldHint === false
-      ? badge('closed world', '', 'openWorldHint: false: it reaches nothing outside its server')
+      ? badge('closed world', '', 'openWorldHint: false: it accesses nothing outside its server')
       : null,
-    claims.openWorldHint === true ? badge('open world', 'warn', 'openWorldHint: it may reach the outside world') : null,
+    claims.openWorldHint === true ? badge('open world', 'warn', 'openWorldHint: it may access other systems') : null,
   ].filter(Boolean);
 }
 
@@ -58,7 +58,7 @@ export const failed = (failure, again) =>
     h(
       'p',
       { class: 'nothing-title' },
-      { 401: 'A token is needed', 403: 'Not yours to see', 404: 'It is not there' }[failure.status] ?? 'That did not work',
+      { 401: 'A token is needed', 403: 'Access denied', 404: 'Not found' }[failure.status] ?? 'The request failed',
     ),
     h('p', {}, failure.status === 401 ? 'Enter your bearer token above (the key symbol).' : reason(failure)),
     again ? button('Try again', again, { look: 'small', picture: 'reload' }) : null,

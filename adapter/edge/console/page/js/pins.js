@@ -71,7 +71,7 @@ export function showPins({ signal, id }) {
         h(
           'p',
           { class: 'hint', id: 'why-not' },
-          `Accepting is for operators. ${me.principal ? `“${plain(me.principal, 60)}” is not one of console.operators.` : 'Enter an operator’s token.'}`,
+          `Only operators can accept. ${me.principal ? `“${plain(me.principal, 60)}” is not one of console.operators.` : 'Enter an operator’s token.'}`,
         ),
       );
     }
@@ -86,7 +86,7 @@ export function showPins({ signal, id }) {
     const sure = h(
       'dialog',
       { class: 'dialog', 'aria-labelledby': 'sure-title' },
-      h('h2', { id: 'sure-title' }, `Accept what ${id} offers now?`),
+      h('h2', { id: 'sure-title' }, `Accept the current tools of ${id}?`),
       h(
         'p',
         {},
@@ -95,7 +95,7 @@ export function showPins({ signal, id }) {
               .slice(0, 6)
               .map((tool) => plain(tool.name, 60))
               .join(', ')}${changed.length > 6 ? ' …' : ''}. Every session starts from this catalogue.`
-          : 'It offers what it was pinned to again. What sessions met meanwhile is forgotten.',
+          : 'The server offers the pinned tools again. Accepting clears the stored drift.',
       ),
       h('p', { class: 'told mono' }, String(told.digest ?? '').slice(0, 64)),
       h(
@@ -113,12 +113,12 @@ export function showPins({ signal, id }) {
   async function accept(told, sure) {
     try {
       await post(`${path}/accept`, { digest: told.digest });
-      toast(`Accepted: sessions of ${id} start from these tools now.`);
+      toast(`Accepted: these tools are now the baseline of ${id}.`);
       tools(id, { anew: true }).catch(() => {});
       await refresh();
     } catch (failure) {
       const late = failure instanceof Refused && failure.status === 409;
-      toast(late ? 'The tools have changed once more meanwhile. Look again before you accept.' : reason(failure), {
+      toast(late ? 'The tools have changed again. Look at them before you accept.' : reason(failure), {
         bad: true,
       });
     } finally {
@@ -133,7 +133,7 @@ export function showPins({ signal, id }) {
 /** Said only as far as it is true: tools that are what they were may have been others in between. */
 function headline(changed, remembered) {
   if (changed) return `${count(changed, 'tool')} changed since ${changed === 1 ? 'it was' : 'they were'} pinned`;
-  return remembered ? 'The tools are what they were, and were others meanwhile' : 'Nothing changed';
+  return remembered ? 'The tools changed and changed back' : 'Nothing changed';
 }
 
 /** What sessions met that nobody has accepted. */
@@ -141,11 +141,11 @@ function memory({ catalogues = [], sessions, since, by, more }) {
   return h(
     'section',
     { class: 'card met' },
-    h('h3', {}, 'Remembered until an operator accepts'),
+    h('h3', {}, 'Not accepted yet'),
     h(
       'p',
       { class: 'told' },
-      `first met ${relative(since)} by ${plain(by, 60)} · ${count(sessions, 'session')} met it`,
+      `first seen ${relative(since)} by ${plain(by, 60)} · seen by ${count(sessions, 'session')}`,
     ),
     h(
       'ul',
@@ -166,11 +166,11 @@ function memory({ catalogues = [], sessions, since, by, more }) {
 /** What stands there where nothing changed: of a server that was never pinned, nothing can have. */
 function still({ tools: all = [], origin }) {
   const pinned = all.filter((tool) => tool.pinned).length;
-  if (!all.length) return nothing('No tools are known yet', 'They are as soon as somebody lists them.');
+  if (!all.length) return nothing('No tools are known yet', 'They appear here after a client has listed them.');
   if (!pinned)
-    return nothing('Nothing is pinned yet', `${count(all.length, 'tool')} would be what the next session starts from.`);
+    return nothing('Nothing is pinned yet', `${count(all.length, 'tool')} would be the baseline of the next session.`);
   return nothing(
-    'Every tool is what it was',
+    'No tool has changed',
     `${count(pinned, 'tool')} as pinned${origin === 'lock' ? ' by the lock file' : ''}.`,
   );
 }

@@ -10,7 +10,7 @@ const HIGHEST = 1600;
 /** The node of a plot; `kind` is echarts or mermaid. */
 export function plot(kind, text) {
   const node = h('div', { class: 'plot', 'data-kind': kind });
-  if (text.length > LONGEST) return fill(node, source(text, 'This plot is too large to be drawn.'));
+  if (text.length > LONGEST) return fill(node, source(text, 'This plot is too large to draw.'));
   const name = kind === 'echarts' ? 'Chart' : 'Diagram';
   const frame = h('iframe', {
     sandbox: 'allow-scripts',

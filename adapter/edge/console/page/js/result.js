@@ -36,7 +36,7 @@ export function resultNode(server, result) {
       h(
         'p',
         { class: 'notice' },
-        `The file of this call was not kept: ${plain(typeof broken === 'string' ? broken : JSON.stringify(broken), 500)}`,
+        `The file of this call was not captured: ${plain(typeof broken === 'string' ? broken : JSON.stringify(broken), 500)}`,
       ),
     );
   return h('div', { class: 'result-items' }, parts.length ? parts : h('p', { class: 'none' }, 'The result is empty.'));

@@ -85,7 +85,7 @@ export function runner({ server, name, form, signal }) {
       if (failure.name === 'AbortError')
         tell(
           'Cancelled',
-          `The call was given up after ${duration(performance.now() - began)}, and the server was told.`,
+          `The call was cancelled after ${duration(performance.now() - began)}, and the server was notified.`,
           'warn',
         );
       else tell('No result', reason(failure), 'bad');
@@ -160,7 +160,7 @@ export function runner({ server, name, form, signal }) {
     fill(outcome, head, sides.list, sides.panel);
     outcome.classList.toggle('failed', bad);
     outcome.scrollIntoView({ block: 'nearest' });
-    announce(`${bad ? 'The tool reports an error' : 'The result is here'} after ${duration(ms)}.`);
+    announce(`${bad ? 'The tool reports an error' : 'The result arrived'} after ${duration(ms)}.`);
   }
 
   function tell(title, about, look) {

@@ -46,7 +46,7 @@ export function beginShell(views, focusSearch) {
   at('shade').addEventListener('click', () => openRail(false));
   const token = tokenField();
   fill(at('bar-end'), token.node, themeButton());
-  onUnauthorized(() => token.hint('This needs a credential.'));
+  onUnauthorized(() => token.hint('This needs a token.'));
   addEventListener('keydown', (event) => {
     const typing = event.target.closest?.('input, textarea, select, [contenteditable]');
     if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
@@ -155,8 +155,8 @@ function tokenField() {
     about.textContent =
       sentence ||
       (me.auth || !me.hosted
-        ? 'It stays in this page’s memory, and is gone when you close it.'
-        : 'This adapter asks for none.');
+        ? 'It is kept in the memory of this page until you close it.'
+        : 'This adapter does not require a token.');
     box.focus();
   }
 
@@ -191,7 +191,7 @@ function tokenField() {
   function hint(sentence) {
     if (asked) return;
     asked = true;
-    show(`${sentence} Enter a bearer token; it stays in memory alone.`);
+    show(`${sentence} Enter a bearer token; it is only kept in memory.`);
   }
 
   return { node, close, hint };

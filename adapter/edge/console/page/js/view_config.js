@@ -39,7 +39,7 @@ export function showConfig({ signal }) {
   return h(
     'section',
     { class: 'view' },
-    heading('Configuration', 'All settings as they hold. Secrets are masked before they leave the adapter.'),
+    heading('Configuration', 'All current settings. Secrets are masked before they leave the adapter.'),
     place,
   );
 }

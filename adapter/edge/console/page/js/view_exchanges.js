@@ -29,7 +29,7 @@ export function showExchanges({ signal }) {
         add((await get('-/exchanges', { signal })).toReversed());
         const response = await send('-/exchanges', { accept: 'text/event-stream', signal });
         if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream'))
-          throw new Error(`Not live: the adapter answered ${response.status}.`);
+          throw new Error(`Live updates failed: the adapter answered ${response.status}.`);
         for await (const { data } of events(response)) add([JSON.parse(data)].flat());
       } catch (failure) {
         if (failure.name === 'AbortError') return;
@@ -91,7 +91,7 @@ export function showExchanges({ signal }) {
         ? kept.map((one) => line(one, longest))
         : nothing(
             all.length ? 'Nothing matches' : 'Quiet',
-            all.length ? 'No exchange holds all of these words.' : 'Exchanges appear here as they happen.',
+            all.length ? 'No exchange contains all of these words.' : 'Exchanges appear here as they happen.',
           ),
     );
     if (focused) body.querySelector(`[data-id="${CSS.escape(focused)}"] summary`)?.focus({ preventScroll: true });

@@ -27,7 +27,7 @@ export function showFiles({ signal }) {
         place,
         told.scopes?.length
           ? told.scopes.map(scope)
-          : nothing('No files', 'Uploads and artifacts of this tab appear here, with the time that is left to them.'),
+          : nothing('No files', 'Uploads and artifacts of this tab appear here, with their remaining time.'),
       );
     } catch (failure) {
       if (failure.name !== 'AbortError') fill(place, failed(failure, load));
@@ -37,7 +37,7 @@ export function showFiles({ signal }) {
   return h(
     'section',
     { class: 'view' },
-    heading('Files', 'Uploads and artifacts that the adapter keeps, each until its time is over.'),
+    heading('Files', 'Uploads and artifacts that the adapter keeps until they expire.'),
     place,
   );
 }

@@ -15,7 +15,7 @@ const ROW = 62;
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
   if (fleet() && !known(id)) {
-    return nothing('There is no such server', `None of those served here is called “${plain(id, 80)}”.`, link('servers'));
+    return nothing('There is no such server', `No server here has the id “${plain(id, 80)}”.`, link('servers'));
   }
   const head = h('div', { class: 'server-bar' });
   const pins = me.hosted

@@ -15,7 +15,7 @@ export function showServers({ signal }) {
     const servers = fleet();
     servers?.forEach(look);
     if (trouble()) refill(place, failed(trouble(), refresh));
-    else if (!servers.length) refill(place, nothing('No servers yet', 'The settings name none under servers.'));
+    else if (!servers.length) refill(place, nothing('No servers yet', 'The settings have no entry under servers.'));
     else refill(place, servers.map(card));
     about.textContent = servers?.length && !trouble() ? summary(servers) : '';
   }, signal);
@@ -94,13 +94,13 @@ function card(server) {
 export function facts(server) {
   const breaker = server.breaker?.state ?? server.breaker;
   return [
-    server.era ? badge(server.era, '', 'The era of MCP that the server speaks') : null,
-    server.transport ? badge(server.transport, '', 'How the adapter reaches it') : null,
+    server.era ? badge(server.era, '', 'Protocol era of the server') : null,
+    server.transport ? badge(server.transport, '', 'Transport to the server') : null,
     breaker
       ? badge(
           `breaker ${breaker}`,
           breaker === 'closed' ? 'ok' : breaker === 'open' ? 'bad' : 'warn',
-          'closed: calls pass; open: they are refused at once',
+          'closed: calls are forwarded; open: calls are refused at once',
         )
       : null,
     server.uploads ? badge('takes files', 'accent') : null,

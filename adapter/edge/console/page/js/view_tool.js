@@ -65,7 +65,7 @@ function helperOf(server, tool) {
 }
 
 function about(text) {
-  if (!text) return h('p', { class: 'about' }, 'The server says nothing about it.');
+  if (!text) return h('p', { class: 'about' }, 'The server has no description of this tool.');
   if (text.length <= LONG) return h('p', { class: 'about pre' }, text);
   return h(
     'details',
@@ -91,7 +91,7 @@ function schemaNode(tool) {
     tool.annotations
       ? [
           h('h3', {}, 'Annotations'),
-          h('p', { class: 'hint' }, 'What the server claims. The adapter does not check it.'),
+          h('p', { class: 'hint' }, 'Claims of the server. The adapter does not check them.'),
           tree(tool.annotations, { depth: 2 }),
         ]
       : null,
@@ -123,7 +123,7 @@ function codeNode(server, name, form) {
     h(
       'p',
       { class: 'hint' },
-      'The call with the arguments of the form. Put your token into the variable MCP_TOKEN, where one is needed.',
+      'The call with the arguments of the form. If a token is required, put it into the variable MCP_TOKEN.',
     ),
     one('cURL', curl(server, name, args)),
     one('Python', python(server, name, args)),
