@@ -1,4 +1,4 @@
-"""Rules for every test: in CI nothing is left out, so a skip is a failure there; and nothing outlives its run."""
+"""Rules for every test: a skip is a failure in CI, and no process outlives its run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from tests.reaper import reaped
 ROOT = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
-# The same examples in each run of CI, which is to tell of the change and not of luck; elsewhere ever new ones. An
-# example takes as long as the machine lets it: tests of what something costs measure that themselves.
+# CI uses the same examples in each run, so that only a change makes a test fail; elsewhere examples are random. They
+# have no deadline, because a busy machine would miss it; tests of costs measure CPU time themselves.
 settings.register_profile(
     "tests", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
 
 if sys.dont_write_bytecode:
-    # The adapter is started some hundred times, and is not to be compiled each time; nor are the tests by each worker.
+    # Tests start the adapter some hundred times, and each worker imports all tests: compile them only once.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".cache" / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run its reaper."""
+    """Start the reaper of the run."""
     run = ExitStack()
     run.enter_context(reaped())
     config.add_cleanup(run.close)
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected, a million objects, out of every look of the garbage collector."""
+    """Exclude the million objects of collected tests from garbage collection, which tests trigger often."""
     gc.collect()
     gc.freeze()
 

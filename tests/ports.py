@@ -1,4 +1,4 @@
-"""Ports for servers that have to be told theirs before they start."""
+"""Ports for servers that get their port as an argument."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import socket
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, and that the system chooses for nobody else within a minute.
+    """A port of 127.0.0.1 without a listener, which the system gives to nobody else for a minute.
 
-    Between this call and the start of the server other tests, also those of another run, ask the system for ports.
-    A port through which a connection was just closed is only given to a server that names it and sets SO_REUSEADDR,
-    as all servers here do.
+    Other tests, also of other runs, ask the system for ports before the server here has started. A port on which a
+    connection was just closed is in TIME_WAIT: only a server that names the port and sets SO_REUSEADDR gets it, as all
+    servers here do.
     """
     with socket.socket() as listener, socket.socket() as client:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         client.connect(listener.getsockname())
-        # The end that closes first, here the server's, is the one whose port waits.
+        # The end that closes first keeps its port in TIME_WAIT.
         listener.accept()[0].close()
         return int(listener.getsockname()[1])

@@ -1,9 +1,9 @@
-"""The end of everything that a run of the tests has started, also when the run itself was killed.
+"""A process that ends everything a test run has started, also when the run itself was killed.
 
-Each run has a reaper, ``python -m tests.reaper RUN FOLDER``: a small process whose standard input only the run's first
-process can close. When that ends, in whatever way, the reaper kills every process in whose environment the run is
-named, with all descendants of those, and removes the run's folder. It needs Linux's ``/proc`` and does nothing where
-there is none.
+``python -m tests.reaper RUN FOLDER`` waits until its standard input ends. Only the first process of the run has the
+other end of that pipe, so the input ends when that process ends for any reason. Then the reaper kills every process
+that has the name of the run in its environment, with all descendants, and removes the folder of the run. It needs
+``/proc`` and kills nothing on systems without it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RUN = "MCP_ADAPTER_TEST_RUN"
-"""The variable of the environment that names the run; processes inherit it."""
+"""Environment variable with the name of the run. Processes inherit it."""
 
 FOLDER = "MCP_ADAPTER_TEST_FOLDER"
-"""The variable that names the run's folder, for what must not lie below pytest's."""
+"""Environment variable with the folder of the run, for files that cannot be in the folder of pytest."""
 
 PATIENCE = 10.0
-"""Seconds until killed processes have gone."""
+"""Seconds to wait until killed processes have ended."""
 
 
 @contextlib.contextmanager
 def reaped() -> Iterator[None]:
-    """Have all that is started within the block ended after it. A process of a run that has a reaper starts none."""
+    """Run a reaper for everything that the block starts. Start none in a process of a run that has one."""
     if RUN in os.environ:
         yield
         return
     run, place = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="mcp-adapter-tests-"))
-    place.chmod(0o711)  # the account of a database server has a folder in it
+    place.chmod(0o711)  # a database server with an account of its own has a folder in it
     command = [sys.executable, "-m", "tests.reaper", run, str(place)]
-    # A group of its own: the terminal's Ctrl-C is for the run, and not for who ends it.
+    # In a session of its own, because Ctrl-C in the terminal is for the run and must not end the reaper.
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True):
         os.environ.update({RUN: run, FOLDER: str(place)})
         try:
@@ -50,12 +50,12 @@ def reaped() -> Iterator[None]:
 
 
 def folder() -> Path:
-    """The folder of this run, which goes with it; in a program that is no run of the tests, the system's."""
+    """The folder of this run, removed at its end. Outside a test run: the temporary folder of the system."""
     return Path(os.environ.get(FOLDER, tempfile.gettempdir()))
 
 
 def processes_of(run: str) -> set[int]:
-    """The processes that are named after ``run``, and their descendants, which may have another environment."""
+    """The ids of all processes with ``run`` in their environment, and of their descendants."""
     mark = f"{RUN}={run}".encode()
     children: dict[int, list[int]] = {}
     found: list[int] = []
@@ -76,7 +76,7 @@ def processes_of(run: str) -> set[int]:
 
 
 def reap(run: str) -> None:
-    """Kill all processes of ``run``, and those that they start meanwhile, and return when they have gone."""
+    """Kill all processes of ``run`` until none is left, or until ``PATIENCE`` is over."""
     deadline = time.monotonic() + PATIENCE
     while (family := processes_of(run)) and time.monotonic() < deadline:
         for pid in family:

@@ -15,10 +15,10 @@ WHERE = CONTRIBUTING.read_text().partition("<!-- begin: where -->")[2].partition
 
 
 OF_THE_WHOLE = {"attacks", "bench", "e2e", "end_to_end"}
-"""Folders of tests that are about the running adapter and about no module."""
+"""Folders of tests for the running adapter as a whole, which have no module."""
 
 OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"}
-"""Tests that are about more than one module, each with its reason."""
+"""Tests of more than one module, each with the reason."""
 
 
 def test_no_folder_is_too_long_to_look_through() -> None:
@@ -39,7 +39,7 @@ def test_the_way_to_each_thing_is_right() -> None:
 
 
 def test_a_test_has_the_name_and_the_folder_of_its_module() -> None:
-    """``test_MODULE.py``, or ``test_MODULE_TOPIC.py``, so that one search of a module finds its tests as well."""
+    """A test is ``test_MODULE.py`` or ``test_MODULE_TOPIC.py``, so that a search for a module also finds its tests."""
     strays = []
     for path in TESTS.rglob("test_*.py"):
         name = path.relative_to(TESTS)

@@ -1,4 +1,4 @@
-"""The end of what a run of the tests has started."""
+"""End of the processes that a test run has started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_that_does_not_end(tmp_path):
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 async def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path, workers: str) -> None:
-    """What a test has started ends, with what that has started in another group and environment; so do workers."""
+    """Workers end, the process of a test ends, and so does its child with another session and environment."""
     (tmp_path / "test_it.py").write_text(TEST)
     started = tmp_path / "started"
     tests = [sys.executable, "-m", "pytest", "-n", workers, "-p", "tests.conftest", "-p", "no:cacheprovider"]
@@ -52,7 +52,7 @@ async def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path, workers: s
 
 
 def is_alive(pid: str) -> bool:
-    """Tell whether there is such a process, other than one that has ended and that nobody has looked after yet."""
+    """Tell whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,8 +1,8 @@
 """The adapter as a process, between whoever attacks it and a bystander who must not notice.
 
-A test opens ``attacked``, attacks in its body through ``Arena`` and is bounded by ``DEADLINE``. When the body ends the
-bystander's own latency is looked at: it was answered often enough, no call of its failed, and none took longer than
-``PATIENCE``.
+A test opens ``attacked``, attacks in its body through ``Arena`` and is bounded by ``DEADLINE``. At the end of the body
+the calls of the bystander are checked: it made at least ``FEWEST_CALLS`` during the attack, none of them failed, and
+none took longer than ``PATIENCE``.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 call at a time, then prints ``{"calls": N, "failed": N, "median": S, "worst": S, …}``, in seconds. It is a process of
 its own, so that what is measured is the adapter's loop and not the attacker's.
 
-The other members are about the worst call alone, for whoever looks for the reason: how long the adapter's loop, which
-is the main thread of the process ADAPTER, ``ran`` meanwhile and ``waited`` for a processor, how many pages it had to
-read from disk (``faults``), and for how long the ``machine`` itself stood still. Where these explain nothing, another
-thread of the adapter has kept the interpreter from the loop.
+The other members describe the worst call. ``ran`` is how long the adapter's loop computed during that call, and
+``waited`` how long it waited for a processor; the loop is the main thread of the process ADAPTER. ``faults`` is how
+many pages that process read from disk, and ``machine`` how long the machine itself stood still. If these do not explain
+the wait, another thread of the adapter held the interpreter lock.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PAUSE = 0.005
 """Seconds between two calls: enough calls to meet any stall, few enough to leave the machine to the attack."""
 
 FEWEST_CALLS = 10
-"""Calls that have to begin while an attack lasts; a bystander who made fewer has shown nothing."""
+"""Calls that have to begin during an attack. A bystander with fewer calls proves nothing."""
 
 
 class LoopTimes(NamedTuple):
-    """Of a process so far: seconds that its main thread ran and waited for a processor, and pages read from disk."""
+    """Seconds that the main thread of a process ran and waited for a processor, and its major page faults."""
 
     ran: float
     waited: float
@@ -41,13 +41,13 @@ class LoopTimes(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> LoopTimes:
-        """Read them from ``/proc``."""
+        """Read the figures of ``pid`` from ``/proc``."""
         ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return cls(int(ran) / 1e9, int(waited) / 1e9, int(fields[9]))
 
     def since(self, before: LoopTimes) -> dict[str, float]:
-        """The differences by name."""
+        """Differences to an earlier reading, by name."""
         return {name: getattr(self, name) - getattr(before, name) for name in self._fields}
 
 

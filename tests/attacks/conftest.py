@@ -1,4 +1,4 @@
-"""The mark of attacks: a bystander measures how long it waits, so few of them run at once. See ``make test``."""
+"""Mark ``timed`` for all attacks, because their bystander measures time. ``make test`` runs few of them at once."""
 
 from __future__ import annotations
 

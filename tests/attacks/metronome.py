@@ -1,7 +1,7 @@
 """The machine's own stalls: times at which nobody on it could go on, or nobody could write to its disk.
 
-They excuse no call that took too long, for an adapter that takes the whole machine causes them as well. They are told
-beside it, so that whoever looks for the reason knows where to begin.
+They excuse no call that took too long, because an adapter that uses up the whole machine causes them too. They are in
+the message of the failure, as a hint where to look for the cause.
 """
 
 from __future__ import annotations

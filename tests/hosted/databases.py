@@ -47,8 +47,8 @@ def program(name: str, *, patterns: tuple[str, ...] = ()) -> Path:
 
 @dataclass
 class Server:
-    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given; ``ready`` a
-    command that succeeds once the server takes connections, for one that listens before."""
+    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given; ``ready`` is
+    a command that succeeds when the server accepts clients, for a server that listens earlier than that."""
 
     kind: str
     argv: list[str]
