@@ -42,6 +42,10 @@ QUIET = (
 )
 
 
+PATIENT = {"PLAYWRIGHT_MCP_PING_TIMEOUT_MS": "60000"}
+"""By default it gives up a session after five seconds, which an adapter may need to start on a busy machine."""
+
+
 @pytest.fixture
 async def page() -> AsyncIterator[str]:
     """The address of a page that counts clicks in its browser's storage."""
@@ -77,7 +81,7 @@ async def playwright(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterato
         "--output-dir",
         tmp_path / "output",
     ]
-    running = await start(argv, tmp_path / "playwright.log")
+    running = await start(argv, tmp_path / "playwright.log", PATIENT)
     try:
         await listens(port, running)
         yield f"http://127.0.0.1:{port}/mcp"

@@ -119,6 +119,7 @@ async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Pat
         await health_when(front, lambda body: wiring(body) is False and is_known(body))
 
 
+@pytest.mark.timed
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
     """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
 
