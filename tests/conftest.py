@@ -1,19 +1,47 @@
-"""Rules for every test: in CI nothing is left out, so a skip is a failure there."""
+"""Rules for every test: a skip is a failure in CI, and no process outlives its run."""
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from tests.reaper import reaped
+
+ROOT = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
-# The same examples in each run of CI, which is to tell of the change and not of luck; elsewhere ever new ones.
-settings.register_profile("ci", derandomize=True)
-if IN_CI:
-    settings.load_profile("ci")
+# CI uses the same examples in each run, so that only a change makes a test fail; elsewhere examples are random. They
+# have no deadline, because a busy machine would miss it; tests of costs measure CPU time themselves.
+settings.register_profile(
+    "tests", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
+
+if sys.dont_write_bytecode:
+    # Tests start the adapter some hundred times, and each worker imports all tests: compile them only once.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the reaper of the run."""
+    run = ExitStack()
+    run.enter_context(reaped())
+    config.add_cleanup(run.close)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the million objects of collected tests from garbage collection, which tests trigger often."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

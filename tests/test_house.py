@@ -9,8 +9,16 @@ import pytest
 
 from tests.house import HOUSE, look
 
+TESTS = Path(__file__).parent
 CONTRIBUTING = HOUSE.parent / "CONTRIBUTING.md"
 WHERE = CONTRIBUTING.read_text().partition("<!-- begin: where -->")[2].partition("<!-- end: where -->")[0]
+
+
+OF_THE_WHOLE = {"attacks", "bench", "e2e", "end_to_end"}
+"""Folders of tests for the running adapter as a whole, which have no module."""
+
+OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"}
+"""Tests of more than one module, each with the reason."""
 
 
 def test_no_folder_is_too_long_to_look_through() -> None:
@@ -28,6 +36,19 @@ def test_the_way_to_each_thing_is_right() -> None:
     named = re.findall(r"`([\w/]+\.py)`", WHERE)
     assert len(named) > 20
     assert [name for name in named if not (HOUSE / name).exists()] == []
+
+
+def test_a_test_has_the_name_and_the_folder_of_its_module() -> None:
+    """A test is ``test_MODULE.py`` or ``test_MODULE_TOPIC.py``, so that a search for a module also finds its tests."""
+    strays = []
+    for path in TESTS.rglob("test_*.py"):
+        name = path.relative_to(TESTS)
+        if name.parent == Path() or OF_THE_WHOLE.intersection(name.parts) or str(name) in OF_SEVERAL:
+            continue
+        modules = {each.stem for each in (HOUSE / name.parent).glob("*") if each.suffix in (".py", "")}
+        if not any(f"{path.stem}_".startswith(f"test_{module}_") for module in modules):
+            strays.append(str(name))
+    assert strays == []
 
 
 @pytest.mark.parametrize(

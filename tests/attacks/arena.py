@@ -1,7 +1,8 @@
 """The adapter as a process, between whoever attacks it and a bystander who must not notice.
 
-A test opens ``attacked``, attacks in its body through ``Arena`` and is bounded by ``DEADLINE``. When the body ends the
-bystander's own latency is looked at: no call of its may have failed, and none may have taken longer than ``PATIENCE``.
+A test opens ``attacked``, attacks in its body through ``Arena`` and is bounded by ``DEADLINE``. At the end of the body
+the calls of the bystander are checked: it made at least ``FEWEST_CALLS`` during the attack, none of them failed, and
+none took longer than ``PATIENCE``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from tests.attacks.bystander import FEWEST_CALLS
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, adapter, start
 from tests.edge.raw import RawClient
 
@@ -31,7 +33,6 @@ class Arena:
     """``adapter`` has the attacked server at ``/mcp`` and the bystander's at ``/quiet``."""
 
     adapter: Adapter
-    bystander: Running
 
     def client(self) -> RawClient:
         """Another connection of the attacker's."""
@@ -79,12 +80,12 @@ async def attacked(place: Path, upstream: str, padding: int = 0, **sections: Any
             *sections.pop("servers", []),
         ]
         front = await stack.enter_async_context(adapter(place, upstream, servers=servers, **sections))
-        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", str(padding)]
-        command += filter(None, [token])
-        bystander = await start(command, place / "bystander.log")
+        arena = Arena(front)
+        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", f"{arena.pid}"]
+        bystander = await start([*command, str(padding), *filter(None, [token])], place / "bystander.log")
         stack.push_async_callback(bystander.stop)
         assert await bystander.line(START_TIMEOUT) == "watching"
-        yield Arena(front, bystander)
+        yield arena
         await _unharmed(bystander)
 
 
@@ -93,5 +94,6 @@ async def _unharmed(bystander: Running) -> None:
     assert bystander.process.stdin is not None
     bystander.process.stdin.close()
     seen = orjson.loads(await bystander.line(START_TIMEOUT))
+    assert seen["calls"] >= FEWEST_CALLS, seen
     assert seen["failed"] == 0, seen
     assert seen["worst"] <= PATIENCE, seen

@@ -1,6 +1,7 @@
 """The machine's own stalls: times at which nobody on it could go on, or nobody could write to its disk.
 
-A call that waits for those waits for no fault of the adapter's; a busy disk holds up whoever writes a line of a log.
+They excuse no call that took too long, because an adapter that uses up the whole machine causes them too. They are in
+the message of the failure, as a hint where to look for the cause.
 """
 
 from __future__ import annotations

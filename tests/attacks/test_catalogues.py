@@ -15,7 +15,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body
-from tests.relay.test_health import started
+from tests.relay.sessions.test_health_probe import started
 
 pytestmark = pytest.mark.e2e
 
@@ -265,7 +265,7 @@ async def test_a_list_that_nobody_reads_to_its_end_is_refused(
 ) -> None:
     """With the reason, in an instant, and whoever sent it has harmed nobody."""
     async with attacking(tmp_path, Lister(result)) as (_, client):
-        for _ in range(20):
+        for _ in range(5):
             assert why in (await list_of(client))["error"]["message"]
         _, answer = await client.request("POST", call_body("any", 1))
         assert "result" in orjson.loads(answer)
@@ -343,7 +343,7 @@ async def test_pages_without_an_end_are_not_followed(tmp_path: Path) -> None:
             1001,
             lambda cursor: listed([{"name": f"t{cursor}"}], nextCursor=next_to(cursor)),
         ),
-        ("does not end within", 5, 130, lambda cursor: listed([HEAVY], nextCursor=next_to(cursor))),
+        ("does not end within", 2, 130, lambda cursor: listed([HEAVY], nextCursor=next_to(cursor))),
     ):
         lister = Lister(pages=pages)
         place = tmp_path / str(most)

@@ -19,7 +19,7 @@ import pytest
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawUpstream, call_body
 
-ATTACKED_FOR = 2.0
+ATTACKED_FOR = 1.0
 TOOL = "bomb"
 VALIDATE = f"/explorer/upstream/tools/{TOOL}/validate"
 TOKEN = "t" * 20

@@ -19,7 +19,7 @@ from tests.edge.raw import INITIALIZE, RawClient
 
 pytestmark = pytest.mark.e2e
 
-WATCHED = 1.5
+WATCHED = 0.5
 """Seconds that an attack lasts at least, for the bystander to have been answered often enough."""
 
 LIMIT = 1.0

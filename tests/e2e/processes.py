@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.provision import ROOT
+from tests.ports import free_port
 
 START_TIMEOUT = 20.0
 """Seconds until a started process says its first word or opens its port."""
@@ -98,13 +98,6 @@ async def start(
             start_new_session=True,
         )
     return Running(process, log, command)
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -16,7 +16,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.e2e.filing import PythonHost, python_host, said
-from tests.e2e.processes import START_TIMEOUT, Adapter, Running, free_port, start
+from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

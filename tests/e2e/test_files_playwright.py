@@ -28,9 +28,10 @@ from tests.e2e.filing import (
     texts,
     uploaded,
 )
-from tests.e2e.processes import Adapter, adapter, free_port, listens, start
+from tests.e2e.processes import Adapter, adapter, listens, start
 from tests.e2e.provision import packages
 from tests.e2e.test_playwright import QUIET
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -12,9 +12,10 @@ import pytest
 from aiohttp import web
 
 from tests.e2e import talk
-from tests.e2e.processes import adapter, free_port, listens, start
+from tests.e2e.processes import adapter, listens, start
 from tests.e2e.provision import packages
 from tests.e2e.talk import Talk
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -39,6 +40,10 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+PATIENT = {"PLAYWRIGHT_MCP_PING_TIMEOUT_MS": "60000"}
+"""By default it gives up a session after five seconds, which an adapter may need to start on a busy machine."""
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ async def playwright(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterato
         "--output-dir",
         tmp_path / "output",
     ]
-    running = await start(argv, tmp_path / "playwright.log")
+    running = await start(argv, tmp_path / "playwright.log", PATIENT)
     try:
         await listens(port, running)
         yield f"http://127.0.0.1:{port}/mcp"

@@ -28,7 +28,7 @@ from tests.edge.consoling import (
 )
 from tests.edge.filing import FORM, file_part, form, send_form
 from tests.edge.raw import Exchange, RawClient, call_body, result
-from tests.relay.test_health import PING
+from tests.relay.sessions.test_health_probe import PING
 
 TOPICS = ("/me", "/servers", "/sessions", "/files", "/exchanges", "/config", "/pins/raw")
 UPLOADS = {"adapters": [{"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}]}

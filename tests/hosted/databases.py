@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tests import reaper
+from tests.ports import free_port
+
 START_TIMEOUT = 60.0
 """Seconds until a server that was started accepts a connection."""
 
@@ -42,16 +45,10 @@ def program(name: str, *, patterns: tuple[str, ...] = ()) -> Path:
     raise Missing(f"{name} is not installed")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @dataclass
 class Server:
-    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given."""
+    """One server process, listening on 127.0.0.1. ``url`` is what a connector of its ``kind`` is given; ``ready`` is
+    a command that succeeds when the server accepts clients, for a server that listens earlier than that."""
 
     kind: str
     argv: list[str]
@@ -60,6 +57,7 @@ class Server:
     url: str
     stop_signal: signal.Signals = signal.SIGTERM
     user: str | None = None
+    ready: list[str] | None = None
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
@@ -76,11 +74,18 @@ class Server:
             )
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            if self._answers():
                 return
             time.sleep(0.05)
         self.stop()
         raise RuntimeError(f"{self.argv[0]} does not start: {log.read_text(errors='replace')[-2000:]}")
+
+    def _answers(self) -> bool:
+        if self.ready is not None:
+            return subprocess.run(self.ready, capture_output=True).returncode == 0
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -110,7 +115,7 @@ def running(server: Server) -> Iterator[Server]:
 @contextlib.contextmanager
 def folder_for(user: str | None) -> Iterator[Path]:
     """A folder of ``user``; not below pytest's, which only its owner may enter."""
-    with tempfile.TemporaryDirectory(prefix="database-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(dir=reaper.folder(), ignore_cleanup_errors=True) as name:
         if user is not None:
             account = pwd.getpwnam(user)
             os.chown(name, account.pw_uid, account.pw_gid)
@@ -132,8 +137,9 @@ def postgres() -> Iterator[Server]:
         port = free_port()
         argv = [str(postgres), "-D", str(data), "-p", str(port), "-k", str(folder), "-F", "-h", "127.0.0.1"]
         url = f"postgres://app:{URL_PASSWORD}@127.0.0.1:{port}/postgres"
+        ready = [str(postgres.with_name("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(port)]
         # SIGINT: its "fast" shutdown, which does not wait for clients to leave.
-        yield from _served(Server("postgres", argv, folder, port, url, signal.SIGINT, user))
+        yield from _served(Server("postgres", argv, folder, port, url, signal.SIGINT, user, ready))
 
 
 @contextlib.contextmanager

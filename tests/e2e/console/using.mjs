@@ -57,7 +57,7 @@ export const using = {
   async cancel(open, url) {
     const { page, reported } = await open();
     await page.goto(at(url, 'server', 'studio', 'tools', 'import_catalogue'));
-    await page.getByLabel('steps').fill('4');
+    await page.getByLabel('steps').fill('40');
     await run(page);
     await page.getByRole('progressbar').waitFor();
     const shown = await page.locator('.live').innerText();

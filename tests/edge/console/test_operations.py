@@ -12,7 +12,7 @@ from adapter.edge.console.operations import OPERATIONS, SCHEMAS
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import DATA, Shop, console, listed
 from tests.edge.test_console_data import READ, TOPICS, UPLOADS, eventually, upload
-from tests.relay.test_health import PING
+from tests.relay.sessions.test_health_probe import PING
 
 
 async def test_every_route_is_described_as_it_answers(tmp_path: Path, upstream: StartUpstream) -> None:

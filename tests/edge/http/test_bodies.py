@@ -104,6 +104,7 @@ async def test_a_body_above_the_floor_may_take_long(upstream: StartUpstream, ada
         assert (await client.head()).status == 200
 
 
+@pytest.mark.timed
 async def test_a_reader_that_is_busy_does_not_make_its_sender_slow() -> None:
     """Only the time counts that is spent waiting for bytes."""
     body = Body(lambda: None, terms(rate=1000, window=0.05, grace=0))

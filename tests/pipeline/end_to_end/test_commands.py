@@ -16,9 +16,10 @@ import pytest
 from adapter.cli import run
 from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
 from adapter.rules.tools.lock_file import write_lock
-from tests.e2e.processes import Running, answers, free_port, start
+from tests.e2e.processes import Running, answers, start
 from tests.edge.raw import RawClient
 from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
+from tests.ports import free_port
 
 SETTINGS = """
 core: {errors: {expose: safe}}

@@ -213,10 +213,10 @@ async def test_flood_for_many_listeners_leaves_others_their_turn() -> None:
         for _ in range(100):
             await stack.enter_async_context((await client(process)).listening())
         upstream.streams[0].write(b":\n\n" * 4000)
-        longest, last = 0.0, time.perf_counter()
+        longest, last = 0.0, time.thread_time()
         for _ in range(2000):
             await asyncio.sleep(0)
-            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+            longest, last = max(longest, time.thread_time() - last), time.thread_time()
         assert longest < 0.05
 
 

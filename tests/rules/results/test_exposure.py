@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -119,7 +119,7 @@ def test_any_message_becomes_one_short_line(message: str) -> None:
 )
 def test_a_long_message_takes_no_long_time(piece: str) -> None:
     """What it costs does not depend on what somebody writes."""
-    begun = perf_counter()
+    begun = process_time()
     public_line(piece * (20_000 // len(piece)))
     public_line((piece * 20 + " ") * 1000)
-    assert perf_counter() - begun < 2
+    assert process_time() - begun < 2

@@ -52,10 +52,10 @@ def test_v5_a_text_takes_a_time_that_is_linear_in_it(word: str) -> None:
     """Also one that is written to keep a matcher busy."""
     for piece in ("a", "a.", "1", "P1", "a@", "::", "0.", "!", "-", "1Y1M"):
         text = (piece * LONGEST)[:LONGEST]
-        began = time.perf_counter()
+        began = time.process_time()
         list(unformatted({"format": word}, text + "\0"))
         list(unformatted({"format": word}, text[:-1] + "\0"))
-        assert time.perf_counter() - began < 0.05
+        assert time.process_time() - began < 0.05
 
 
 MAIL = {"type": "string", "format": "email"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -91,7 +91,7 @@ def test_v18_globs_are_bounded(pattern: str, name: str) -> None:
 
 def test_v18_a_match_that_takes_too_long_is_none() -> None:
     """The worst pattern costs a thousand steps, not minutes."""
-    begun = perf_counter()
+    begun = process_time()
     assert Glob("**.a.**.a.**.a.**.a.**.b").matches(".".join("a" * 50_000)) is False
     assert Glob("*a" * 100).matches("a" * 50_000) is False
-    assert perf_counter() - begun < 1
+    assert process_time() - begun < 1

@@ -11,7 +11,7 @@ import pytest
 from adapter.settings.file.load import load
 from adapter.settings.file.tool_folders import LARGEST_FILE, add_tools_of_folders, conventions, default_name
 from adapter.settings.section import SettingsError
-from tests.settings.test_command_line import ROOT, mcp_adapter
+from tests.test_cli import ROOT, mcp_adapter
 
 
 class Project:

@@ -18,7 +18,7 @@ from adapter.pipeline.jwt import Jwt
 from adapter.pipeline.key_set import KeySet
 from adapter.upstream.jwks import fetch_document
 from tests.pipeline.issuer import Clock, bearing, document, jwk, rsa_key, token
-from tests.upstream.http.raw_peer import PATIENCE, Site
+from tests.upstream.raw_peer import PATIENCE, Site
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 from adapter.upstream.http import HttpUpstream
-from tests.upstream.http.raw_peer import Site
-from tests.upstream.http.raw_peer import site as listening
+from tests.upstream.raw_peer import Site
+from tests.upstream.raw_peer import site as listening
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.errors import UpstreamBroken
 from adapter.upstream.http import HttpUpstream
-from tests.upstream.http.raw_peer import PATIENCE, POST, Site, body_of
+from tests.upstream.raw_peer import PATIENCE, POST, Site, body_of
 
 START = b"HTTP/1.1 200 OK\r\n"
 HEADS = {

@@ -21,7 +21,7 @@ from adapter.rules.statements.statements import (
     compile_statement,
 )
 from tests.rules.sql_statements import DIALECTS, ENV, MARK, Sql
-from tests.rules.test_injections import INJECTIONS
+from tests.rules.statements.test_sql_injections import INJECTIONS
 
 INPUTS = {
     "tags": Input("array", optional=True),

@@ -10,7 +10,7 @@ import pytest
 from adapter.relay.sessions.renewal import MOST
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result
-from tests.relay.test_health import PING, health_when, is_ok, serving, started
+from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving, started
 
 
 class Slow:

@@ -9,7 +9,7 @@ import yaml
 
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings
-from tests.settings.test_command_line import mcp_adapter
+from tests.test_cli import mcp_adapter
 
 CONNECTORS = "connectors: [{name: main, connector: sqlite, connection_string: 'a.db'}]\n"
 

@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, body_of
+from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, body_of
 
 RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -15,7 +15,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
+from tests.upstream.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -223,7 +223,7 @@ async def test_idle_connections_grow_old(site: Site) -> None:
 
 async def test_as_many_connections_are_kept_as_were_used(site: Site) -> None:
     """After a burst the next one opens none, however large; what is not needed any more goes with time."""
-    upstream = HttpUpstream(site.url(), idle_ttl=0.5)
+    upstream = HttpUpstream(site.url(), idle_ttl=1.5)
     serving = asyncio.create_task(answer_all(site, say_ok))
     for _ in range(3):
         await asyncio.gather(*(upstream.send(POST, PATIENCE) for _ in range(200)))

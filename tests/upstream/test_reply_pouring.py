@@ -11,7 +11,7 @@ from adapter.upstream.connection import PAUSE_ABOVE
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
 from adapter.upstream.reply import HttpReply
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
+from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"

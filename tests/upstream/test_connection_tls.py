@@ -14,8 +14,8 @@ import pytest
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.jwks import fetch_document
-from tests.upstream.http.raw_peer import GET, OK, PATIENCE, POST, Site, body_of
-from tests.upstream.http.raw_peer import site as listening
+from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Site, body_of
+from tests.upstream.raw_peer import site as listening
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 

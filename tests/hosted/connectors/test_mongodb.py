@@ -14,9 +14,10 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
-from tests.hosted.databases import Server, eventually, free_port
+from tests.hosted.databases import Server, eventually
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.wire import LastingServer, lasting_server
+from tests.ports import free_port
 
 ADA = "507f1f77bcf86cd799439011"
 

@@ -10,8 +10,9 @@ import pytest
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
 from adapter.rules.calls.inputs import Scalar
-from tests.hosted.databases import URL_PASSWORD, Server, eventually, free_port
+from tests.hosted.databases import URL_PASSWORD, Server, eventually
 from tests.hosted.stating import Asking, opened
+from tests.ports import free_port
 
 RUNNING = "SELECT count(*) AS running FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
 

@@ -13,7 +13,7 @@ import yaml
 from adapter.settings.file.load import load
 from adapter.settings.reference_page import reference
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))
 
 

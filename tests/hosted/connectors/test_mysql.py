@@ -10,9 +10,10 @@ import pytest
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
 from adapter.rules.calls.inputs import Scalar
-from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually, free_port
+from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.witnesses import root_of
+from tests.ports import free_port
 
 ENDLESS = "SELECT seq FROM seq_1_to_1000000000"
 

@@ -14,7 +14,7 @@ from adapter.app import build, running
 from adapter.settings.root import Settings
 from tests.edge.conftest import Adapter
 from tests.edge.raw import Exchange, RawUpstream, call_body, initialize_result, result
-from tests.relay.test_health import PING, ask, health_when, is_ok, started
+from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok, started
 
 
 class Tools:
@@ -119,6 +119,7 @@ async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Pat
         await health_when(front, lambda body: wiring(body) is False and is_known(body))
 
 
+@pytest.mark.timed
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
     """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_used_is_named(place: Path, before: str, after: str, prob
 
 async def test_the_documented_example_works(tmp_path: Path) -> None:
     """The files of docs/hosted.md, as they stand there: the first block of each language."""
-    page = (Path(__file__).parents[2] / "docs" / "hosted.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "hosted.md").read_text()
     files = dict(reversed(re.findall(r"^```(yaml|sql|python)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)))
     (tmp_path / "config.yaml").write_text(files["yaml"])
     (tmp_path / "quote.py").write_text(files["python"])

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 from mcp.types import TextContent
 
-from tests.hosted.databases import eventually, free_port
+from tests.hosted.databases import eventually
 from tests.hosted.lasting import (
     FAMILY,
     TELLING,
@@ -34,6 +34,7 @@ from tests.hosted.lasting import (
     left_over,
 )
 from tests.hosted.serving import ERAS, Front
+from tests.ports import free_port
 
 LONG = 60.0
 """Seconds that no test waits."""

@@ -1,0 +1,59 @@
+"""End of the processes that a test run has started."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import START_TIMEOUT, start
+from tests.reaper import FOLDER, ROOT, RUN
+
+PARENT = """
+import subprocess, time
+print(subprocess.Popen(["sleep", "600"], env={}, start_new_session=True).pid)
+time.sleep(600)
+"""
+TEST = f"""
+import asyncio, os, sys
+from tests import reaper
+from tests.e2e.processes import start
+
+async def test_that_does_not_end(tmp_path):
+    running = await start([sys.executable, "-uc", {PARENT!r}], tmp_path / "log")
+    child = await running.line(20)
+    with open(os.environ["STARTED"], "w") as file:
+        print(os.getpid(), running.process.pid, child, reaper.folder(), file=file)
+    await asyncio.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+async def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path, workers: str) -> None:
+    """Workers end, the process of a test ends, and so does its child with another session and environment."""
+    (tmp_path / "test_it.py").write_text(TEST)
+    started = tmp_path / "started"
+    tests = [sys.executable, "-m", "pytest", "-n", workers, "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    tests += ["-c", str(ROOT / "pyproject.toml"), f"--basetemp={tmp_path / 'run'}", str(tmp_path)]
+    argv = ["env", "-u", RUN, "-u", FOLDER, f"STARTED={started}", *tests]
+    run = await start(argv, tmp_path / "run.log")
+    async with asyncio.timeout(START_TIMEOUT):
+        while not (started.exists() and started.read_text().endswith("\n")):
+            await asyncio.sleep(0.02)
+    *pids, folder = started.read_text().split()
+    assert len(pids) == 3 and all(Path(f"/proc/{pid}").exists() for pid in pids) and Path(folder).exists()
+    run.process.kill()
+    async with asyncio.timeout(10):
+        await run.process.communicate()
+        while any(map(is_alive, pids)) or Path(folder).exists():
+            await asyncio.sleep(0.02)
+
+
+def is_alive(pid: str) -> bool:
+    """Tell whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
