@@ -1,4 +1,4 @@
-"""The fronts that are compared: no proxy, nginx, the adapter and FastMCP's proxy, each its own process."""
+"""The fronts that are compared, each its own process: no proxy, nginx, a bare relay, the adapter, FastMCP's proxy."""
 
 from __future__ import annotations
 
@@ -197,6 +197,15 @@ async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
         yield running
 
 
+@asynccontextmanager
+async def bare_relay(upstream: int, place: Path) -> AsyncIterator[Running]:
+    """A relay of a page of Python; see its module."""
+    port = free_port()
+    argv = [sys.executable, "-m", "tests.bench.bare_relay", str(port), str(upstream)]
+    async with _proxy(argv, Address(port, "/mcp"), place) as running:
+        yield running
+
+
 def adapter_settings(
     upstream: int, port: int, bearer: str, place: Path, adapters: Sequence[dict[str, object]] = ()
 ) -> dict[str, object]:
@@ -293,6 +302,7 @@ FRONTS = {
     for front in (
         Front("direct", "direct", direct),
         Front("nginx", "nginx", nginx),
+        Front("bare", "bare relay in Python", bare_relay),
         Front("adapter", "adapter", adapter),
         Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.04),
         Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.1),

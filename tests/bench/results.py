@@ -16,6 +16,7 @@ from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
 
 BASELINE = "nginx"
+BARE = "bare"
 NO_PROXY = "direct"
 
 
@@ -76,12 +77,13 @@ class Results:
 
     def as_json(self) -> dict[str, object]:
         """Everything that was measured, in the units of the methods above; memory in bytes. Lists: by round."""
-        fronts = {}
+        fronts: dict[str, object] = {}
         for front, by_scenario in self.samples.items():
             held = self.memory.get(front)
             fronts[front] = {
                 "cpu_us": {name: [sample.cpu for sample in rounds] for name, rounds in by_scenario.items()},
                 "times_nginx": {name: self.times(front, name) for name in by_scenario},
+                "times_bare_relay": {name: self.times(front, name, BARE) for name in by_scenario},
                 "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
                 "first_event_ms": {"p50": self.wait(front, "first", 0.5)},
                 "events_per_stream": self.events(front),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
-from tests.bench.results import Results
+from tests.bench.results import BARE, Results
 
 SUBJECT = "adapter"
 Read = Callable[[Results], list[float]]
@@ -42,6 +42,10 @@ def _times_nginx(scenario: str) -> Read:
     return lambda results: results.times(SUBJECT, scenario)
 
 
+def _times_bare(scenario: str) -> Read:
+    return lambda results: results.times(SUBJECT, scenario, BARE)
+
+
 def _cheaper_than(front: str) -> Read:
     return lambda results: results.times(front, "seq", SUBJECT)
 
@@ -63,17 +67,19 @@ def _memory_of(transfer: Transfer) -> float | None:
 
 
 TARGETS = (
-    Target("1", "piped call, one at a time", "× nginx", 5.5, 3, _times_nginx("seq")),
-    Target("2", "piped call, 8 at once", "× nginx", 8, 4, _times_nginx("conc")),
+    Target("1", "piped call, one at a time", "× nginx", 3, 2, _times_nginx("seq")),
+    Target("1", "the same", "× bare relay", 1.8, 1.3, _times_bare("seq")),
+    Target("2", "piped call, 8 at once", "× nginx", 3, 2.5, _times_nginx("conc")),
+    Target("2", "the same", "× bare relay", 1.8, 1.4, _times_bare("conc")),
     Target("3", "cheaper than FastMCP's proxy", "times", 75, 150, _cheaper_than("fastmcp"), at_least=True),
     Target("3", "the same, its shared mode", "times", 8, 15, _cheaper_than("fastmcp-shared"), at_least=True),
-    Target("4", "added latency, p50", "ms", 0.5, 0.25, _added("seq", 0.5)),
+    Target("4", "added latency, p50", "ms", 0.2, 0.15, _added("seq", 0.5)),
     Target("4", "added latency, p99", "ms", 1.5, 0.5, _added("seq", 0.99)),
-    Target("5", "first event, added p50", "ms", 1, 0.5, _added("first", 0.5)),
-    Target("6", "stream", "× nginx", 3.5, 2.5, _times_nginx("sse")),
-    Target("8", "1 MiB answer", "× nginx", 2.5, 1.6, _times_nginx("big")),
-    Target("9", "session churn", "× nginx", 9, 5, _times_nginx("churn")),
-    Target("10", "upload", "CPU s/GiB", 2.5, 2.0, _transfer(ONE, lambda transfer: transfer.cpu)),
+    Target("5", "first event, added p50", "ms", 0.3, 0.2, _added("first", 0.5)),
+    Target("6", "stream", "× nginx", 2.0, 1.7, _times_nginx("sse")),
+    Target("8", "1 MiB answer", "× nginx", 1.4, 1.3, _times_nginx("big")),
+    Target("9", "session churn", "× nginx", 6, 4, _times_nginx("churn")),
+    Target("10", "upload", "CPU s/GiB", 1.8, 1.5, _transfer(ONE, lambda transfer: transfer.cpu)),
     Target(
         "10", "upload, speed", "MiB/s", 0, 450, _transfer(ONE, lambda transfer: transfer.speed), at_least=True
     ),
@@ -88,8 +94,8 @@ TARGETS = (
         1,
         lambda results: [costs.both / costs.bound for costs in results.files.calls],
     ),
-    Target("12", "RSS at rest", "MiB", 80, 55, _held(lambda memory: memory.base / MIB)),
-    Target("12", "RSS per idle session", "KiB", 4, 2, _held(lambda memory: memory.idle_session / KIB)),
+    Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
+    Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
     Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),
     Target(
         "13",
