@@ -34,7 +34,6 @@ WELCOME = Path(__file__).with_name("welcome.txt")
 """
 
 _PLACE = re.compile(r"@([a-z]+)@")
-_CONSOLE = re.compile(r"<console>\n(.*?)</console>\n", re.DOTALL)
 
 _DATABASE = "shop.sqlite3"
 _START_SECONDS = 30
@@ -76,8 +75,9 @@ def welcome(host: str, port: int, root: Path) -> str:
         "tools": str(TOOLS),
         "root": str(root),
     }
-    text = _CONSOLE.sub(r"\1" if is_loopback(host) else "", WELCOME.read_text())
-    return _filled(text, values)
+    before, _, rest = WELCOME.read_text().partition("<console>\n")
+    console, _, behind = rest.partition("</console>\n")
+    return _filled(before + (console if is_loopback(host) else "") + behind, values)
 
 
 def _free_port(host: str, port: int) -> int:
