@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.files import path_spellings as spellings
+from adapter.rules.files import filenames as spellings
 from adapter.rules.tools import visibility as policies
 from tests.expressions import Expression, house, made_of_values, worst_texts
 

@@ -26,9 +26,8 @@ from typing import TypeAlias
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.files.reading import PIECE, FileOnDisk
 from adapter.files.root import Root
-from adapter.files.staging import Buffers, FileStaging
+from adapter.files.staging import PIECE, Buffers, FileOnDisk, FileStaging
 from adapter.rules.files.file_records import AREAS, Place
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

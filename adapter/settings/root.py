@@ -21,8 +21,7 @@ from adapter.settings.servers.policies import (
 )
 from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import StateSyncSettings, ToolStages
-from adapter.settings.sessions import SessionsSettings
-from adapter.settings.storage import Artifacts, StatePersistence, Storage, Uploads
+from adapter.settings.storage import Artifacts, SessionsSettings, StatePersistence, Storage, Uploads
 from adapter.settings.telemetry import TelemetrySettings
 
 

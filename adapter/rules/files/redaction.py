@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from adapter.rules.files.file_records import AREAS
-from adapter.rules.files.path_spellings import (
+from adapter.rules.files.filenames import (
     DELIMITERS,
     ENDS,
     SLASHES,
