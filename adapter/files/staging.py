@@ -1,5 +1,6 @@
-"""Files on their way in, gathered into batches that are hashed and written in one hop to a thread; and on their way out,
-read by position in pieces that are worth such a hop.
+"""Files on their way in: gathered into batches that are hashed and written in one hop to a thread.
+
+And on their way out: read by position, in pieces that are worth such a hop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``storage``, ``uploads``, ``artifacts``, ``state_persistence`` and ``sessions``: files, sessions and their records."""
+"""``storage``, ``uploads``, ``artifacts``, ``state_persistence`` and ``sessions``: what is kept, and for how long."""
 
 from __future__ import annotations
 
