@@ -16,8 +16,8 @@ from adapter.app.tools import ToolParts
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.server import Server
+from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stage_table import StageTable
 from adapter.settings.root import Settings

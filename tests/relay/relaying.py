@@ -17,9 +17,9 @@ from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
-from adapter.relay.idle_sessions import Cleanup
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
+from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions

@@ -9,8 +9,8 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
-from adapter.relay.idle_sessions import CLOSINGS, Cleanup
 from adapter.relay.server import Server, Timeouts
+from adapter.relay.sessions.idle_sessions import CLOSINGS, Cleanup
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
