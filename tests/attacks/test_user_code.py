@@ -245,7 +245,7 @@ async def test_w_what_is_too_large_is_no_result(tmp_path: Path, how: str) -> Non
     async with shop(tmp_path, [tool], stages={"t": {"limits": {"timeout": 20}}}) as arena:
         result, _ = await called(arena, "t")
         assert stage_of(result)[0] == "handler"
-        assert "holds more than" in result["content"][0]["text"]
+        assert "has more than" in result["content"][0]["text"]
 
 
 SAID = {
