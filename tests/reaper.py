@@ -60,9 +60,9 @@ def processes_of(run: str) -> set[int]:
     children: dict[int, list[int]] = {}
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            pid, stat = int(path.name), (path / "stat").read_text().rpartition(")")[2].split()
-            if stat[0] == "Z":
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            pid, stat = int(path.name), (path / "stat").read_bytes().rpartition(b")")[2].split()
+            if stat[0] == b"Z":
                 continue
             children.setdefault(int(stat[1]), []).append(pid)
             if mark in (path / "environ").read_bytes().split(b"\0"):

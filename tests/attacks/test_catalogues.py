@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ pytestmark = pytest.mark.e2e
 
 Json = dict[str, Any]
 MIB = 1 << 20
+ATTACKED_FOR = 1.0
+"""Seconds of an attack that is over at once."""
+
 EVERYTHING_ON = {
     "tool_definition_pinning": {"mode": "warn"},
     "tool_description_policy": {"mode": "truncate"},
@@ -265,7 +269,8 @@ async def test_a_list_that_nobody_reads_to_its_end_is_refused(
 ) -> None:
     """With the reason, in an instant, and whoever sent it has harmed nobody."""
     async with attacking(tmp_path, Lister(result)) as (_, client):
-        for _ in range(5):
+        until = time.monotonic() + ATTACKED_FOR
+        while time.monotonic() < until:
             assert why in (await list_of(client))["error"]["message"]
         _, answer = await client.request("POST", call_body("any", 1))
         assert "result" in orjson.loads(answer)

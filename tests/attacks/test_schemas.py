@@ -178,7 +178,7 @@ async def test_a_killed_process_is_replaced_and_none_is_left_behind(tmp_path: Pa
                     os.kill(pid, signal.SIGKILL)
                 head, body = await validating
                 assert head.status == 200
-                assert b"the process that checks values has failed" in body
+                assert b"the worker process has failed" in body
         async with arena.client() as client:
             await client.send("POST", b"{}", VALIDATE)
             left = await busy_workers(arena)
