@@ -7,12 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
-from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools, routes
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
@@ -23,6 +22,10 @@ from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
+
+if TYPE_CHECKING:
+    # Only a host's application needs aiohttp.
+    from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools
 
 FAREWELL = 2.0
 """Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
@@ -167,4 +170,6 @@ def explorer(tools: Tools, handle_call: HandleCall, options: Options) -> HostExp
     logger = log.get_logger("adapter.api")
     workers = ValidationWorkers(ValidationLimits(), logger)
     checks = SchemaChecks(workers, logger)
+    from adapter.edge.api.embedding import routes
+
     return HostExplorer(routes(tools, handle_call, logger, options, checks), workers.close)

@@ -75,9 +75,11 @@ def welcome(host: str, port: int, root: Path) -> str:
         "tools": str(TOOLS),
         "root": str(root),
     }
-    before, _, rest = WELCOME.read_text().partition("<console>\n")
-    console, _, behind = rest.partition("</console>\n")
-    return _filled(before + (console if is_loopback(host) else "") + behind, values)
+    text, *marked = WELCOME.read_text().split("<console>\n")
+    for part in marked:
+        console, _, behind = part.partition("</console>\n")
+        text += (console if is_loopback(host) else "") + behind
+    return _filled(text, values)
 
 
 def _free_port(host: str, port: int) -> int:

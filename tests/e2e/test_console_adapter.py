@@ -79,7 +79,7 @@ async def test_a_form_is_there_after_signing_in(stage: Stage) -> None:
     """A call without a token asks for one, and what was filled in stays; files are attached only where they are taken;
     the overview counts all tools, also of servers that nobody has asked yet."""
     seen = await stage.play("late", "vic")
-    assert (seen["kept"], seen["clips"]) == ("C-0002", 0)
+    assert (seen["kept"], seen["clips"]) == ("C-002", 0)
 
 
 async def test_a_file_goes_to_a_tool(stage: Stage) -> None:

@@ -16,7 +16,7 @@ export const using = {
     await page.keyboard.type('query orders');
     await page.getByRole('option', { name: /query_orders/ }).waitFor();
     await page.keyboard.press('Enter');
-    await page.getByLabel('customer').fill('C-0001');
+    await page.getByLabel('customer').fill('C-001');
     await page.getByLabel('limit').fill('3');
     await run(page);
     await succeeded(page);
@@ -37,7 +37,7 @@ export const using = {
     await page.goto(at(url, 'server', 'demo', 'tools', 'query_orders'));
     await page.getByLabel('Bearer token').waitFor();
     await page.keyboard.press('Escape');
-    await page.getByLabel('customer').fill('C-0002');
+    await page.getByLabel('customer').fill('C-002');
     await run(page);
     await result(page).getByText('Unauthorized').waitFor();
     await signIn(page, token);
