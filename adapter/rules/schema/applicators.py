@@ -19,7 +19,8 @@ MOST_WAYS = 20
 
 
 def ref(at: Subject, target: Any) -> None:
-    at.run.within(at.node.referred(target), at.instance, at.place, at.found)
+    judge = at.run.within if at.run.tracks else at.run.judge
+    judge(at.node.referred(target), at.instance, at.place, at.found)
 
 
 def dynamic_ref(at: Subject, target: Any) -> None:

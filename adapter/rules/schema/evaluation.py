@@ -118,11 +118,15 @@ class Subject:
 
     def within(self, part: Any) -> bool:
         """Judge the same value by one more schema; see Evaluation.within."""
-        return self.run.within(self.node.part(part), self.instance, self.place, self.found)
+        run = self.run
+        # Not through Evaluation.within where that does nothing else: schemas are nested, and each frame counts.
+        judge = run.within if run.tracks else run.judge
+        return judge(self.node.part(part), self.instance, self.place, self.found)
 
     def tried(self, part: Any, way: Findings) -> bool:
         """Tell whether the same value fits one more schema; its mismatches are noted in ``way`` only."""
-        return self.run.within(self.node.part(part), self.instance, None, way)
+        run = self.run
+        return (run.within if run.tracks else run.judge)(self.node.part(part), self.instance, None, way)
 
     def child(self, part: Any, name: str | int) -> bool:
         """Judge a member or an item; tell whether there may be more mismatches."""
@@ -164,17 +168,17 @@ class Evaluation:
         outer = self.evaluated
         if self.tracks:
             self.evaluated = Evaluated()
-        fits = self._judge(node, instance, place, findings)
+        fits = self.judge(node, instance, place, findings)
         self.evaluated = outer
         return fits
 
     def within(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
         """Judge the value of the current schema by one more schema; members that this one evaluates count there too."""
         if not self.tracks:
-            return self._judge(node, instance, place, findings)
+            return self.judge(node, instance, place, findings)
         outer = self.evaluated
         self.evaluated = inner = Evaluated()
-        fits = self._judge(node, instance, place, findings)
+        fits = self.judge(node, instance, place, findings)
         self.evaluated = outer
         if fits:
             outer.add(inner)
@@ -185,7 +189,8 @@ class Evaluation:
         """Tell whether a value fits the schema, without the reasons."""
         return self.apply(node, instance, None, Findings(1))
 
-    def _judge(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
+    def judge(self, node: SchemaNode, instance: Any, place: Place, findings: Findings) -> bool:
+        """Judge a value by the keywords of one schema. Raises OutOfBounds."""
         self._steps -= 1
         self._depth += 1
         if self._depth > DEEPEST:
