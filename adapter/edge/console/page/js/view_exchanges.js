@@ -89,9 +89,13 @@ export function showExchanges({ signal }) {
       body,
       kept.length
         ? kept.map((one) => line(one, longest))
-        : nothing(
-            all.length ? 'Nothing matches' : 'Quiet',
-            all.length ? 'No exchange contains all of these words.' : 'Exchanges appear here as they happen.',
+        : h(
+            'div',
+            { role: 'listitem' },
+            nothing(
+              all.length ? 'Nothing matches' : 'Quiet',
+              all.length ? 'No exchange contains all of these words.' : 'Exchanges appear here as they happen.',
+            ),
           ),
     );
     if (focused) body.querySelector(`[data-id="${CSS.escape(focused)}"] summary`)?.focus({ preventScroll: true });
