@@ -25,7 +25,7 @@ from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.json_values import NotJson
 from adapter.wire.envelope import ODD_VALUES
 
-STEPS_AT_ONCE = 5_000
+STEPS_AT_ONCE = 2_000
 """Steps of one check on the event loop."""
 
 PARTS_AT_ONCE = 3_000
