@@ -22,7 +22,7 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import BatchLimits
@@ -35,7 +35,7 @@ from adapter.rules.access.sessions import (
     SessionTimes,
     UpstreamSession,
 )
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
 from adapter.state.memory import MemoryStore
@@ -122,16 +122,9 @@ class Desk:
         staging = await self.shelf.stage()
         await staging.write(content)
         measure = await staging.finish()
-        return await self.registry.keep_artifact(
-            scope,
-            SERVER,
-            file_id=hashlib.md5(filename.encode()).hexdigest(),
-            filename=filename,
-            stored=stored_name(filename),
-            staging=staging,
-            measure=measure,
-            exposed=True,
-        )
+        file_id = hashlib.md5(filename.encode()).hexdigest()
+        place = Place(FileKind.ARTIFACT, scope.id, file_id, stored_name(filename))
+        return await self.registry.keep_artifact(scope, place, NewFile(SERVER, filename, measure), staging)
 
     def artifact_path(self, record: FileRecord, *, signed: bool = True, ttl: float = 60) -> str:
         return "/artifacts/" + self._behind(record, "download" if signed else None, ttl)

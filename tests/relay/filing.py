@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
 from adapter.relay.files.file_transactions import TABLE, Spend
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
@@ -272,16 +272,8 @@ class Filing:
         """What a tool wrote at the place it was told."""
         place = Place(FileKind.ARTIFACT, scope.id, file_id, "out.bin")
         self.files.placed[place] = content
-        return await self.registry.keep_artifact(
-            scope,
-            "one",
-            file_id=file_id,
-            filename="out.bin",
-            stored="out.bin",
-            staging=None,
-            measure=measured(content),
-            exposed=True,
-        )
+        file = NewFile("one", "out.bin", measured(content))
+        return await self.registry.keep_artifact(scope, place, file, None)
 
     async def is_found(self, record: FileRecord) -> bool:
         return await self.registry.find(record.scope, record.kind, record.id) is not None

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.file_registry import FileRegistry, NewFile
 from adapter.relay.stages import Call
-from adapter.rules.files.file_records import FileRecord, Place
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
 from adapter.rules.files.locators import Locator, embedded, length, linked
 from adapter.rules.files.media_types import media_type, named_after_type
@@ -145,17 +145,11 @@ class Capturing:
     ) -> FileRecord:
         filename = name.recorded(measure, said)
         try:
-            return await self.registry.keep_artifact(
-                call.scope,
-                self.server,
-                file_id=place.id if place else secrets.token_hex(16),
-                filename=filename,
-                stored=place.name if place else stored_name(filename),
-                staging=staging,
-                measure=measure,
-                exposed=self.exposed,
-                declared_type=said,
-            )
+            if place is None:
+                scope = call.scope.id
+                place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), stored_name(filename))
+            file = NewFile(self.server, filename, measure, said, self.exposed)
+            return await self.registry.keep_artifact(call.scope, place, file, staging)
         finally:
             if staging is not None:
                 await staging.discard()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -27,6 +27,19 @@ from adapter.rules.files.quota import Ledger, Limits
 from adapter.state.port import Row, Store
 
 Records: TypeAlias = list[FileRecord]
+
+
+class NewFile(NamedTuple):
+    """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
+
+    ``exposed``: it is listed as a resource.
+    """
+
+    server: str
+    filename: str
+    measure: Measure
+    declared_type: str | None = None
+    exposed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +204,7 @@ class FileRegistry:
         def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
             place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            return self._record(place, scope, server, filename, measure, declared_type)
+            return self._record(scope, place, NewFile(server, filename, measure, declared_type))
 
         def over() -> None:
             leave()
@@ -217,34 +230,23 @@ class FileRegistry:
         return self._transactions.expect(place)
 
     async def keep_artifact(
-        self,
-        scope: Scope,
-        server: str,
-        *,
-        file_id: str,
-        filename: str,
-        stored: str,
-        staging: Staging | None,
-        measure: Measure,
-        exposed: bool,
-        declared_type: str | None = None,
+        self, scope: Scope, place: Place, file: NewFile, staging: Staging | None
     ) -> FileRecord:
-        """Hold what a tool produced; evicts only what it needs, and only when that helps.
+        """Keep a file that a tool produced. Evict only what it needs, and only when that helps.
 
-        ``staging`` None: the file is at ``Place(ARTIFACT, scope.id, file_id, stored)`` already. On any failure it
-        is removed. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
+        ``staging`` None: the file is at ``place`` already. On any failure it is removed. Raises QuotaReached,
+        StorageFull, StorageFailed, StoreUnavailable.
         """
-        place = Place(FileKind.ARTIFACT, scope.id, file_id, stored)
-        record = self._record(place, scope, server, filename, measure, declared_type, exposed=exposed)
+        record = self._record(scope, place, file)
         staged = Staged(self._ledger, scope.id)
         forget = self._transactions.expect(place)
         try:
             try:
-                staged.grow(measure.size)
+                staged.grow(file.measure.size)
             except StorageFull:
                 await self._transactions.put_out_expired()
-                await self._transactions.make_room(scope.id, FileKind.ARTIFACT, measure.size, 0)
-                staged.grow(measure.size)
+                await self._transactions.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
+                staged.grow(file.measure.size)
             await self._transactions.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
             await run_to_completion(
@@ -256,21 +258,17 @@ class FileRegistry:
             staged.release()
         return record
 
-    def _record(
-        self,
-        place: Place,
-        scope: Scope,
-        server: str,
-        filename: str,
-        measure: Measure,
-        declared_type: str | None,
-        *,
-        exposed: bool = True,
-    ) -> FileRecord:
+    def _record(self, scope: Scope, place: Place, file: NewFile) -> FileRecord:
+        measure = file.measure
         content = FileContent(
-            media_type(filename, measure.head, declared_type), measure.size, measure.sha256, measure.modified
+            media_type(file.filename, measure.head, file.declared_type),
+            measure.size,
+            measure.sha256,
+            measure.modified,
         )
-        return FileRecord(place, scope.owner, server, filename, content, self._clock(), exposed)
+        return FileRecord(
+            place, scope.owner, file.server, file.filename, content, self._clock(), file.exposed
+        )
 
     def _tell_gone(self, record: FileRecord) -> None:
         for callback in self.on_gone:

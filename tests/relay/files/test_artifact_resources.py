@@ -12,8 +12,9 @@ import orjson
 import pytest
 
 from adapter.relay.files.artifact_resources import CURSOR, PAGE
+from adapter.relay.files.file_registry import NewFile
 from adapter.rules.access.principals import Scope, principal_scope
-from adapter.rules.files.file_records import FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.tooling import (
@@ -45,16 +46,9 @@ async def kept(process: Tools, data: bytes = b"made", name: str = "a.txt", **mor
     staging = await process.files.stage()
     await staging.write(data)
     number = next(NUMBERS)
-    return await process.registry.keep_artifact(
-        scope,
-        more.pop("server", "one"),
-        file_id=f"{number:032x}",
-        filename=name,
-        stored=f"{number}.bin",
-        staging=staging,
-        measure=await staging.finish(),
-        exposed=more.pop("exposed", True),
-    )
+    place = Place(FileKind.ARTIFACT, scope.id, f"{number:032x}", f"{number}.bin")
+    file = NewFile(more.pop("server", "one"), name, await staging.finish(), **more)
+    return await process.registry.keep_artifact(scope, place, file, staging)
 
 
 def uris(response: dict[str, Any]) -> list[str]:

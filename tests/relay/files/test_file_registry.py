@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
+from adapter.relay.files.file_registry import NewFile
 from adapter.relay.files.file_transactions import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
@@ -261,16 +262,9 @@ async def test_staged_artifact_is_placed_or_discarded() -> None:
     async def keep(content: bytes, file_id: str) -> FileRecord:
         staging = await filing.files.stage()
         await staging.write(content)
-        return await filing.registry.keep_artifact(
-            ALICE,
-            "one",
-            file_id=file_id,
-            filename="图.png",
-            stored="图.png",
-            staging=staging,
-            measure=await staging.finish(),
-            exposed=False,
-        )
+        place = Place(FileKind.ARTIFACT, ALICE.id, file_id, "图.png")
+        file = NewFile("one", "图.png", await staging.finish(), exposed=False)
+        return await filing.registry.keep_artifact(ALICE, place, file, staging)
 
     record = await keep(b"a" * 400, "1" * 32)
     assert (record.filename, record.content.size, record.exposed) == ("图.png", 400, False)
