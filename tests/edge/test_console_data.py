@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.app.console import VERSION
+from adapter.app.console_branches import VERSION
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
