@@ -246,7 +246,7 @@ class SharedSession:
         if len(data) > LARGEST or has_more_values(data, MOST_VALUES):
             raise UpstreamBroken(
                 "The upstream server sent a message that is too large for a shared session: the limit is "
-                "{LARGEST} bytes and {MOST_VALUES} values."
+                f"{LARGEST} bytes and {MOST_VALUES} values."
             )
         try:
             message = parse(data)
