@@ -50,7 +50,7 @@ def never() -> bool:
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``caller`` is
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``is_query``). ``caller`` is
     for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
     again after it was written and no byte of an answer came; it is called only then.
     """
