@@ -16,7 +16,7 @@ from functools import partial
 from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
-from adapter.relay.replies import ReadReply, discard, kept_fields, media_type, read_answer, read_body
+from adapter.relay.replies import discard, kept_fields, media_type, read_answer, read_body
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import (
     INITIALIZED,
@@ -40,6 +40,7 @@ from adapter.upstream.port import (
     Share,
     UpstreamReply,
     UpstreamRequest,
+    WholeReply,
     always,
     header,
 )
@@ -96,7 +97,7 @@ class SharedSessions:
             return await self._upstream.send(request, read_timeout)
         shared = await self._find(named)
         if shared is None:
-            return ReadReply(404, [JSON], failure(SessionUnknown(), b"null"))
+            return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
         return await shared.send(request, named.member, read_timeout)
 
     async def close(self) -> None:
@@ -119,12 +120,12 @@ class SharedSessions:
         if found is None:
             found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
         if isinstance(found, _Unshared):
-            return ReadReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
+            return WholeReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
         found.used = self._clock()
         member = (MANY if share.many else "") + secrets.token_hex(8)
         fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
         body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + found.record.result + b"}"
-        return ReadReply(200, fields, body)
+        return WholeReply(200, fields, body)
 
     async def _open(
         self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
