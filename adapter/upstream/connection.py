@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         return answer.handed_out()
 
     def leaves_few(self, reserves: int) -> bool:
-        """See descriptors.scarce."""
+        """See limits.scarce."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         return sock is not None and scarce(sock.fileno(), reserves)
 
