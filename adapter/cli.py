@@ -83,7 +83,9 @@ class _ShowVersion(argparse.Action):
     """Prints the version and ends the program. argparse's own action would look it up at every start."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"mcp-adapter {_version()}")
+        from adapter.version import installed_version
+
+        print(f"mcp-adapter {installed_version('(source tree, not installed)')}")
         parser.exit()
 
 
@@ -235,12 +237,3 @@ def _demo(arguments: argparse.Namespace) -> int:
     from adapter import demo
 
     return demo.run(arguments.host, arguments.port)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mcp-file-adapter")
-    except PackageNotFoundError:
-        return "(source tree, not installed)"
