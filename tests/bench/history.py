@@ -44,7 +44,7 @@ class Record:
     """The figures of one commit.
 
     ``date`` is ISO 8601. ``machine`` are names and versions, with the placement of the run. ``ratios`` are by name, as
-    ``calls`` of Python are by road; ``instructions`` (thousands for a unit of work) are kept and not compared, since
+    ``calls`` of Python are by road; ``instructions`` (for one unit of a scenario) are kept and not compared, since
     they are read on few machines. ``accepted`` says why worse figures than before are right; empty: none are.
     """
 
@@ -197,17 +197,22 @@ def verdict(records: Sequence[Record]) -> tuple[str, bool]:
     return "\n".join(lines), not found
 
 
+def tell(path: Path) -> int:
+    """Print the verdict on the history in that file; the status with which to end: 1 if something has regressed."""
+    try:
+        text, good = verdict(load(path))
+    except HistoryDamaged as reason:
+        text, good = str(reason), False
+    sys.stdout.write(f"{text}\n")
+    return 0 if good else 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.history", description="Find the commit that made the adapter slower."
     )
     parser.add_argument("file", nargs="?", type=Path, default=FILE)
-    try:
-        text, good = verdict(load(parser.parse_args().file))
-    except HistoryDamaged as reason:
-        text, good = str(reason), False
-    sys.stdout.write(f"{text}\n")
-    raise SystemExit(0 if good else 1)
+    raise SystemExit(tell(parser.parse_args().file))
 
 
 if __name__ == "__main__":
