@@ -51,7 +51,8 @@ async def run(fronts: Sequence[Front], extent: Extent) -> Results:
     results = Results({front.name: front.title for front in fronts}, extent.sizes)
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         async with upstream_running(Path(place)) as upstream:
-            await measure_parts(Run(fronts, extent, upstream, Path(place), results))
+            chosen = {name: PARTS[name] for name in extent.parts or PARTS}
+            await measure_parts(Run(fronts, extent, upstream, Path(place), results), chosen)
     return results
 
 

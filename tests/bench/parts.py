@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from tests.bench import files
@@ -30,10 +30,9 @@ class Part:
     seconds: float
 
 
-async def measure_parts(run: Run) -> None:
-    """Measure the chosen parts one after another. The report says which could not be measured, and why."""
-    for name in run.extent.parts or PARTS:
-        part = PARTS[name]
+async def measure_parts(run: Run, parts: Mapping[str, Part]) -> None:
+    """Measure the parts one after another. The report says which could not be measured, and why."""
+    for name, part in parts.items():
         try:
             async with asyncio.timeout(part.seconds):
                 await part.measure(run)

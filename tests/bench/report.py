@@ -34,7 +34,9 @@ def report(results: Results) -> Iterator[str]:
     if found := ratios(results):
         yield "Ratios of the adapter; median of the rounds (from – to)\n" + table(list(_ratio_rows(found)))
     for part in results.figures.parts():
-        yield f"{PARTS[part]}; median of the rounds (from – to)\n" + table(list(_figure_rows(results, part)))
+        yield f"{TITLES.get(part, part)}; median of the rounds (from – to)\n" + table(
+            list(_figure_rows(results, part))
+        )
     if results.memory:
         yield "Resident memory\n" + table(list(_memory_rows(results)))
     if results.calls:
@@ -67,7 +69,7 @@ def _call_tables(results: Results) -> Iterator[str]:
     )
 
 
-PARTS = {
+TITLES = {
     connections.PART: "Client connections, each with a call under way",
     tool_lists.PART: "Lists of many tools",
     stored_sessions.PART: "Starts beside stored idle sessions",
