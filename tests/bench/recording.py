@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tests.bench.figures import Spread
 from tests.bench.fronts import ROOT
@@ -20,15 +21,16 @@ class NotRecordable(Exception):
     """A run that would tell the history something else than it says; the text is the reason."""
 
 
-def commit_to_record() -> str:
-    """The commit of the working tree. Raises NotRecordable if the tree has other code than that."""
-    if changed := _git("status", "--porcelain", "--", *MEASURED):
+def commit_to_record(place: Path = ROOT) -> str:
+    """The commit of the working tree at ``place``. Raises NotRecordable if the tree has other code than that."""
+    commit = _git(place, "rev-parse", "HEAD").strip()[:12]
+    if changed := _git(place, "status", "--porcelain", "--", *MEASURED):
         raise NotRecordable(f"The measured code is not what was committed:\n{changed}")
-    return _git("rev-parse", "HEAD").strip()[:12]
+    return commit
 
 
-def _git(*arguments: str) -> str:
-    ran = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+def _git(place: Path, *arguments: str) -> str:
+    ran = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, timeout=60)
     if ran.returncode:
         raise NotRecordable(f"The commit is not known: {ran.stderr.strip()}")
     return ran.stdout

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import resource
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.bench.parts import PARTS, Part, measure_parts
 from tests.bench.process import allow_open_files
 from tests.bench.python_calls import calls_in
 from tests.bench.ratios import ratios
-from tests.bench.recording import NotRecordable, record_of
+from tests.bench.recording import NotRecordable, commit_to_record, record_of
 from tests.bench.report import report
 from tests.bench.results import Results
 from tests.bench.run import FULL, QUICK, Run
@@ -205,6 +206,24 @@ def test_a_run_without_spread_is_not_recorded() -> None:
     counted = measured(2)
     counted.calls = {"a call": 105}
     assert record_of(counted, "abc", placement="free").ratios == {}
+
+
+def test_only_committed_code_is_recorded(tmp_path: Path) -> None:
+    """A changed or new file of the measured code has no commit to be recorded under; other files do not matter."""
+    with pytest.raises(NotRecordable, match="not known"):
+        commit_to_record(tmp_path)
+    code = tmp_path / "adapter" / "code.py"
+    code.parent.mkdir()
+    code.write_text("old")
+    author = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    for command in (("init", "-q"), ("add", "."), (*author, "commit", "-q", "-m", "first")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "notes.txt").write_text("not measured")
+
+    assert re.fullmatch("[0-9a-f]{12}", commit_to_record(tmp_path))
+    code.write_text("new")
+    with pytest.raises(NotRecordable, match=r"adapter/code\.py"):
+        commit_to_record(tmp_path)
 
 
 def test_a_report_has_both_anchors_the_spread_and_the_machine() -> None:

@@ -70,7 +70,7 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_one_part_alone_is_measured_and_recorded(tmp_path: Path) -> None:
+def test_one_part_alone_is_measured(tmp_path: Path) -> None:
     """A run of the counts alone leaves out everything else, and quick runs are never recorded."""
     ran = run_bench(
         "tests.bench", "--only", "counts", "--fronts", "adapter", "--json", str(tmp_path / "found")
