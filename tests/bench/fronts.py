@@ -309,7 +309,7 @@ FRONTS = {
         Front("nginx", "nginx", nginx),
         Front("bare", "bare relay in Python", bare_relay),
         Front("adapter", "adapter", adapter),
-        Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.04),
-        Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.1),
+        Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.02),
+        Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.05),
     )
 }

@@ -107,12 +107,12 @@ def _of_adapter(measure_part: Callable[[Run], Awaitable[None]]) -> Callable[[Run
 
 PARTS = {
     "counts": Part(_of_adapter(_count_calls), 30),
-    "calls": Part(_measure_calls, 270),
+    "calls": Part(_measure_calls, 300),
     "memory": Part(_measure_memory, 60),
     "lookup": Part(_measure_lookup, 10),
-    "connections": Part(measure_connections, 110),
-    "lists": Part(_of_adapter(measure_lists), 100),
+    "connections": Part(measure_connections, 100),
+    "lists": Part(_of_adapter(measure_lists), 110),
     "sessions": Part(_of_adapter(measure_stored_sessions), 60),
-    "streams": Part(measure_streams, 110),
-    "files": Part(_of_adapter(_measure_files), 140),
+    "streams": Part(measure_streams, 100),
+    "files": Part(_of_adapter(_measure_files), 130),
 }
