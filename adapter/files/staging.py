@@ -18,7 +18,7 @@ import aiofiles
 from adapter.errors import AdapterError, StorageFailed
 from adapter.files.areas import FoundFile
 from adapter.files.disk import Descriptor, Disk
-from adapter.files.port import Measure
+from adapter.files.port import ContentSource, Measure
 
 PIECE = 1024 * 1024
 
@@ -183,6 +183,11 @@ class FileStaging:
                 self._settle()
             )  # what is larger than all buffers is its sender's to hold, and only until now
 
+    async def fill(self, source: ContentSource, most: int) -> int:
+        await self._send_gathered()
+        await self._settle()
+        return await self._disk.do(self._take_from, source, most)
+
     def _gather(self, chunk: bytes) -> None:
         self._gathered_size += len(chunk)
         self._buffers.held += len(chunk)
@@ -241,14 +246,28 @@ class FileStaging:
             under_way, self._under_way = self._under_way, None
             await under_way
 
+    def _take_from(self, source: ContentSource, most: int) -> int:
+        block = bytearray(min(BATCH, most))
+        done = 0
+        with self._descriptor as number, memoryview(block) as view:
+            while count := source.read(block, most - done):
+                done += count
+                self._taken += count
+                self._measure(view[:count])
+                self._write_out(number, [view[:count]])
+        return done
+
     def _append(self, batch: list[bytes | bytearray]) -> None:
         for piece in batch:
-            self._hash.update(piece)
-            if len(self._head) < HEAD:
-                self._head += bytes(piece[: HEAD - len(self._head)])
+            self._measure(piece)
         with self._descriptor as number:
             for begin in range(0, len(batch), AT_ONCE):
                 self._write_out(number, batch[begin : begin + AT_ONCE])
+
+    def _measure(self, piece: bytes | bytearray | memoryview) -> None:
+        self._hash.update(piece)
+        if len(self._head) < HEAD:
+            self._head += bytes(piece[: HEAD - len(self._head)])
 
     def _write_out(self, number: int, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write pieces one behind the other, in one call where the system takes them at once."""
