@@ -157,9 +157,10 @@ async def measure(found: FoundFile, limit: CaptureLimit | None, disk: Disk) -> M
 
 
 class FileBytes:
-    """A ContentSource: the bytes of a file from its beginning, also those that come while it is read."""
+    """A ContentSource: the bytes of a file from its beginning, until ``read`` finds that it has ``ended``."""
 
     def __init__(self, found: FoundFile) -> None:
+        self.ended = False
         self._found = found
         self._done = 0
 
@@ -173,6 +174,7 @@ class FileBytes:
         with self._found.descriptor as number, memoryview(block) as view:
             count = os.preadv(number, [view[:most]], self._done)
         self._done += count
+        self.ended = not count and most > 0
         return count
 
 

@@ -67,7 +67,9 @@ class Staging(Protocol):
         """Take bytes in; waits while the disk is slower than they come. Raises StorageFull, StorageFailed."""
 
     async def fill(self, source: ContentSource, most: int) -> int:
-        """Take at most ``most`` bytes from ``source``, in a thread, as long as it has any; how many these were.
+        """Take at most ``most`` bytes from ``source``, in a thread, while it has any; how many these were.
+
+        It may have more all the same: where many files are written, each has its turn.
 
         Raises as ``write``.
         """

@@ -171,10 +171,8 @@ class Shelf:
 
     async def _copy(self, found: areas.FoundFile, staging: Staging, limit: CaptureLimit | None) -> Measure:
         source, began = capture.FileBytes(found), monotonic()
-        copied = most = 0
-        while copied == most:
-            most = source.piece(limit)
-            copied = await staging.fill(source, most)
+        while not source.ended:
+            await staging.fill(source, source.piece(limit))
             capture.check(limit, staging.size, began)
         return await staging.finish()
 

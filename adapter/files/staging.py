@@ -102,6 +102,11 @@ BATCH = 1024 * 1024
 WORTH_KEEPING = 16 * 1024
 """Bytes from which on a chunk is kept as it came: copying it would cost more than writing one piece more."""
 
+TURNS = 16 * BATCH
+"""Bytes that threads take for all files before everyone who waits for a thread had a turn; 20 ms of work."""
+
+LEAST_TURN = 256 * 1024
+
 AT_ONCE = 512
 """Pieces that one call writes; Linux takes twice as many."""
 
@@ -119,6 +124,11 @@ class Buffers:
         self.total = total
         self.files = 0
         self.held = 0
+
+    @property
+    def turn(self) -> int:
+        """Bytes that a thread takes for one file before it is another's turn."""
+        return max(LEAST_TURN, TURNS // max(1, self.files))
 
     def let_go(self, size: int) -> None:
         self.held -= size
@@ -186,7 +196,7 @@ class FileStaging:
     async def fill(self, source: ContentSource, most: int) -> int:
         await self._send_gathered()
         await self._settle()
-        return await self._disk.do(self._take_from, source, most)
+        return await self._disk.do(self._take_from, source, min(most, self._buffers.turn))
 
     def _gather(self, chunk: bytes) -> None:
         self._gathered_size += len(chunk)

@@ -237,6 +237,13 @@ class Pieces:
         return len(piece)
 
 
+class Endless:
+    """A ContentSource that always has more."""
+
+    def read(self, block: bytearray, most: int) -> int:
+        return min(most, len(block), 300_000)
+
+
 async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
     """Writing and fetching take turns in one file: its bytes, size, digest and beginning are in their order."""
     staging = await shelf.stage()
@@ -258,10 +265,6 @@ async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
 async def test_no_more_is_fetched_than_was_allowed(shelf: Shelf) -> None:
     """The source is never asked for more bytes than the file may still take."""
 
-    class Endless:
-        def read(self, block: bytearray, most: int) -> int:
-            return min(most, len(block), 300_000)
-
     staging = await shelf.stage()
     assert await staging.fill(Endless(), 1_000_001) == 1_000_001
     assert staging.size == 1_000_001
@@ -277,3 +280,14 @@ async def test_fetching_on_a_full_disk_is_said_to_be_so(shelf: Shelf, root: Path
         await staging.finish()
     await staging.discard()
     assert not list(root.glob("staging/*/*"))
+
+
+async def test_many_files_take_turns(shelf: Shelf) -> None:
+    """The more files are written, the less a thread fetches for one of them before it is another's turn."""
+
+    stagings = [await shelf.stage() for _ in range(32)]
+    assert await stagings[0].fill(Endless(), 4 * MIB) == MIB // 2
+    for staging in stagings[1:]:
+        await staging.discard()
+    assert await stagings[0].fill(Endless(), 4 * MIB) == 4 * MIB
+    await stagings[0].discard()
