@@ -16,6 +16,7 @@ import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from adapter.edge.http.readiness import until_ready
 from adapter.edge.http.request import ClientGone
 from adapter.upstream.limits import scarce
 
@@ -74,11 +75,10 @@ class BodySocket:
 
     def receive(self, block: memoryview) -> int:
         """Fill the beginning of ``block``, in a thread: how many bytes came, 0 while there are none."""
-        count = 0
+        count, asked = 0, block[: self.left]
         try:
-            count = self._socket.recv_into(block[: self.left])
-            # Zero bytes are the end of the connection, as long as bytes of the body were asked for.
-            self._gone = count == 0 < self.left
+            count = self._socket.recv_into(asked)
+            self._gone = not count and len(asked) > 0
         except BlockingIOError:
             pass
         except OSError:
@@ -95,7 +95,8 @@ class BodySocket:
         loop = asyncio.get_running_loop()
         began = now = loop.time()
         while not self._gone:
-            came = await self._readable(min(LOOK_EVERY, began + patience - now))
+            self._gather(min(LOW_WATER, self.left))
+            came = await until_ready(self._socket.fileno(), min(LOOK_EVERY, began + patience - now))
             waited, now = loop.time() - now, loop.time()
             pending = self._pending()
             self._count(pending)
@@ -106,20 +107,8 @@ class BodySocket:
                 raise TimeoutError
         raise ClientGone("the client has gone")
 
-    async def _readable(self, seconds: float) -> bool:
-        """Wait until the kernel has gathered enough; False when it has not within ``seconds``."""
-        self._gather(min(LOW_WATER, self.left))
-        loop, number = asyncio.get_running_loop(), self._socket.fileno()
-        readable: asyncio.Future[bool] = loop.create_future()
-        loop.add_reader(number, _set, readable, True)
-        late = loop.call_later(seconds, _set, readable, False)
-        try:
-            return await readable
-        finally:
-            late.cancel()
-            loop.remove_reader(number)
-
     def _gather(self, size: int) -> None:
+        """Let the kernel say that bytes have come when it has so many."""
         if size != self._low_water:
             self._low_water = size
             with contextlib.suppress(OSError):  # a system without it wakes for fewer bytes
@@ -154,8 +143,3 @@ def _duplicate(transport: asyncio.Transport) -> int | None:
         os.close(number)
         return None
     return number
-
-
-def _set(waiter: asyncio.Future[bool], value: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(value)
