@@ -182,7 +182,7 @@ def decode(data: bytes) -> SessionRecord:
 def _packed(text: str | None) -> str | None:
     # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
     # and leaves ASCII, so nearly all of it, readable in the store.
-    return None if text is None else _raw(text).decode("latin-1")
+    return text if text is None or text.isascii() else _raw(text).decode("latin-1")
 
 
 def _text(packed: str) -> str:
