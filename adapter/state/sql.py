@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Sequence
 
@@ -68,10 +69,18 @@ def _make_schema(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def get(table: str, key: str, connection: sqlite3.Connection) -> Row | None:
+class TooLong(Exception):
+    """A row holds more than its reader has time for."""
+
+
+def get(table: str, key: str, longest: int, connection: sqlite3.Connection) -> Row | None:
+    """Raises TooLong for a value of more than ``longest`` bytes, of which SQLite then reads none."""
     found = connection.execute(
-        "SELECT value, version, due FROM rows WHERE tbl = ? AND key = ?", (table, key)
+        "SELECT CASE WHEN length(value) <= ? THEN value END, version, due FROM rows WHERE tbl = ? AND key = ?",
+        (longest, table, key),
     ).fetchall()
+    if found and found[0][0] is None:
+        raise TooLong()
     return Row(key, *found[0]) if found else None
 
 
@@ -147,7 +156,7 @@ def delete(table: str, key: str, expected: int | None, connection: sqlite3.Conne
     )
     if gone.rowcount > 0:
         return True
-    if get(table, key, connection) is not None:
+    if get(table, key, sys.maxsize, connection) is not None:
         raise Conflict(f"the row is not at version {expected}")
     return False
 
