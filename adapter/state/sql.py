@@ -184,6 +184,10 @@ def overdue(table: str, now: float, limit: int, connection: sqlite3.Connection) 
     return [Row(*fields) for fields in found]
 
 
-def count(table: str, connection: sqlite3.Connection) -> int:
-    (rows,) = connection.execute("SELECT count(*) FROM rows WHERE tbl = ?", (table,)).fetchone()
+def count(table: str, holding: bytes, connection: sqlite3.Connection) -> int:
+    statement = "SELECT count(*) FROM rows WHERE tbl = ?"
+    if holding:
+        (rows,) = connection.execute(f"{statement} AND instr(value, ?)", (table, holding)).fetchone()
+    else:
+        (rows,) = connection.execute(statement, (table,)).fetchone()
     return int(rows)

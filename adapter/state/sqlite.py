@@ -146,8 +146,8 @@ class SqliteStore:
         rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
         return rows
 
-    async def count(self, table: str) -> int:
-        rows: int = await self._submit(partial(sql.count, table))
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        rows: int = await self._submit(partial(sql.count, table, holding))
         return rows
 
     # --- batches ----------------------------------------------------------------------------------------------

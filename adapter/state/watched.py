@@ -113,5 +113,5 @@ class WatchedStore:
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         return await self._store.overdue(table, now, limit=limit)
 
-    async def count(self, table: str) -> int:
-        return await self._store.count(table)
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        return await self._store.count(table, holding=holding)

@@ -129,6 +129,10 @@ class SessionRecord:
 _FORMAT = 1
 
 
+OPEN_MARK = b'"state":"open"'
+"""Bytes of every open session's row, and of no other: a quote within a text is escaped."""
+
+
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
     (initialize, initialized), upstream = record.handshake, record.upstream
