@@ -13,6 +13,9 @@ from adapter.state.port import ABSENT, Conflict, Row
 SCHEMA_VERSION = 1
 """Kept in the file as PRAGMA user_version; 0 is what SQLite gives a file that nobody has written yet."""
 
+PAGES_KIB = 256
+"""KiB of pages that SQLite keeps; it would keep two mebibytes."""
+
 _SCHEMA = (
     "CREATE TABLE rows (tbl TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL,"
     " due REAL, PRIMARY KEY (tbl, key)) WITHOUT ROWID",
@@ -30,6 +33,8 @@ def prepare(connection: sqlite3.Connection, *, wal: bool, patience: float) -> No
     # With a log, NORMAL loses nothing when the process dies, only the latest writes when the power does; it
     # spares a sync of the disk per transaction. A rollback journal needs its syncs.
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
+    # The pages are in the system's memory as well, and reading one from there costs less than can be measured.
+    connection.execute(f"PRAGMA cache_size = -{PAGES_KIB}")
     connection.execute("BEGIN IMMEDIATE")
     try:
         _make_schema(connection)

@@ -68,7 +68,7 @@ def well_formed(session_id: str) -> bool:
 
 
 # Every call of a session asks for the same key, and the hash is a third of what finding its session costs.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def session_key(session_id: str) -> str:
     """The key of a session's row: SHA-256 in hex. The store holds no id: reading it opens no session."""
     return hashlib.sha256(_raw(session_id)).hexdigest()
