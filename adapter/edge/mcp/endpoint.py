@@ -255,7 +255,7 @@ def send_failure(
 
 # Most answers have one of few heads. Whoever is given one must not change it.
 guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
-"""See ``browsers.guarded``; takes a tuple."""
+"""See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
 async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
