@@ -53,8 +53,8 @@ ROW = 8 << 10
 SLOW = 0.05
 """Seconds of a batch on the loop that show a slow disk."""
 
-SLOW_FOR = 10.0
-"""Seconds for which the thread does everything when the disk was slow."""
+RESTS = 100
+"""The thread does everything for so many times as long as a slow batch took: the loop loses a hundredth of its time."""
 
 
 class SqliteStore:
@@ -186,7 +186,7 @@ class SqliteStore:
         done = brief_outcomes(worker.connection, batch)
         ended = self._now()
         if ended - began > SLOW:
-            self._slow_until = ended + SLOW_FOR
+            self._slow_until = ended + RESTS * (ended - began)
         return done
 
     def _settle(self, worker: _Worker, batch: list[StoreOperation], done: list[Any]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import Conflict, Row
-from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, SLOW, SLOW_FOR, SqliteStore
+from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
 _WRITES_FOREVER = """
 import asyncio, sys
@@ -221,8 +221,9 @@ async def test_the_loop_does_only_what_is_brief(path: Path) -> None:
 
 
 async def test_a_slow_disk_is_left_to_the_thread(path: Path) -> None:
-    """After one commit that took long, the loop does none for a while."""
-    readings = [0.0, 2 * SLOW, 1.0, SLOW_FOR + 1.0, SLOW_FOR + 1.0]
+    """After one commit that took long, the loop does none for a hundred times as long."""
+    rested = 2 * SLOW * (RESTS + 1)
+    readings = [0.0, 2 * SLOW, rested - 0.1, rested + 0.1, rested + 0.1]
     store = SqliteStore(path, now=lambda: readings.pop(0))
     await store.open()
     on_loop = [await done_on_the_loop(store.put("sessions", "a", b"")) for _ in range(3)]
