@@ -93,7 +93,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    await app.sessions.load()
+    owners = [scope.session_key for scope in core.files.registry.scopes()]
+    await app.sessions.load(key for key in owners if key is not None)
     tasks = core.relay.servers.watch()
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))

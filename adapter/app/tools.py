@@ -96,7 +96,12 @@ class ToolParts:
         # What fails here, or is cut off by the end of the process, the cleanup finds.
         with contextlib.suppress(StoreUnavailable):
             await asyncio.gather(
-                *(each.forget(scope_id) for each in self._of_server.values() for scope_id in ended)
+                *(
+                    each.forget(scope_id)
+                    for each in self._of_server.values()
+                    for scope_id in ended
+                    if scope_id in each.cache.pins
+                )
             )
 
     async def tidy(self) -> None:

@@ -193,9 +193,9 @@ async def read_answer(
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
-    if media_type(reply) != "text/event-stream" or is_encoded(reply):
+    if (kind := media_type(reply)) != "text/event-stream" or is_encoded(reply):
         raw = await read_body(reply, read_timeout, limit)
-        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), media_type(reply), request_id))
+        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), kind, request_id))
     pieces: list[bytes] = []
     left, last_id = limit, b""
     for _ in range(RESUMPTIONS):

@@ -82,8 +82,8 @@ class MemoryStore:
         )
         return [row for *_, row in heapq.nsmallest(limit, late, key=lambda entry: entry[:2])]
 
-    async def count(self, table: str) -> int:
-        return len(self._rows(table))
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        return sum(holding in row.value for row in self._rows(table).values())
 
     def _rows(self, table: str) -> dict[str, Row]:
         return self._tables.setdefault(table, {})

@@ -68,4 +68,5 @@ class Store(Protocol):
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         """Rows with ``due <= now``, the longest overdue first."""
 
-    async def count(self, table: str) -> int: ...
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        """The number of rows, or of those alone whose value has these bytes in it."""

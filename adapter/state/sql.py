@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Sequence
 
@@ -11,6 +12,9 @@ from adapter.state.port import ABSENT, Conflict, Row
 
 SCHEMA_VERSION = 1
 """Kept in the file as PRAGMA user_version; 0 is what SQLite gives a file that nobody has written yet."""
+
+PAGES_KIB = 256
+"""KiB of pages that SQLite keeps; it would keep two mebibytes."""
 
 _SCHEMA = (
     "CREATE TABLE rows (tbl TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL,"
@@ -29,6 +33,8 @@ def prepare(connection: sqlite3.Connection, *, wal: bool, patience: float) -> No
     # With a log, NORMAL loses nothing when the process dies, only the latest writes when the power does; it
     # spares a sync of the disk per transaction. A rollback journal needs its syncs.
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
+    # The pages are in the system's memory as well, and reading one from there costs less than can be measured.
+    connection.execute(f"PRAGMA cache_size = -{PAGES_KIB}")
     connection.execute("BEGIN IMMEDIATE")
     try:
         _make_schema(connection)
@@ -68,10 +74,18 @@ def _make_schema(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def get(table: str, key: str, connection: sqlite3.Connection) -> Row | None:
+class TooLong(Exception):
+    """A row holds more than its reader has time for."""
+
+
+def get(table: str, key: str, longest: int, connection: sqlite3.Connection) -> Row | None:
+    """Raises TooLong for a value of more than ``longest`` bytes, of which SQLite then reads none."""
     found = connection.execute(
-        "SELECT value, version, due FROM rows WHERE tbl = ? AND key = ?", (table, key)
+        "SELECT CASE WHEN length(value) <= ? THEN value END, version, due FROM rows WHERE tbl = ? AND key = ?",
+        (longest, table, key),
     ).fetchall()
+    if found and found[0][0] is None:
+        raise TooLong()
     return Row(key, *found[0]) if found else None
 
 
@@ -147,7 +161,7 @@ def delete(table: str, key: str, expected: int | None, connection: sqlite3.Conne
     )
     if gone.rowcount > 0:
         return True
-    if get(table, key, connection) is not None:
+    if get(table, key, sys.maxsize, connection) is not None:
         raise Conflict(f"the row is not at version {expected}")
     return False
 
@@ -175,6 +189,10 @@ def overdue(table: str, now: float, limit: int, connection: sqlite3.Connection) 
     return [Row(*fields) for fields in found]
 
 
-def count(table: str, connection: sqlite3.Connection) -> int:
-    (rows,) = connection.execute("SELECT count(*) FROM rows WHERE tbl = ?", (table,)).fetchone()
+def count(table: str, holding: bytes, connection: sqlite3.Connection) -> int:
+    statement = "SELECT count(*) FROM rows WHERE tbl = ?"
+    if holding:
+        (rows,) = connection.execute(f"{statement} AND instr(value, ?)", (table, holding)).fetchone()
+    else:
+        (rows,) = connection.execute(statement, (table,)).fetchone()
     return int(rows)

@@ -1,8 +1,12 @@
-"""The state store in one SQLite file: one thread, one connection, and as few transactions as the work allows.
+"""The state store in one SQLite file: one connection, and as few transactions as the work allows.
 
-Operations that arrive while the thread is busy wait on the event loop's side and then go over together: one
-hop to the thread, one transaction, one hop back, however many they are. That is what makes a durable write
-cheap when there are many of them. Everything but ``_Worker`` runs on the event loop and needs no lock.
+Operations that one turn of the event loop asks for go together: one transaction, however many they are. That is what
+makes a durable write cheap when there are many of them.
+
+A brief batch is done on the loop itself. With a write-ahead log a commit only hands some pages to the system, which
+takes 20 microseconds; a hop to a thread and back takes 100. The thread does what may take its time: long rows, scans,
+waiting for the lock of another process, what fails, and moving the log into the file, which syncs the disk. The two
+never use the connection at the same time: while the thread has a batch, all others wait.
 
 Several processes may share the file: each transaction that writes takes SQLite's write lock first and waits
 for it.
@@ -14,70 +18,63 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import Row
-
-T = TypeVar("T")
+from adapter.state.transactions import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
 
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for another process that writes."""
 
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_SENTENCES = {
-    sqlite3.SQLITE_BUSY: "The state file is locked by another process; try again.",
-    sqlite3.SQLITE_LOCKED: "The state file is locked by another process; try again.",
-    sqlite3.SQLITE_CANTOPEN: "The state file cannot be opened: check its directory and its permissions.",
-    sqlite3.SQLITE_PERM: "The state file cannot be opened: check its permissions.",
-    sqlite3.SQLITE_READONLY: "The state file is read-only: check the permissions of the file and its directory.",
-    sqlite3.SQLITE_FULL: "The disk of the state file is full.",
-    sqlite3.SQLITE_IOERR: "The disk of the state file is full, or it cannot be read or written.",
-    sqlite3.SQLITE_CORRUPT: "The state file is damaged: move it away and start again, or restore it.",
-    sqlite3.SQLITE_NOTADB: "The state file is not a database: move it away and start again, or restore it.",
-}
+MOST = 64
+"""Operations of one transaction."""
 
+BRIEF = 512 << 10
+"""Bytes that a batch on the loop may add to the log, which takes less than a millisecond."""
 
-def unavailable(error: Exception) -> StoreUnavailable:
-    """The failure of the catalogue for an error of sqlite3 or the operating system; its message holds no path."""
-    code = getattr(error, "sqlite_errorcode", None)
-    # The low byte is the kind of the failure, the rest says which variety.
-    return StoreUnavailable(None if code is None else _SENTENCES.get(code & 0xFF))
+LONGEST = 64 << 10
+"""Bytes of a value that is read on the loop."""
 
+MERGED = 4 << 20
+"""Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages."""
 
-@dataclass(slots=True)
-class _Operation:
-    """One call of a store's method under way. ``run`` is called in the worker's thread, perhaps twice. What writes is
-    ``whole`` where one statement does it, which is a transaction by itself.
-    """
+ROW = 8 << 10
+"""Bytes of log for a row beside its value: the page that holds it, and the page of its due time."""
 
-    run: Callable[[sqlite3.Connection], Any]
-    writes: bool
-    whole: bool
-    settled: asyncio.Future[Any]
+SLOW = 0.05
+"""Seconds of a batch on the loop that show a slow disk."""
+
+RESTS = 100
+"""The thread does everything for so many times as long as a slow batch took: the loop loses a hundredth of its time."""
 
 
 class SqliteStore:
     """A Store that survives its process: what ``put`` has returned is still there after a kill -9.
 
-    ``wal=False`` uses a rollback journal instead of a write-ahead log, for file systems without shared
-    memory. A directory that is missing is made for the owner only, and so is the file. All methods belong to
-    the event loop that called ``open``.
+    ``wal=False`` uses a rollback journal instead of a write-ahead log, for file systems without shared memory; the
+    thread does everything then, because each commit syncs the disk. A directory that is missing is made for the owner
+    only, and so is the file. All methods belong to the event loop that called ``open``. ``now`` is a clock that never
+    goes back, in seconds.
     """
 
-    def __init__(self, path: Path, *, wal: bool = True) -> None:
+    def __init__(self, path: Path, *, wal: bool = True, now: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._wal = wal
+        self._now = now
         self._worker: _Worker | None = None
-        self._waiting: list[_Operation] = []
+        self._waiting: list[StoreOperation] = []
         self._busy = False
+        self._log = 0
+        self._slow_until = float("-inf")
 
     def __repr__(self) -> str:
         state = "closed" if self._worker is None else f"{len(self._waiting)} operations waiting"
@@ -101,19 +98,23 @@ class SqliteStore:
         if self._worker is None:
             return
         # An operation that does nothing comes out when everything before it has.
-        last = self._submit(lambda _: None, writes=False)
+        last = self._submit(lambda _: None)
         worker, self._worker = self._worker, None
         await last
         worker.batches.put(None)
         await worker.finished
 
     async def get(self, table: str, key: str) -> Row | None:
-        return await self._submit(partial(sql.get, table, key), writes=False)
+        brief = partial(sql.get, table, key, LONGEST)
+        found: Row | None = await self._submit(partial(sql.get, table, key, sys.maxsize), brief)
+        return found
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        return await self._submit(partial(sql.put, table, key, value, expected, due), writes=True, whole=True)
+        write = partial(sql.put, table, key, value, expected, due)
+        row: Row = await self._submit(write, write, log=ROW + len(value), whole=True)
+        return row
 
     async def put_all(
         self,
@@ -123,72 +124,113 @@ class SqliteStore:
         instead_of: Sequence[str] = (),
     ) -> None:
         if rows or instead_of:
-            whole = len(rows) == 1 and not instead_of
             write = partial(sql.put_all, table, tuple(rows), tuple(instead_of))
-            await self._submit(write, writes=True, whole=whole)
+            log = ROW * (len(rows) + len(instead_of)) + sum(len(value) for _, value, _ in rows)
+            await self._submit(write, write, log=log, whole=len(rows) == 1 and not instead_of)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        return await self._submit(partial(sql.delete, table, key, expected), writes=True)
+        write = partial(sql.delete, table, key, expected)
+        gone: bool = await self._submit(write, write, log=ROW, whole=expected is None)
+        return gone
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         if dues:
-            await self._submit(partial(sql.touch, table, dict(dues)), writes=True)
+            write = partial(sql.touch, table, dict(dues))
+            await self._submit(write, write, log=ROW * len(dues))
 
     async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
-        return await self._submit(partial(sql.scan, table, after, limit), writes=False)
+        rows: list[Row] = await self._submit(partial(sql.scan, table, after, limit))
+        return rows
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        return await self._submit(partial(sql.overdue, table, now, limit), writes=False)
+        rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
+        return rows
 
-    async def count(self, table: str) -> int:
-        return await self._submit(partial(sql.count, table), writes=False)
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        rows: int = await self._submit(partial(sql.count, table, holding))
+        return rows
+
+    # --- batches ----------------------------------------------------------------------------------------------
 
     def _submit(
-        self, run: Callable[[sqlite3.Connection], T], *, writes: bool, whole: bool = False
-    ) -> asyncio.Future[T]:
+        self, run: Run, brief: Run | None = None, *, log: int = 0, whole: bool = False
+    ) -> asyncio.Future[Any]:
         if self._worker is None:
             raise StoreUnavailable("The state store is not open.")
         loop = self._worker.loop
-        settled: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Operation(run, writes, whole, settled))
+        settled: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append(StoreOperation(settled, run, brief, log, whole))
         if not self._busy:
             self._busy = True
             # Not at once: whatever else this turn of the loop asks for goes along.
-            loop.call_soon(self._hand_over, self._worker)
+            loop.call_soon(self._go_on, self._worker)
         return settled
 
-    def _hand_over(self, worker: _Worker) -> None:
-        batch, self._waiting = self._waiting, []
-        worker.batches.put(batch)
+    def _go_on(self, worker: _Worker) -> None:
+        """Do the next batch here, if it is brief; else the thread does it."""
+        batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        log = sum(map(LOG, batch))
+        merges = log > 0 and self._log >= MERGED
+        done = None if merges else self._done_here(worker, batch, log)
+        self._log = log if merges else self._log + log
+        if done is None:
+            worker.batches.put(_Batch(batch, merges))
+        else:
+            self._settle(worker, batch, done)
 
-    def _settle(self, worker: _Worker, batch: list[_Operation], outcomes: list[Any]) -> None:
-        for operation, outcome in zip(batch, outcomes, strict=True):
-            if operation.settled.done():
+    def _done_here(self, worker: _Worker, batch: list[StoreOperation], log: int) -> list[Any] | None:
+        """Return the outcomes of a batch that is brief, None for any other."""
+        began = self._now()
+        if not self._wal or log > BRIEF or began < self._slow_until:
+            return None
+        done = brief_outcomes(worker.connection, batch)
+        ended = self._now()
+        if ended - began > SLOW:
+            self._slow_until = ended + RESTS * (ended - began)
+        return done
+
+    def _settle(self, worker: _Worker, batch: list[StoreOperation], done: list[Any]) -> None:
+        for operation, outcome in zip(batch, done, strict=True):
+            settled = operation.settled
+            if settled.done():
                 continue  # its caller was cancelled and does not want to know
             if isinstance(outcome, Exception):
-                operation.settled.set_exception(outcome)
+                settled.set_exception(outcome)
             else:
-                operation.settled.set_result(outcome)
+                settled.set_result(outcome)
         if self._waiting:
-            self._hand_over(worker)
+            # Others have a turn between two batches.
+            worker.loop.call_soon(self._go_on, worker)
         else:
             self._busy = False
 
 
+class _Batch(NamedTuple):
+    """Operations for the thread. ``merges``: the log is moved into the file first.
+
+    The write behind that begins the log anew and syncs it, so the thread does that too.
+    """
+
+    operations: list[StoreOperation]
+    merges: bool
+
+
 class _Worker(threading.Thread):
-    """The thread that owns the connection. It takes batches until it gets None, then closes."""
+    """The thread that opens the connection and does what is not brief, until it gets None; then it closes."""
+
+    connection: sqlite3.Connection
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         connect: Callable[[], sqlite3.Connection],
-        settle: Callable[[_Worker, list[_Operation], list[Any]], None],
+        settle: Callable[[_Worker, list[StoreOperation], list[Any]], None],
     ) -> None:
         # A daemon, because a store that nobody closed must not keep the process from ending: what was
         # promised is on disk already.
         super().__init__(name="state-sqlite", daemon=True)
         self.loop = loop
-        self.batches: SimpleQueue[list[_Operation] | None] = SimpleQueue()
+        self.batches: SimpleQueue[_Batch | None] = SimpleQueue()
         self.connected: asyncio.Future[None] = loop.create_future()
         self.finished: asyncio.Future[None] = loop.create_future()
         self._connect = connect
@@ -197,19 +239,30 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         failure: StoreUnavailable | None = None
         try:
-            connection = self._connect()
+            self.connection = self._connect()
         except (sqlite3.Error, OSError, StoreUnavailable) as error:
             failure = error if isinstance(error, StoreUnavailable) else unavailable(error)
             self._tell(_finish, self.connected, failure)
             return
         self._tell(_finish, self.connected, None)
         while (batch := self.batches.get()) is not None:
-            self._tell(self._settle, self, batch, _outcomes(connection, batch))
+            self._tell(self._settle, self, batch.operations, self._outcomes(batch))
         try:
-            connection.close()
+            self.connection.close()
         except sqlite3.Error as error:
             failure = unavailable(error)
         self._tell(_finish, self.finished, failure)
+
+    def _outcomes(self, batch: _Batch) -> list[Any]:
+        """Do a batch with the patience that the loop does not have."""
+        _wait_for_locks(self.connection, LOCK_TIMEOUT)
+        if batch.merges:
+            # What cannot be moved now is moved later, and is as durable in the log.
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        done = outcomes(self.connection, batch.operations)
+        _wait_for_locks(self.connection, 0.0)
+        return done
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         # A loop that has gone away without closing the store has nobody left to tell.
@@ -226,56 +279,25 @@ def _finish(future: asyncio.Future[None], failure: Exception | None) -> None:
         future.set_exception(failure)
 
 
+def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}").fetchall()
+
+
 def _connect(path: Path, *, wal: bool) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite would make the file with the process's umask; its log files take after it. Only a new one is opened
     # here: closing a descriptor drops every POSIX lock this process has on its file.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None)
+    # Two threads use it, one at a time.
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         sql.prepare(connection, wal=wal, patience=LOCK_TIMEOUT)
+        if wal:
+            # It would be moved into the file, and the disk synced, in the middle of any commit.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        _wait_for_locks(connection, 0.0)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _outcomes(connection: sqlite3.Connection, batch: list[_Operation]) -> list[Any]:
-    """Return what each operation of the batch returned or raised; what it wrote is durable."""
-    try:
-        return _in_one_transaction(connection, batch)
-    except sqlite3.Error as error:
-        # The lock is not got sooner by asking once for each operation, and each would wait as long as all.
-        if len(batch) == 1 or error.sqlite_errorcode & 0xFF in _BUSY:
-            return [unavailable(error) for _ in batch]
-    # One of them does not fit the disk, say. Alone, it fails alone.
-    return [outcome for operation in batch for outcome in _outcomes(connection, [operation])]
-
-
-def _in_one_transaction(connection: sqlite3.Connection, batch: list[_Operation]) -> list[Any]:
-    alone = (
-        len(batch) == 1 and batch[0].whole
-    )  # SQLite begins and ends one for it, and takes the lock just so
-    begins = not alone and any(operation.writes for operation in batch)
-    if begins:
-        connection.execute("BEGIN IMMEDIATE")
-    try:
-        outcomes = [_outcome(connection, operation) for operation in batch]
-        if begins:
-            connection.execute("COMMIT")
-    except sqlite3.Error:
-        # SQLite has rolled back by itself after some failures, after others it has not.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return outcomes
-
-
-def _outcome(connection: sqlite3.Connection, operation: _Operation) -> Any:
-    try:
-        return operation.run(connection)
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # Conflict, or a caller's argument that no row can hold: its own affair
-        return error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from adapter.errors import StoreUnavailable
 from adapter.state.port import Row, Store
@@ -76,6 +76,7 @@ class WatchedStore:
         return written
 
     # --- the store --------------------------------------------------------------------------------------------
+    # Methods that only hand over return the coroutine: one less is resumed for each row.
 
     async def open(self) -> None:
         await self._store.open()
@@ -83,13 +84,13 @@ class WatchedStore:
     async def close(self) -> None:
         await self._store.close()
 
-    async def get(self, table: str, key: str) -> Row | None:
-        return await self._store.get(table, key)
+    def get(self, table: str, key: str) -> Coroutine[Any, Any, Row | None]:
+        return self._store.get(table, key)
 
-    async def put(
+    def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
-    ) -> Row:
-        return await self._noted(self._store.put(table, key, value, expected=expected, due=due), len(value))
+    ) -> Coroutine[Any, Any, Row]:
+        return self._noted(self._store.put(table, key, value, expected=expected, due=due), len(value))
 
     async def put_all(
         self,
@@ -101,8 +102,8 @@ class WatchedStore:
         size = sum(len(value) for _, value, _ in rows)
         await self._noted(self._store.put_all(table, rows, instead_of=instead_of), size)
 
-    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        return await self._noted(self._store.delete(table, key, expected=expected))
+    def delete(self, table: str, key: str, *, expected: int | None = None) -> Coroutine[Any, Any, bool]:
+        return self._noted(self._store.delete(table, key, expected=expected))
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         await self._noted(self._store.touch(table, dues))
@@ -113,5 +114,5 @@ class WatchedStore:
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         return await self._store.overdue(table, now, limit=limit)
 
-    async def count(self, table: str) -> int:
-        return await self._store.count(table)
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
+        return await self._store.count(table, holding=holding)

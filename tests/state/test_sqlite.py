@@ -6,13 +6,17 @@ import asyncio
 import os
 import sqlite3
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from adapter.errors import StoreUnavailable
+from adapter.state import sql
 from adapter.state.port import Conflict, Row
-from adapter.state.sqlite import SqliteStore
+from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
 _WRITES_FOREVER = """
 import asyncio, sys
@@ -26,7 +30,7 @@ async def main():
         for n in range(1_000_000):
             await store.put("sessions", f"{writer}-{n}", b"x" * 500)
             print(f"{writer}-{n}", flush=True)
-    await asyncio.gather(*(write(writer) for writer in range(4)))
+    await asyncio.gather(*(write(writer) for writer in range(int(sys.argv[3]))))
 
 asyncio.run(main())
 """
@@ -76,12 +80,15 @@ async def _python(script: str, *arguments: str) -> asyncio.subprocess.Process:
     )
 
 
+@pytest.mark.parametrize("writers", [1, 4, 300])
 @pytest.mark.parametrize("journal", ["wal", "rollback"])
-async def test_what_put_returned_survives_kill_9(path: Path, journal: str) -> None:
-    """A process that is killed between and during its writes has lost none that it had been told was done."""
-    child = await _python(_WRITES_FOREVER, str(path), journal)
+async def test_what_put_returned_survives_kill_9(path: Path, journal: str, writers: int) -> None:
+    """A process that is killed between and during its writes has lost none that it had been told was done, whether
+    each was a transaction of its own or one of many in the same.
+    """
+    child = await _python(_WRITES_FOREVER, str(path), journal, str(writers))
     assert child.stdout is not None
-    acknowledged = [await child.stdout.readline() for _ in range(40)]
+    acknowledged = [await child.stdout.readline() for _ in range(10 * writers + 30)]
     child.kill()
     acknowledged += (await child.stdout.read()).splitlines(keepends=True)
     await child.wait()
@@ -92,6 +99,137 @@ async def test_what_put_returned_survives_kill_9(path: Path, journal: str) -> No
     missing = [key for key in whole if await store.get("sessions", key) is None]
     await store.close()
     assert missing == []
+
+
+async def test_writes_of_one_turn_are_one_commit(path: Path) -> None:
+    """What many sessions write at once takes a small part of the log that it takes one after the other."""
+    store, log = SqliteStore(path), path.with_name(path.name + "-wal")
+    await store.open()
+    sizes = [log.stat().st_size]
+    await asyncio.gather(*(store.put("sessions", f"a{n}", b"x" * 100) for n in range(50)))
+    sizes.append(log.stat().st_size)
+    for n in range(50):
+        await store.put("sessions", f"b{n}", b"x" * 100)
+    sizes.append(log.stat().st_size)
+    await store.close()
+    at_once, one_by_one = sizes[1] - sizes[0], sizes[2] - sizes[1]
+    assert 0 < 10 * at_once < one_by_one
+
+
+async def test_operations_come_to_pass_in_the_order_they_were_asked_for(path: Path) -> None:
+    """More than one transaction holds, long rows and scans among them: each sees what was asked before it."""
+    store = SqliteStore(path)
+    await store.open()
+    asked: list[Awaitable[object]] = []
+    for n in range(100):
+        asked.append(store.put("sessions", "a", b"%d" % n * (100_000 if n == 40 else 1)))
+        asked.append(store.get("sessions", "a"))
+        asked.append(store.scan("sessions") if n == 70 else store.count("sessions"))
+    outcomes = await asyncio.gather(*asked)
+    await store.close()
+    for n in range(100):
+        put, got, seen = outcomes[3 * n : 3 * n + 3]
+        assert isinstance(put, Row)
+        assert (put.version, got) == (n + 1, put)
+        assert seen == ([put] if n == 70 else 1)
+
+
+async def test_each_writer_of_a_commit_has_an_outcome_of_its_own(path: Path) -> None:
+    """Conflicts and unusable arguments are told to who asked, while the others are written; who left is not missed."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.put("sessions", "there", b"")
+    leaving = asyncio.ensure_future(store.put("sessions", "left", b""))
+    others = asyncio.gather(
+        store.put("sessions", "new", b"", expected=0),
+        store.put("sessions", "there", b"", expected=0),
+        store.put("sessions", "\udcff", b""),
+        store.delete("sessions", "there", expected=7),
+        store.delete("sessions", "there"),
+        return_exceptions=True,
+    )
+    await asyncio.sleep(0)
+    leaving.cancel()
+    outcomes = await others
+    assert [type(outcome) for outcome in outcomes] == [Row, Conflict, UnicodeEncodeError, Conflict, bool]
+    assert [row.key for row in await store.scan("sessions")] == ["left", "new"]
+    await store.close()
+
+
+async def test_the_log_is_moved_into_the_file_now_and_then(path: Path) -> None:
+    """However much is written, the log stays a few times as long as what makes it be moved."""
+    store, log = SqliteStore(path), path.with_name(path.name + "-wal")
+    await store.open()
+    for n in range(1500):
+        await store.put("sessions", f"{n % 50}", b"x" * 20_000)
+    assert MERGED / 2 < log.stat().st_size < 3 * MERGED
+    await store.close()
+
+
+async def test_a_lock_of_another_process_does_not_hold_the_loop(path: Path) -> None:
+    """Writes wait for it in the thread, and come to pass when it is gone."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.put("sessions", "before", b"")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writes = asyncio.gather(*(store.put("sessions", f"{n}", b"") for n in range(3)))
+    async with asyncio.timeout(LOCK_TIMEOUT / 2):
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+    assert not writes.done()
+    other.execute("COMMIT")
+    other.close()
+    assert [row.version for row in await writes] == [1, 1, 1]
+    await store.close()
+
+
+async def done_on_the_loop(work: Awaitable[object]) -> bool:
+    """Tell whether SQL was run by this thread."""
+    files: set[str] = set()
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    sys.setprofile(look)
+    try:
+        await work
+    finally:
+        sys.setprofile(None)
+    return sql.__file__ in files
+
+
+async def test_the_loop_does_only_what_is_brief(path: Path) -> None:
+    """Small rows are written and read there; long rows, many rows, scans and a journal that syncs are the thread's."""
+    store, syncs = SqliteStore(path), SqliteStore(path.with_name("journal.sqlite3"), wal=False)
+    await store.open()
+    await syncs.open()
+    long = ("sessions", "long", b"x" * 600_000)
+    assert await done_on_the_loop(store.put("sessions", "a", b""))
+    assert await done_on_the_loop(store.get("sessions", "a"))
+    assert await done_on_the_loop(store.put_all("sessions", [("b", b"", None)], instead_of=["a"]))
+    assert await done_on_the_loop(store.touch("sessions", {"b": 1.0}))
+    assert await done_on_the_loop(store.delete("sessions", "b"))
+    assert not await done_on_the_loop(store.put(*long))
+    assert await store.get("sessions", "long") == Row("long", long[2], 1, None)
+    assert not await done_on_the_loop(store.touch("sessions", {f"{n}": 1.0 for n in range(1000)}))
+    assert not await done_on_the_loop(store.scan("sessions"))
+    assert not await done_on_the_loop(syncs.put("sessions", "a", b""))
+    await store.close()
+    await syncs.close()
+
+
+async def test_a_slow_disk_is_left_to_the_thread(path: Path) -> None:
+    """After one commit that took long, the loop does none for a hundred times as long."""
+    rested = 2 * SLOW * (RESTS + 1)
+    readings = [0.0, 2 * SLOW, rested - 0.1, rested + 0.1, rested + 0.1]
+    store = SqliteStore(path, now=lambda: readings.pop(0))
+    await store.open()
+    on_loop = [await done_on_the_loop(store.put("sessions", "a", b"")) for _ in range(3)]
+    readings.append(0.0)
+    await store.close()
+    assert on_loop == [True, False, True]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file size limits are of Unix")

@@ -34,7 +34,6 @@ from adapter.relay.sessions.own_session import (
     INITIALIZED,
     Resumption,
     close_session,
-    initialize_result,
     opened,
 )
 from adapter.relay.sessions.session_map import Session, Sessions
@@ -278,12 +277,11 @@ class Renewal:
         version = record.upstream.protocol_version
         resume = Resumption(ask.server, common, upstream_session, version, ask.query).after
         answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.rules.answer_limit)
-        result = initialize_result(answer.response)
-        if result is None:
+        upstream = opened(upstream_session, answer.response, record.upstream.generation + 1)
+        if upstream is None:
             raise SessionUnknown(
                 "The upstream server refused to open this session again: send initialize again."
             )
-        upstream = opened(upstream_session, result, record.upstream.generation + 1)
         headers = [*common, ("MCP-Protocol-Version", upstream.protocol_version)]
         if upstream_session is not None:
             headers.append(("Mcp-Session-Id", upstream_session))

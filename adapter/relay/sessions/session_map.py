@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
+from adapter.relay.sessions.earlier_sessions import EarlierSessions
 from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.rules.access.sessions import (
     Event,
@@ -36,6 +37,8 @@ __all__ = ["TABLE", "Found", "Overdue", "Session", "SessionLimits", "Sessions"]
 
 TABLE = "sessions"
 
+LOADED = 1000
+"""Sessions of an earlier process that are known from the start; any other is read when it is used."""
 
 Found = list[tuple[Row, SessionRecord]]
 """Sessions with the rows that they were read from."""
@@ -59,6 +62,7 @@ class Sessions:
         self._limits = limits
         self._clock = clock
         self._open: dict[str, Session] = {}
+        self._earlier = EarlierSessions()
         self._opening = 0
         self._ending: set[str] = set()
         self._modern_in_flight: dict[str, int] = {}
@@ -69,12 +73,16 @@ class Sessions:
 
     @property
     def active(self) -> int:
-        """Open sessions, those that are being opened among them."""
-        return len(self._open) + self._opening
+        """Open sessions, those that are being opened and those of an earlier process among them."""
+        return len(self._open) + self._earlier.count + self._opening
 
     def adopt(self, key: str, record: SessionRecord) -> Session:
         """Know a session by its record from now on, unless this process knows it already."""
-        return self._open.get(key) or self._keep(key, record)
+        session = self._open.get(key)
+        if session is None:
+            self._earlier.leave(record)
+            session = self._keep(key, record)
+        return session
 
     def known(self, key: str) -> Session | None:
         """The open session of that row, if this process knows it; it counts as used now."""
@@ -88,16 +96,18 @@ class Sessions:
         """The open sessions that this process knows."""
         return list(self._open.values())
 
-    async def load(self) -> None:
-        """Bring the open sessions of an earlier process back into the map."""
-        after = ""
-        while rows := await self._store.scan(TABLE, after=after):
-            for row in rows:
-                with contextlib.suppress(ValueError):  # one that another version wrote harms no other
-                    record = self._last_known(row)
-                    if record.state is SessionState.OPEN:
-                        self._keep(row.key, record)
-            after = rows[-1].key
+    async def load(self, keys: Iterable[str] = ()) -> None:
+        """Bring the open sessions of ``keys``, and some others of an earlier process, back into the map.
+
+        All are counted. Raises StoreUnavailable.
+        """
+        await self._earlier.load(self._store, TABLE, self._clock())
+        rows = [row for key in keys if (row := await self._store.get(TABLE, key)) is not None]
+        for row in [*rows, *await self._store.scan(TABLE, limit=LOADED)]:
+            with contextlib.suppress(ValueError):  # one that another version wrote harms no other
+                record = self._last_known(row)
+                if record.state is SessionState.OPEN:
+                    self.adopt(row.key, record)
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -155,7 +165,7 @@ class Sessions:
         if refused is not None:
             raise refused
         assert record is not None, "only a session that exists is served"
-        return self._open.get(key) or self._keep(key, record)
+        return self.adopt(key, record)
 
     # --- counting ---------------------------------------------------------------------------------------------
 
@@ -268,7 +278,7 @@ class Sessions:
             await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
         except Conflict:
             return await self.revoke(key, reason)
-        self._drop(key)
+        self._drop(key, record)
         await self._tell_end(key)
         return record
 
@@ -295,8 +305,7 @@ class Sessions:
 
     async def put_off(self, keys: Iterable[str], seconds: float) -> None:
         """Let what is due for these sessions wait, so that they stand in no other one's way."""
-        due_at = self._clock() + seconds
-        await self._store.touch(TABLE, dict.fromkeys(keys, due_at))
+        await self._store.touch(TABLE, dict.fromkeys(keys, self._clock() + seconds))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -340,7 +349,7 @@ class Sessions:
             await self._store.put(
                 TABLE, row.key, encode(resting), expected=row.version, due=self.due(resting)
             )
-            self._drop(row.key)
+            self._drop(row.key, record)
 
     def _last_known(self, row: Row) -> SessionRecord:
         """The record with the time it was last seen, which for an open session only the row's ``due`` tells."""
@@ -372,8 +381,10 @@ class Sessions:
         if self._open.get(session.key) is session:
             self._drop(session.key)
 
-    def _drop(self, key: str) -> None:
-        """Remove a session that is not open any more, and end its streams."""
+    def _drop(self, key: str, record: SessionRecord | None = None) -> None:
+        """Remove a session that is not open any more, and end its streams. ``record``: as it was while it was open."""
         session = self._open.pop(key, None)
         if session is not None:
             session.end_streams()
+        elif record is not None:
+            self._earlier.leave(record)

@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import Resumption, initialize_result, opened
+from adapter.relay.sessions.own_session import Resumption, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, Sessions
@@ -163,9 +163,9 @@ class SessionOpener:
             if stages and media_type(reply) == "text/event-stream":
                 require_plain(reply)
             answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
-            result = initialize_result(answer.response)
-            if result is not None:
-                upstream = opened(upstream_session, result)
+            agreed = opened(upstream_session, answer.response)
+            if agreed is not None:
+                upstream = agreed
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
                 headers.append(("Mcp-Session-Id", await self._sessions.create(record)))

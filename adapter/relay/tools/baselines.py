@@ -139,6 +139,17 @@ class Baselines:
                 pin = accepted
         return await self._catalogue(pin, now)
 
+    def may_wait(self, call: Call, now: Catalogue) -> bool:
+        """Tell whether the pin of a call's scope is of no use once the scope has ended.
+
+        It is if it would outlive the session, and where operators are to hear that other tools are offered.
+        """
+        if self._scope_of(call) is not call.scope:
+            return False
+        known, accepted = self.cache.accepted()
+        baseline = self.pinning.lock or accepted or self.cache.first
+        return known and baseline is not None and baseline.digest == now.digest == self.cache.written
+
     async def pin_of(self, scope_id: str) -> Pin | None:
         """The pin of this scope: its own, or the one that an operator accepted later."""
         own = self.cache.pins.get(scope_id)

@@ -178,6 +178,10 @@ class CatalogueCache:
         self.snapshot, self._read_in = snapshot, scope_id
         self._stale_at = self._now() + self._fresh_for
 
+    def fresh_snapshot(self) -> CatalogueSnapshot | None:
+        """The list that every scope is offered at this moment, None if that is not known."""
+        return None if self.varies or self._now() >= self._stale_at else self.snapshot
+
     def is_from(self, scope_id: str) -> bool:
         """Tell whether the snapshot was read in this very scope's upstream session."""
         return self.varies or self._read_in == scope_id

@@ -85,6 +85,10 @@ class CatalogueJudge:
                 return await self._publish(call, verdict)
         raise UpstreamBroken("The upstream server's tools change faster than they can be read; try again.")
 
+    async def pin(self, call: Call, snapshot: CatalogueSnapshot) -> None:
+        """Pin the scope of a call to what it was offered then, unless it is pinned."""
+        await self._judge(call, snapshot)
+
     async def _find(self, call: Call) -> Verdict:
         snapshot = await self._reader.snapshot(call)
         verdict = await self._judge(call, snapshot)

@@ -19,10 +19,11 @@ from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
+from adapter.relay.tools.deferred_pins import DeferredPins
 from adapter.relay.tools.tool_lists import Page, ToolLists, Writing
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
-from adapter.rules.tools.catalogue import Verdict
+from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure
@@ -80,6 +81,7 @@ class ToolGuard:
         self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
+        self._deferred = DeferredPins(self._view_quietly, baselines, runtime.background)
         self._retry_at = float("-inf")
 
     def __repr__(self) -> str:
@@ -130,9 +132,7 @@ class ToolGuard:
             return
         if not self._waits:
             # Nothing will be refused, so no call waits until its tools are pinned.
-            if call.scope.id not in self._viewing and self._now() >= self._retry_at:
-                self._viewing.add(call.scope.id)
-                self._background.run(self._view_quietly(call.without_request()))
+            self._pin_beside(call)
             return
         verdict = await self._judge.verdict(call)
         if verdict.hides(name):
@@ -143,8 +143,21 @@ class ToolGuard:
             raise _unknown(name)
         raise await self._refusal(call, verdict.drift)
 
-    async def _view_quietly(self, call: Call) -> None:
+    def _pin_beside(self, call: Call) -> None:
+        """Have the scope of a call be pinned to the tools of now, which are to be read first if nobody knows them."""
+        scope_id = call.scope.id
+        if scope_id in self._deferred.waiting or scope_id in self._viewing or self._now() < self._retry_at:
+            return
+        if not self._deferred.add(call):
+            self._viewing.add(scope_id)
+            self._background.run(self._view_quietly(call.without_request()))
+
+    async def _view_quietly(self, call: Call, first: CatalogueSnapshot | None = None) -> None:
+        """Judge what a scope is offered, which it is pinned to unless it was offered something else at ``first``."""
+        self._viewing.add(call.scope.id)
         try:
+            if first is not None:
+                await self._judge.pin(call, first)
             await self._judge.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
@@ -196,6 +209,8 @@ class ToolGuard:
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
         assert self._definitions is not None, "definitions are kept where they are asked for"
+        if call.scope.id in self._deferred.waiting:
+            await self._deferred.settle(call.scope.id)
         verdict = await self._judge.verdict(call)
         digest = verdict.now.digest
         definitions = self._definitions.of(digest)
@@ -240,6 +255,8 @@ class ToolGuard:
             page = await self._page(call, response, first=first)
         if page.listed is None or not self._watches:
             return page.response
+        if call.scope.id in self._deferred.waiting:
+            await self._deferred.settle(call.scope.id)
         try:
             verdict = await self._judge.verdict_on(call, page.listed, first=first)
         except AdapterError as error:

@@ -68,7 +68,7 @@ def well_formed(session_id: str) -> bool:
 
 
 # Every call of a session asks for the same key, and the hash is a third of what finding its session costs.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def session_key(session_id: str) -> str:
     """The key of a session's row: SHA-256 in hex. The store holds no id: reading it opens no session."""
     return hashlib.sha256(_raw(session_id)).hexdigest()
@@ -129,6 +129,10 @@ class SessionRecord:
 _FORMAT = 1
 
 
+OPEN_MARK = b'"state":"open"'
+"""Bytes of every open session's row, and of no other: a quote within a text is escaped."""
+
+
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
     (initialize, initialized), upstream = record.handshake, record.upstream
@@ -182,7 +186,7 @@ def decode(data: bytes) -> SessionRecord:
 def _packed(text: str | None) -> str | None:
     # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
     # and leaves ASCII, so nearly all of it, readable in the store.
-    return None if text is None else _raw(text).decode("latin-1")
+    return text if text is None or text.isascii() else _raw(text).decode("latin-1")
 
 
 def _text(packed: str) -> str:

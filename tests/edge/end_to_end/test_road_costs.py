@@ -29,7 +29,7 @@ COSTS = {
     "a call that is passed on": 105,
     "a call whose tool is guarded": 105,
     "a list whose tools are guarded": 147,
-    "a session that is opened and ended": 379,
+    "a session that is opened and ended": 351,
 }
 """Calls of Python functions for one exchange."""
 

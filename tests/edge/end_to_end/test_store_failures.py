@@ -42,7 +42,7 @@ class FailingStore(MemoryStore):
         self.check()
         return await super().overdue(table, now, limit=limit)
 
-    async def count(self, table: str) -> int:
+    async def count(self, table: str, *, holding: bytes = b"") -> int:
         self.check()
         return await super().count(table)
 

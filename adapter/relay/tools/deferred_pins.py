@@ -1,0 +1,72 @@
+"""Pins that are written a moment after the call that they are for: most short sessions have ended by then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import islice
+
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.stages import Call
+from adapter.relay.tools.baselines import Baselines
+from adapter.rules.tools.catalogue import CatalogueSnapshot
+
+AFTER = 0.25
+"""Seconds after which scopes are pinned that have not ended."""
+
+MOST = 4096
+"""Scopes that wait at once."""
+
+AT_ONCE = 16
+"""Scopes that are pinned together, so that one commit has their rows."""
+
+PinScope = Callable[[Call, CatalogueSnapshot], Awaitable[None]]
+"""Pins the scope of a call to what was offered then; handles its own failures."""
+
+
+class DeferredPins:
+    """The scopes that are still to be pinned to the tools that were known at their first call.
+
+    Only where calls wait for no verdict, and where the pin could matter to nobody but this scope's own later requests.
+    A stop of the adapter writes the pins that wait.
+    """
+
+    def __init__(self, pin: PinScope, baselines: Baselines, background: BackgroundTasks) -> None:
+        self._pin = pin
+        self._baselines = baselines
+        self._background = background
+        self._at_work = False
+        self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
+        """Calls with what was offered then, by scope id."""
+
+    def __repr__(self) -> str:
+        return f"<DeferredPins: {len(self.waiting)} scopes>"
+
+    def add(self, call: Call) -> bool:
+        """Have the scope of a call be pinned to the tools of now, unless it ends soon. False: it cannot wait."""
+        snapshot = self._baselines.cache.fresh_snapshot()
+        if snapshot is None or len(self.waiting) >= MOST:
+            return False
+        if not self._baselines.may_wait(call, snapshot.catalogue):
+            return False
+        self.waiting[call.scope.id] = call.without_request(), snapshot
+        if not self._at_work:
+            self._at_work = True
+            self._background.run(self._settle_soon())
+        return True
+
+    async def settle(self, scope_id: str) -> None:
+        """Pin a scope now, if it waits for that and has not ended."""
+        waiting = self.waiting.pop(scope_id, None)
+        if waiting is not None and not self._baselines.cache.has_ended(scope_id):
+            await self._pin(*waiting)
+
+    async def _settle_soon(self) -> None:
+        try:
+            await asyncio.sleep(AFTER)
+        finally:
+            try:
+                while self.waiting:
+                    await asyncio.gather(*map(self.settle, [*islice(self.waiting, AT_ONCE)]))
+            finally:
+                self._at_work = False

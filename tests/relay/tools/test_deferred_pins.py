@@ -1,0 +1,122 @@
+"""The pin of a session that ends soon is never written, and that of any other is what its first call saw."""
+
+from __future__ import annotations
+
+import asyncio
+
+from adapter.relay.tools.pins import PINS
+from adapter.rules.access.principals import Caller, session_scope
+from adapter.rules.access.sessions import session_key
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
+from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Shop, guarded
+
+WARNING = "[Warning"
+
+
+class PinsCounted(MemoryStore):
+    """A store that counts the pins that are written, also those that are gone by now."""
+
+    pinned = 0
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        self.pinned += table == PINS
+        return await super().put(table, key, value, expected=expected, due=due)
+
+
+async def calls_once(front: Guarded) -> str:
+    """A new session that has called a tool."""
+    session = await front.open()
+    await front.call(session, "click")
+    return session
+
+
+def scope_id(session: str) -> str:
+    return session_scope(b"", session_key(session)).id
+
+
+def ends(front: Guarded, session: str) -> None:
+    front.cache.end(scope_id(session))
+
+
+async def test_session_that_ends_soon_has_no_pin() -> None:
+    """Those that go on have theirs a moment later, however many they are."""
+    store = PinsCounted()
+    async with guarded(Shop(CLICK), "warn", store=store) as front:
+        await calls_once(front)
+        await front.idle()
+        assert store.pinned == 1
+        for number in range(60):
+            session = await calls_once(front)
+            if number % 3:
+                ends(front, session)
+        assert store.pinned == 1
+        await front.idle()
+        assert store.pinned == 21
+
+
+async def test_pin_is_what_was_offered_at_the_first_call() -> None:
+    """The tools may change before the pin is written; the session is warned of that."""
+    shop = Shop(CLICK)
+    async with guarded(shop, "warn") as front:
+        await calls_once(front)
+        await front.idle()
+        session = await calls_once(front)
+        shop.tools = [EVIL]
+        front.cache.changed()
+        await front.idle()
+        assert (await front.list(session))[0]["description"].startswith(WARNING)
+
+
+async def test_list_before_the_pin_is_written_is_compared_with_it() -> None:
+    """A list makes no pin of its own where a call came first."""
+    shop = Shop(CLICK)
+    async with guarded(shop, "warn") as front:
+        await calls_once(front)
+        await front.idle()
+        session = await calls_once(front)
+        shop.tools = [EVIL]
+        assert (await front.list(session))[0]["description"].startswith(WARNING)
+
+
+async def test_stop_writes_the_pins_that_wait() -> None:
+    """A session that goes on in the next process starts from the tools that it called."""
+    shop, store = Shop(CLICK), MemoryStore()
+    async with guarded(shop, "warn", store=store) as front:
+        await calls_once(front)
+        await front.idle()
+        session = await calls_once(front)
+        await asyncio.sleep(0)
+        assert await store.count(PINS) == 1
+    assert await store.get(PINS, f"one/{scope_id(session)}") is not None
+
+
+async def test_operators_hear_of_drift_that_short_sessions_meet() -> None:
+    """Where other tools are offered than the server's first ones, no view is put off."""
+    shop = Shop(CLICK)
+    async with guarded(shop, "warn") as front:
+        await calls_once(front)
+        await front.idle()
+        shop.tools = [EVIL, SHOOT]
+        front.cache.changed()
+        await calls_once(front)
+        await front.idle()
+        for _ in range(3):
+            ends(front, await calls_once(front))
+        await front.idle()
+        found = await front.baselines.remembered()
+        assert found is not None and found.sessions == 4
+
+
+async def test_caller_over_http_is_pinned_at_once() -> None:
+    """The pin is that of a principal, and outlives the session."""
+    store = PinsCounted()
+    async with guarded(Shop(CLICK), "warn", store=store, caller=Caller("ann")) as front:
+        await calls_once(front)
+        await front.idle()
+        front.caller = Caller("ann", entrance="http")
+        ends(front, await calls_once(front))
+        await front.idle()
+        assert store.pinned == 2
