@@ -132,7 +132,7 @@ class ClientResponse:
     """
 
     status: int
-    headers: list[tuple[str, str]]
+    headers: Headers
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)

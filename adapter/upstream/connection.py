@@ -16,6 +16,7 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import silent
 from adapter.upstream.reply import HttpReply, again
@@ -61,8 +62,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_earlier", "_fed", "_fields", "_headed", "_keep",
-        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_status",
-        "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
+        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_shared",
+        "_status", "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
         "taken_at",
     )  # fmt: skip
 
@@ -90,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._keep_alive = b""
         self._repeated: RepeatedHead | None = None
         """The bytes of the last head, which was that of an answer in one piece."""
+        self._shared = SharedFields(())
+        """Its fields."""
         self._fed = self._barren = self._status = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
 
@@ -132,7 +135,7 @@ class Connection(asyncio.Protocol):
             while not answer.status:
                 if answer.failure is not None:
                     raise again(answer.failure)
-                if not await self.read_timer.wait(read_timeout):
+                if not await self.read_timer.start(read_timeout):
                     raise silent(read_timeout)
         except BaseException:
             answer.abort()
@@ -192,6 +195,8 @@ class Connection(asyncio.Protocol):
             return
         if self._answer is None:
             self._repeated = repeated_head(data) if self._repeats(data) else None
+            if self._repeated is not None:
+                self._shared = SharedFields(self._fields)
             self._settle()
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
@@ -226,14 +231,8 @@ class Connection(asyncio.Protocol):
         """Take an answer in one piece whose head says what the last one said."""
         self._fed = len(content) or 1
         self._headed = True
-        length = str(len(content))
-        answer.headers = self._fields = [
-            (name, length if name.lower() == "content-length" else value) for name, value in self._fields
-        ]
-        answer.status = self._status
-        if content:
-            answer.add(content)
-        answer.complete()
+        self._shared = self._shared.with_length(len(content))
+        answer.arrive(self._status, self._shared, content)
         self._answer = None
         self._settle()
         self.read_timer.wake()
@@ -315,7 +314,8 @@ class Connection(asyncio.Protocol):
         if not self._keep or self._surplus or transport.is_closing() or transport.get_write_buffer_size():
             transport.abort()
             return
-        self.resume()
+        if self._paused:
+            self.resume()
         self.reused = True
         self._released(self)
 

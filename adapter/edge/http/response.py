@@ -13,6 +13,7 @@ from typing import Protocol
 
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import ClientGone, Sendable
+from adapter.rules.access.headers import SharedFields
 
 AT_ONCE = 4 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows beside sending them."""
@@ -246,7 +247,13 @@ class HttpAnswer:
             # 9.6) sends its next request there, and learns that it failed.
             self.keep = False
         option = None if self.keep and self._modern else "keep-alive" if self.keep else "close"
-        head, own = _encoded_head(status, tuple(fields), option)
+        if type(fields) is SharedFields:
+            known: tuple[bytes, int] | None = fields.derived.get((status, option))
+            if known is None:
+                known = fields.derived[status, option] = _encoded_head(status, tuple(fields), option)
+            head, own = known
+        else:
+            head, own = _encoded_head(status, tuple(fields), option)
         self.status = status
         return head + _clock.lines(own)
 

@@ -30,8 +30,10 @@ from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access import host_and_origin_check
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
+from adapter.upstream.port import Headers
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import Era
 
@@ -258,13 +260,22 @@ guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``browsers.guarded``; takes a tuple."""
 
 
+def _guarded_answer(headers: Headers) -> list[tuple[str, str]]:
+    if type(headers) is not SharedFields:
+        return guarded(tuple(headers))
+    fields: SharedFields | None = headers.derived.get(guarded)
+    if fields is None:
+        fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
+    return fields
+
+
 async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
     """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.
     """
-    fields = guarded(tuple(answer.headers))
+    fields = _guarded_answer(answer.headers)
     if extra:
-        fields = fields + extra
+        fields = [*fields, *extra]
     if isinstance(answer.body, bytes):
         reply.send(answer.status, fields, answer.body)
         return

@@ -13,7 +13,7 @@ from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
-from adapter.rules.access.headers import missing, to_upstream
+from adapter.rules.access.headers import SharedFields, missing, to_upstream
 from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
@@ -180,7 +180,7 @@ def ask_of(
             caller=Caller(principal, "mcp", fields, withhold),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
-        known = headers.derived[key] = sender, _forwarded(headers, server, withhold)
+        known = headers.derived[key] = sender, SharedFields(_forwarded(headers, server, withhold))
     query = forwardable_query(query) if (query := request.target.partition("?")[2]) else ""
     return ClientRequest(server, request.method, *known, query)
 

@@ -13,7 +13,7 @@ from adapter.relay.flow import piped
 from adapter.relay.replies import is_encoded, media_type
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.upstream.port import UpstreamReply, header
+from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 
@@ -63,9 +63,7 @@ class PassThrough:
             raise
 
 
-async def piped_answer(
-    reply: UpstreamReply, headers: list[tuple[str, str]], read_timeout: float | None
-) -> ClientResponse:
+async def piped_answer(reply: UpstreamReply, headers: Headers, read_timeout: float | None) -> ClientResponse:
     """An answer that is no event stream: held while small, so that a broken one never leaves in part."""
     first: list[bytes] = []
     size = 0
