@@ -148,10 +148,9 @@ class ClientResponse:
 
 def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:
     """The JSON-RPC requests among what a client sent: those that wait for an answer."""
-    if envelope is None:
-        return []
-    members = envelope.members if isinstance(envelope, Batch) else [envelope]
-    return [member for member in members if member.kind is Kind.REQUEST]
+    if isinstance(envelope, Batch):
+        return [member for member in envelope.members if member.kind is Kind.REQUEST]
+    return [envelope] if envelope is not None and envelope.kind is Kind.REQUEST else []
 
 
 def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, str]]:
@@ -168,6 +167,8 @@ def asking_plain(
 
 def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:
     """The longest silence (seconds) that any of the requests allows; None: for ever."""
+    if len(requests) == 1:
+        return ask.server.read_timeout_of(requests[0].method, requests[0].name)
     allowed = [ask.server.read_timeout_of(request.method, request.name) for request in requests]
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
 

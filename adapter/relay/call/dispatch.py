@@ -7,7 +7,10 @@ because its result mints the session, but leaves as it came. What stages concern
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from adapter.errors import AdapterError, BadRequest
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
@@ -43,10 +46,11 @@ class Relay:
     staged: StagedExchange
     get_streams: GetStreams
 
-    async def handle(self, ask: ClientRequest) -> ClientResponse:
+    def handle(self, ask: ClientRequest) -> Coroutine[Any, Any, ClientResponse]:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
-        if ask.method == "POST":
-            return await self._post(ask)
+        return self._post(ask) if ask.method == "POST" else self._listen_or_end(ask)
+
+    async def _listen_or_end(self, ask: ClientRequest) -> ClientResponse:
         session = None
         if ask.sender.era is Era.LEGACY:
             if ask.method == "DELETE":
@@ -69,7 +73,7 @@ class Relay:
             session = None
         elif isinstance(envelope, Envelope) and _opens(envelope):
             _judge(ask, envelope)
-            ask.server.require_healthy(asyncio.get_running_loop().time())
+            ask.server.require_healthy()
             ask.server.counters.exchanges += 1
             return await self.opener.open(ask, envelope)
         else:
@@ -79,18 +83,22 @@ class Relay:
                 session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
             if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
                 raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-        ask.server.require_healthy(asyncio.get_running_loop().time())
+        ask.server.require_healthy()
         _judge(ask, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
-        leave = self.sessions.enter(session, ask.sender.principal, len(requests))
+        counted = session, ask.sender.principal, len(requests)
+        self.sessions.enter(*counted)
         try:
             answer = await self._exchange(ask, session, envelope, requests)
         except BaseException:
-            leave()
+            self.sessions.leave(*counted)
             raise
-        answer.release = both(answer.release, leave)
+        if isinstance(answer.body, bytes):
+            self.sessions.leave(*counted)
+        else:
+            answer.release = both(answer.release, partial(self.sessions.leave, *counted))
         return answer
 
     async def _exchange(
