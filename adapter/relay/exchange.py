@@ -138,6 +138,11 @@ class ClientResponse:
     release: Callable[[], None] = field(default=_nothing)
     last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
 
+    @property
+    def holds(self) -> bool:
+        """True where ``close`` has something to let go of."""
+        return self.release is not _nothing or not isinstance(self.body, bytes)
+
     async def close(self) -> None:
         try:
             if not isinstance(self.body, bytes):

@@ -143,7 +143,6 @@ class HttpAnswer:
     def __init__(
         self,
         connection: ConnectionWriter,
-        *,
         keep: bool,
         modern: bool = True,
         bare: bool = False,

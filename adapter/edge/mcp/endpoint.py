@@ -33,7 +33,6 @@ from adapter.rules.access import host_and_origin_check
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
-from adapter.upstream.port import Headers
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import Era
 
@@ -42,6 +41,10 @@ LONGEST_NAME = 128
 
 _ADMITTED = object()
 """The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+
+
+NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
+"""A block that nobody traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,10 @@ class Endpoint:
         answer: ClientResponse | None = None
         try:
             ask = await self._ask(request, server, visit)
-            with self._spanned(request, server, visit):
+            with NO_SPAN if self.tracing is None else self._spanned(self.tracing, request, server, visit):
                 answer = await self.relay.handle(ask)
-                await send_answer(request.reply, answer, extra)
+                if not send_whole(request.reply, answer, extra):
+                    await send_pieces(request.reply, answer, extra)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
@@ -132,20 +136,20 @@ class Endpoint:
             self.log.exception("a request failed unexpectedly", server=server.id)
             self._fail(request.reply, InternalError(), visit, extra)
         finally:
-            if answer is not None:
+            if answer is not None and answer.holds:
                 await answer.close()
 
     def _spanned(
-        self, request: Request, server: Server, visit: InboundRequest
+        self, tracing: Tracing, request: Request, server: Server, visit: InboundRequest
     ) -> AbstractContextManager[object]:
-        if self.tracing is None or visit.method != "tools/call":
-            return contextlib.nullcontext()
+        if visit.method != "tools/call":
+            return NO_SPAN
         attributes = {
             "tool.name": shown(visit.name or "", LONGEST_NAME),
             "server.id": server.id,
             "entrance": "mcp",
         }
-        return self.tracing.call_span("mcp.tool.call", attributes, request.headers)
+        return tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _fail(
         self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]
@@ -209,13 +213,14 @@ class Endpoint:
 
     async def _read(self, request: Request, visit: InboundRequest) -> tuple[bytes, bool]:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
-        body = await self.ingress.read_body(request)
-        text, encoded = self.ingress.plain(body, request)
+        body = request.body
+        sent = self.ingress.take_body(body) if body.complete else await self.ingress.read_body(request)
+        text, encoded = self.ingress.plain(sent, request)
         if len(text) <= READ_AT_ONCE:
             visit.envelope, visit.era = self.ingress.read_message(text, request)
         else:
             visit.envelope, visit.era = await self.ingress.read_dense(text, request)
-        return body, encoded
+        return sent, encoded
 
 
 def _let_go(body: Body, message: Envelope | Batch) -> None:
@@ -260,26 +265,30 @@ guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``browsers.guarded``; takes a tuple."""
 
 
-def _guarded_answer(headers: Headers) -> list[tuple[str, str]]:
+def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    headers = answer.headers
+    fields: list[tuple[str, str]] | None
     if type(headers) is not SharedFields:
-        return guarded(tuple(headers))
-    fields: SharedFields | None = headers.derived.get(guarded)
-    if fields is None:
+        fields = guarded(tuple(headers))
+    elif (fields := headers.derived.get(guarded)) is None:
         fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
-    return fields
+    return [*fields, *extra] if extra else fields
 
 
-async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
-    """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
+def send_whole(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> bool:
+    """Send a mount's answer whose body is here; False for any other."""
+    if not isinstance(answer.body, bytes):
+        return False
+    reply.send(answer.status, _fields_of(answer, extra), answer.body)
+    return True
+
+
+async def send_pieces(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
+    """Send a mount's answer as it comes, to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.
     """
-    fields = _guarded_answer(answer.headers)
-    if extra:
-        fields = [*fields, *extra]
-    if isinstance(answer.body, bytes):
-        reply.send(answer.status, fields, answer.body)
-        return
-    reply.begin(answer.status, fields, answer.length)
+    assert not isinstance(answer.body, bytes), "what is here is sent at once"
+    reply.begin(answer.status, _fields_of(answer, extra), answer.length)
     if isinstance(answer.body, Flow):
         await answer.body.pour(reply)
     else:
