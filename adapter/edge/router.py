@@ -26,6 +26,7 @@ from adapter.errors import (
 )
 from adapter.relay.server import Server
 from adapter.rules.text.unicode import shown
+from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
@@ -69,7 +70,8 @@ class ExchangeRecords:
 
     def end(self, request: Request, server: str, call: InboundRequest, seconds: float) -> None:
         """Record an exchange over MCP with ``server`` (its id) that took ``seconds``."""
-        method, name = call.method, call.name
+        message = call.envelope
+        method, name = (message.method, message.name) if isinstance(message, Envelope) else ("", None)
         self.write(
             request,
             {

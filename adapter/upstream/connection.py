@@ -140,7 +140,9 @@ class Connection(asyncio.Protocol):
         except BaseException:
             answer.abort()
             raise
-        return answer.handed_out()
+        if answer.whole is None:
+            answer.settle_whole()
+        return answer
 
     def leaves_few(self, reserves: int) -> bool:
         """See descriptors.scarce."""

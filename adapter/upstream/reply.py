@@ -116,11 +116,10 @@ class HttpReply(Pouring):
             self.buffered = len(content)
         self._connection = None
 
-    def handed_out(self) -> HttpReply:
-        """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
-        if self._connection is None and self.whole is None:
+    def settle_whole(self) -> None:
+        """Decide what ``whole`` is: the answer is on its way to the caller."""
+        if self._connection is None:
             self.whole = self._joined()
-        return self
 
     def _take(self) -> bytes:
         piece = self._joined()

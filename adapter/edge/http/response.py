@@ -161,9 +161,14 @@ class HttpAnswer:
 
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """See Reply. Raises ValueError for a field that would be more than one line."""
-        length = b"" if status in _BODILESS else b"Content-Length: %d\r\n" % len(body)
-        head = self._head(status, fields) + length + b"\r\n"
-        self._connection.write(head if self._bare or not length else head + body)
+        head = self._head(status, fields)
+        if status in _BODILESS:
+            data = head + b"\r\n"
+        elif self._bare:
+            data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        else:
+            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+        self._connection.write(data)
         self.complete = True
 
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:

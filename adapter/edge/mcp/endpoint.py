@@ -215,7 +215,9 @@ class Endpoint:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
         body = request.body
         sent = self.ingress.take_body(body) if body.complete else await self.ingress.read_body(request)
-        text, encoded = self.ingress.plain(sent, request)
+        text, encoded = sent, False
+        if "content-encoding" in request.headers.lower:
+            text, encoded = self.ingress.plain(sent, request)
         if len(text) <= READ_AT_ONCE:
             visit.envelope, visit.era = self.ingress.read_message(text, request)
         else:

@@ -35,6 +35,8 @@ from adapter.upstream.port import (
 )
 from adapter.wire.envelope import Envelope
 
+_CALL = Purpose.CALL
+
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
 
@@ -83,11 +85,11 @@ class UpstreamSessions:
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers: Headers = ask.headers
-        if session is not None and session.upstream.id is not None:
-            headers = _in_session(ask.headers, session.upstream.id)
-        envelope = ask.envelope
-        streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
-        purpose = Purpose.STREAM if streams else Purpose.CALL
+        if session is not None and (upstream_session := session.upstream.id) is not None:
+            headers = _in_session(ask.headers, upstream_session)
+        purpose = _CALL
+        if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
+            purpose = Purpose.STREAM
         return UpstreamRequest(
             ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
         )
