@@ -18,10 +18,10 @@ import httptools
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.limits import ExchangeLimit, scarce
-from adapter.upstream.port import silent
+from adapter.upstream.port import Headers, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
-from adapter.wire.repeated_head import RepeatedHead, repeated_head
+from adapter.wire.repeated_head import LONGEST, RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
             return
         if self._answer is None:
             self._repeated = repeated_head(data) if self._repeats(data) else None
-            if self._repeated is not None:
+            if self._repeated is not None and self._shared != self._fields:
                 self._shared = SharedFields(self._fields)
             self._settle()
         elif not self._headed:
@@ -292,7 +292,17 @@ class Connection(asyncio.Protocol):
             raise _head_too_large()
         self._headed = True
         self._status = answer.status = status
-        answer.headers = self._fields
+        answer.headers = self._known_fields()
+
+    def _known_fields(self) -> Headers:
+        """The fields that have come: shared ones, where an answer before had the same."""
+        fields = self._fields
+        if fields == self._shared:
+            return self._shared
+        if fields == self._earlier and sum(len(name) + len(value) for name, value in fields) <= LONGEST:
+            self._repeated, self._shared = None, SharedFields(fields)
+            return self._shared
+        return fields
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -117,8 +118,11 @@ class Endpoint:
             ask = await self._ask(request, server, visit)
             with NO_SPAN if self.tracing is None else self._spanned(self.tracing, request, server, visit):
                 answer = await self.relay.handle(ask)
-                if not send_whole(request.reply, answer, extra):
-                    await send_pieces(request.reply, answer, extra)
+                fields = _fields_of(answer, extra)
+                if isinstance(answer.body, bytes):
+                    request.reply.send(answer.status, fields, answer.body)
+                else:
+                    await send_pieces(request.reply, answer, answer.body, fields)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
@@ -277,23 +281,19 @@ def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tup
     return [*fields, *extra] if extra else fields
 
 
-def send_whole(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> bool:
-    """Send a mount's answer whose body is here; False for any other."""
-    if not isinstance(answer.body, bytes):
-        return False
-    reply.send(answer.status, _fields_of(answer, extra), answer.body)
-    return True
-
-
-async def send_pieces(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
+async def send_pieces(
+    reply: Reply,
+    answer: ClientResponse,
+    pieces: AsyncGenerator[bytes, None],
+    fields: list[tuple[str, str]],
+) -> None:
     """Send a mount's answer as it comes, to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.
     """
-    assert not isinstance(answer.body, bytes), "what is here is sent at once"
-    reply.begin(answer.status, _fields_of(answer, extra), answer.length)
-    if isinstance(answer.body, Flow):
-        await answer.body.pour(reply)
+    reply.begin(answer.status, fields, answer.length)
+    if isinstance(pieces, Flow):
+        await pieces.pour(reply)
     else:
-        async for piece in answer.body:
+        async for piece in pieces:
             await reply.write(piece)
     reply.end()

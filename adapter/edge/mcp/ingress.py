@@ -107,7 +107,7 @@ class Ingress:
     def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The message and its era. Raises BadJson, BadRequest."""
         envelope = read_envelope(text, most=self._max_members)
-        era = era_of_head(request)
+        era = request.headers.derived.get(_VERSION_FIELD) or era_of_head(request)
         return envelope, classify(None, envelope) if era is Era.LEGACY else era
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
