@@ -68,7 +68,7 @@ class Relay:
     # --- POST -------------------------------------------------------------------------------------------------
 
     async def _post(self, ask: ClientRequest) -> ClientResponse:
-        envelope = ask.envelope
+        envelope, server, principal = ask.envelope, ask.server, ask.sender.principal
         assert envelope is not None
         if (
             isinstance(envelope, Envelope)
@@ -79,31 +79,31 @@ class Relay:
         session = await self._session_of(ask)
         if isinstance(envelope, Batch) and (session is None or _version_of(session, ask) != BATCH_VERSION):
             raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-        ask.server.require_healthy()
+        server.require_healthy()
         _judge(ask, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
-        counted = session, ask.sender.principal, len(requests)
-        self.sessions.enter(*counted)
+        number = len(requests)
+        self.sessions.enter(session, principal, number)
         try:
             if isinstance(envelope, Batch):
                 answer = await self._batch(ask, session, envelope, requests)
             else:
-                ask.server.counters.exchanges += 1
-                if gates := ask.server.stages.gates.get(envelope.method):
+                server.counters.exchanges += 1
+                if gates := server.stages.gates.get(envelope.method):
                     envelope = await self.call_gate.admitted(ask, session, envelope, gates)
-                if stages := ask.server.stages.stages_for(envelope):
+                if stages := server.stages.stages_for(envelope):
                     answer = await self.staged.read(ask, session, envelope, stages)
                 else:
                     answer = await self.passthrough.pipe(ask, session, [envelope])
         except BaseException:
-            self.sessions.leave(*counted)
+            self.sessions.leave(session, principal, number)
             raise
         if isinstance(answer.body, bytes):
-            self.sessions.leave(*counted)
+            self.sessions.leave(session, principal, number)
         else:
-            answer.release = both(answer.release, partial(self.sessions.leave, *counted))
+            answer.release = both(answer.release, partial(self.sessions.leave, session, principal, number))
         return answer
 
     async def _open(self, ask: ClientRequest, initialize: Envelope) -> ClientResponse:
