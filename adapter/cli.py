@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import yaml
@@ -15,6 +14,7 @@ from adapter.settings.file.load import load
 from adapter.settings.reference_page import masked, reference
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
+from adapter.version import installed_version
 
 OK, BAD_SETTINGS = 0, 2
 
@@ -37,7 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
     )
-    parser.add_argument("--version", action="version", version=f"mcp-adapter {_version()}")
+    version = installed_version("(source tree, not installed)")
+    parser.add_argument("--version", action="version", version=f"mcp-adapter {version}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     serve = commands.add_parser("serve", help="run the adapter")
@@ -216,10 +217,3 @@ def _demo(arguments: argparse.Namespace) -> int:
     from adapter import demo
 
     return demo.run(arguments.host, arguments.port)
-
-
-def _version() -> str:
-    try:
-        return version("mcp-file-adapter")
-    except PackageNotFoundError:
-        return "(source tree, not installed)"

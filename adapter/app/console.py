@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,12 +32,8 @@ from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
+from adapter.version import installed_version
 from adapter.wire.eras import Era
-
-try:
-    VERSION = version("mcp-file-adapter")
-except PackageNotFoundError:
-    VERSION = "0"
 
 
 class ConsoleParts(NamedTuple):
@@ -154,7 +149,7 @@ def _document(settings: Settings, files: FileStages) -> bytes:
     upload_path = settings.core.upload_path if files.parts.active else None
     others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
     data = [each.below(path) for each in console_operations.OPERATIONS]
-    return document(path, [*data, *others], version=VERSION)
+    return document(path, [*data, *others], version=installed_version())
 
 
 # --- the console's data -----------------------------------------------------------------------------------------
@@ -168,7 +163,7 @@ def _facts(settings: Settings) -> ConsoleFacts:
         allow_execute=console.allow_execute,
         operators=console.operators,
         max_body=console.max_body,
-        version=VERSION,
+        version=installed_version(),
         configuration=configuration(settings),
     )
 

@@ -305,16 +305,12 @@ class FileStages:
         )
         return Producer(
             rule,
-            self._access,
+            self.parts.access,
             self.mirrors_of(entry),
             self.parts.notifications,
             self._runtime.clock,
             self._runtime.log,
         )
-
-    @property
-    def _access(self) -> FileAccess:
-        return FileAccess(self.parts.registry, self.parts.files, self.parts.links)
 
     def _patience(self, entry: ServerSettings, tool: str) -> float | None:
         own = read_timeouts(entry).get(tool)

@@ -100,7 +100,9 @@ class ToolParts:
         """Delete the pins that an earlier process left. Raises StoreUnavailable."""
         for server, scope_id in await self._pins.tidy(self._sessions.scopes.gone):
             if server in self._of_server:
-                self._of_server[server].cache.end(scope_id)
+                cache = self._of_server[server].cache
+                cache.end(scope_id)
+                cache.pins.pop(scope_id, None)
 
     def tables(self, given: Mapping[str, StageTable]) -> Callable[[ServerSettings], StageTable]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""

@@ -123,7 +123,7 @@ class Front:
         self._branches = tuple(branches)
         self._records = records
         self._busy: dict[asyncio.Task[object], InboundRequest | None] = {}
-        """The exchanges under way; those that are no mount's have no Visit."""
+        """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ import httptools
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.limits import ExchangeLimit, scarce
-from adapter.upstream.port import Headers, silent
+from adapter.upstream.port import Headers, dropped, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
 from adapter.wire.repeated_head import LONGEST, RepeatedHead, repeated_head
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         return answer
 
     def leaves_few(self, reserves: int) -> bool:
-        """See descriptors.scarce."""
+        """See ``scarce``."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         return sock is not None and scarce(sock.fileno(), reserves)
 
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the connection and whatever it was doing, at once. Idempotent."""
-        self._break(UpstreamBroken("The connection to the upstream server was dropped."))
+        self._break(dropped())
 
     # --- what the transport says ----------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ def send_failure(
 
 # Most answers have one of few heads. Whoever is given one must not change it.
 guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
-"""See ``browsers.guarded``; takes a tuple."""
+"""See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
 def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tuple[str, str]]:

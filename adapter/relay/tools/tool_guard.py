@@ -87,7 +87,7 @@ class ToolGuard:
         return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
 
     def changed(self) -> None:
-        """See Gate."""
+        """See CallGuard."""
         self._cache.changed()
 
     def listener(self) -> Callable[[bytes], None]:

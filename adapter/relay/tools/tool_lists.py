@@ -65,12 +65,42 @@ _LONGEST_ENDING = 200
 _LONGEST_NAME = 128
 
 
-class SplitResponse(NamedTuple):
-    """A response before, at and behind its id; all empty if the id is in no usual place."""
+class SplitResponse:
+    """A response before, at and behind its id (JSON), which is empty if it is in no usual place.
 
-    before: bytes
-    request_id: bytes
-    behind: bytes
+    Equal are those with equal bytes around their ids. No bytes are copied, because lists may have megabytes.
+    """
+
+    __slots__ = ("_response", "before", "behind", "request_id")
+
+    def __init__(self, response: bytes, start: int, end: int) -> None:
+        view = memoryview(response)
+        self._response = response
+        self.before, self.request_id, self.behind = view[:start], response[start:end], view[end:]
+
+    def __repr__(self) -> str:
+        return f"<SplitResponse of {len(self)} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._response)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SplitResponse):
+            return NotImplemented
+        return self.is_of(other._response, len(other.before), len(other) - len(other.behind))
+
+    def __hash__(self) -> int:
+        return hash((len(self.before), len(self.behind)))
+
+    def is_of(self, response: bytes, start: int, end: int) -> bool:
+        """Tell whether ``response`` is this one, apart from an id from ``start`` to ``end``."""
+        # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
+        return (
+            len(self.before) == start
+            and len(self.behind) == len(response) - end
+            and response.startswith(self.before)
+            and response.endswith(self.behind)
+        )
 
 
 class Writing(NamedTuple):
@@ -106,18 +136,7 @@ class Listed:
     @property
     def size(self) -> int:
         """Bytes of the page, in all the ways in which it was written."""
-        return sum(len(way.before) + len(way.behind) for way in (self.split, *self.written.values()))
-
-    def is_of(self, response: bytes, start: int, end: int) -> bool:
-        """Tell whether ``response`` is this page, apart from an id from ``start`` to ``end``."""
-        before, _, behind = self.split
-        # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
-        return (
-            len(before) == start
-            and len(behind) == len(response) - end
-            and response.startswith(before)
-            and response.endswith(behind)
-        )
+        return sum(map(len, (self.split, *self.written.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +175,7 @@ class ToolLists:
         self._logged: set[str] = set()
         self.unread: OrderedDict[str, None] = OrderedDict()
         """The readings of tools whose definitions were not read."""
-        self._reading = SingleFlight[tuple[bytes, bytes, bool], Listed | NoTools]()
+        self._reading = SingleFlight[tuple[SplitResponse, bool], Listed | NoTools]()
         self._writing = SingleFlight[tuple[Listed, Writing], SplitResponse]()
         self._snapshots = SingleFlight[Listed, CatalogueSnapshot]()
 
@@ -173,19 +192,19 @@ class ToolLists:
         if span is None or written is None:
             return None
         request_id = response[span[0] : span[1]]
-        return Page(written.before + request_id + written.behind, listed, request_id)
+        return Page(b"".join((written.before, request_id, written.behind)), listed, request_id)
 
     def recognizes(self, response: bytes) -> bytes | None:
         """The id (JSON) of a page that equals a kept one but for its id, None for any other page."""
         span = _span_of_id(response)
         if span is None:
             return None
-        known = any(listed.is_of(response, *span) for listed in self._kept)
+        known = any(listed.split.is_of(response, *span) for listed in self._kept)
         return response[slice(*span)] if known else None
 
     def _find(self, response: bytes, start: int, end: int, *, first: bool) -> Listed | None:
         for place, listed in enumerate(self._kept):
-            if listed.first == first and listed.is_of(response, start, end):
+            if listed.first == first and listed.split.is_of(response, start, end):
                 if place:
                     self._kept.insert(0, self._kept.pop(place))
                 return listed
@@ -215,8 +234,7 @@ class ToolLists:
         listed = self._find(response, start, start + len(split.request_id), first=first)
         if listed is not None:
             return listed
-        key = split.before, split.behind, first
-        return await self._reading.get(key, partial(self._read, response, split, first=first))
+        return await self._reading.get((split, first), partial(self._read, response, split, first=first))
 
     async def _read(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         try:
@@ -281,17 +299,17 @@ class ToolLists:
         written = listed.written.get(way)
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
-            if len(written.before) + len(written.behind) > LARGE:
+            if len(written) > LARGE:
                 # All waiters go on at once, and each copies megabytes.
                 await own_turn()
-        return written.before + request_id + written.behind
+        return b"".join((written.before, request_id, written.behind))
 
     async def _write(self, listed: Listed, way: Writing) -> SplitResponse:
         page = listed.page
         assert page is not None, "a page is read before it is written"
         text = await in_turns(write_page(page, await _texts(page, way), private=way.modern))
         if not listed.split.request_id:
-            return SplitResponse(text, b"", b"")
+            return SplitResponse(text, len(text), len(text))
         written = listed.written[way] = listed.split if text is page.response else _split(text)
         if len(listed.written) > WAYS:
             listed.written.popitem(last=False)
@@ -336,10 +354,7 @@ async def _snapshot(listed: Listed) -> CatalogueSnapshot:
 
 
 def _split(response: bytes) -> SplitResponse:
-    span = _span_of_id(response)
-    if span is None:
-        return SplitResponse(b"", b"", b"")
-    return SplitResponse(response[: span[0]], response[slice(*span)], response[span[1] :])
+    return SplitResponse(response, *(_span_of_id(response) or (len(response), len(response))))
 
 
 def _span_of_id(response: bytes) -> tuple[int, int] | None:
