@@ -102,24 +102,34 @@ def _nothing() -> None:
 class Flow(AsyncGenerator[bytes, None]):
     """Pieces as they come that can also be poured, which wakes nobody for each of them.
 
-    Whoever has it does one or the other, so what is put around the pieces is put around all there is.
+    Whoever has it does one or the other, so what is put around the pieces is put around all there is. Most are poured,
+    so ``begin`` makes the pieces only when the first of them is asked for.
     """
 
-    __slots__ = ("_pieces", "pour")
+    __slots__ = ("_begin", "_pieces", "pour")
 
-    def __init__(self, pieces: AsyncGenerator[bytes, None], pour: Callable[[Sink], Awaitable[None]]) -> None:
-        self._pieces = pieces
+    def __init__(
+        self, begin: Callable[[], AsyncGenerator[bytes, None]], pour: Callable[[Sink], Awaitable[None]]
+    ) -> None:
+        self._begin = begin
+        self._pieces: AsyncGenerator[bytes, None] | None = None
         self.pour = pour
         """Hands all pieces on to a sink; raises as they do, and as the sink does."""
 
+    def _begun(self) -> AsyncGenerator[bytes, None]:
+        if self._pieces is None:
+            self._pieces = self._begin()
+        return self._pieces
+
     async def asend(self, value: None) -> bytes:
-        return await self._pieces.asend(value)
+        return await self._begun().asend(value)
 
     async def athrow(self, *error: Any) -> bytes:
-        return await self._pieces.athrow(*error)
+        return await self._begun().athrow(*error)
 
     async def aclose(self) -> None:
-        await self._pieces.aclose()
+        if self._pieces is not None:
+            await self._pieces.aclose()
 
 
 @dataclass(slots=True)
