@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import resource
 import signal
@@ -17,7 +16,6 @@ from adapter.app.build import App, build
 from adapter.app.run import running
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
-from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
@@ -62,6 +60,9 @@ def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None
     tools = (tool for server in settings.servers for tool in server.tools.define)
     if not any(tool.runtime == "subprocess" for tool in tools):
         return
+    # Late: only programs of tools ask for it.
+    import ctypes
+
     if sys.platform != "linux" or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         logger.warning("programs of tools may read the adapter's memory and environment on this system")
 
@@ -120,7 +121,7 @@ async def _serve(settings: Settings) -> int:
     except (StorageFailed, StorageFull) as error:
         app.runtime.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
         return 1
-    except ConnectorFailed as error:
+    except _connector_failed() as error:
         app.runtime.log.error("a database cannot be used", why=str(error), setting="connectors")
         return 1
     except OSError as error:
@@ -129,6 +130,13 @@ async def _serve(settings: Settings) -> int:
             "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
         )
         return 1
+
+
+def _connector_failed() -> type[Exception]:
+    """Return ConnectorFailed. Only a start that failed asks for it; connectors import what runs statements."""
+    from adapter.hosted.connectors.port import ConnectorFailed
+
+    return ConnectorFailed
 
 
 async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:

@@ -25,9 +25,9 @@ from time import time
 from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import NOBODY, Caller, Scope
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
-from adapter.wire.spans import Edit, edit
+from adapter.wire.spans import Edit, edit, find
 
 TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
 """The slots of ``tools/call``: code mode puts the call that is meant in place; the guard judges it; its plan stands
@@ -170,6 +170,10 @@ Stages = tuple[Stage, ...]
 Gates = tuple[Gate, ...]
 
 
+CALL = "relay call"
+"""The note of a planned call that holds the relay's own call."""
+
+
 class ToolPlans(Gate, Protocol):
     """The stages in the slot ``plan``, which are made when a tool is first called.
 
@@ -200,3 +204,10 @@ def finish(call: Call) -> None:
     """The exchange is over. Harmless when said twice."""
     while call.deferred:
         call.deferred.pop()()
+
+
+def asked_cursor(request: bytes) -> str | None:
+    """The cursor of the page of a list that a request asks for; None: the first page."""
+    span = find(request, ("params", "cursor"))
+    cursor = parse(request[slice(*span)]) if span is not None else None
+    return cursor if isinstance(cursor, str) else None

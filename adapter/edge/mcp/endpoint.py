@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import orjson
 from structlog.typing import FilteringBoundLogger
@@ -25,7 +26,6 @@ from adapter.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from adapter.pipeline.tracing import Tracing
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
 from adapter.relay.server import Server
@@ -36,6 +36,9 @@ from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import Era
+
+if TYPE_CHECKING:
+    from adapter.pipeline.tracing import Tracing
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
